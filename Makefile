@@ -1,0 +1,31 @@
+# Two commands do all set-up: `make demo` and `make test`. Both create .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DISTRIBUTIONS := core plugins/aten_core plugins/aten_experimental plugins/contrib/quantization .
+PYPROJECTS := $(DISTRIBUTIONS:%=%/pyproject.toml)
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/ready
+	$(BIN)/python -m torchtrt.demo
+
+test: $(VENV)/ready lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(PYTEST_ARGS)
+
+lint: $(VENV)/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/ready
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/ready: requirements-dev.txt constraints.txt hatch_build.py $(PYPROJECTS)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
+	touch $@

@@ -1,0 +1,161 @@
+"""``torchtrt.compile``: the whole way from a model to engines, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from torchtrt.conversion.build import build_plan
+from torchtrt.conversion.interpreter import TRTInterpreter
+from torchtrt.conversion.size_ranges import SizeRange, profile_input
+from torchtrt.errors import FullCompilationError
+from torchtrt.exporting import export, size_ranges
+from torchtrt.lowering import Program, fold_constants, open_program, remove_no_ops, resolve_nodes
+from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
+from torchtrt.progress import Stages
+from torchtrt.registry import lowering_passes
+from torchtrt.report import BlockReport, CompilationReport
+from torchtrt.runtime import CompiledModule, EngineModule
+from torchtrt.runtime.input_checks import InputChecks
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import logger
+from torchtrt.tensorrt.selection import describe
+from torchtrt.tensorrt.shims import create_network
+
+
+def compile(
+    model: torch.nn.Module | ExportedProgram,
+    inputs: Sequence[Any] = (),
+    *,
+    kwarg_inputs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    **settings: Any,
+) -> CompiledModule:
+    """Compiles a model: what the installed packs support runs in TensorRT engines, the rest in PyTorch.
+
+    Args:
+        model: A module in eval mode, or a program that you exported.
+        inputs: The positional inputs: example tensors, or :class:`torchtrt.Input` where sizes vary.
+            May be empty for an exported program.
+        kwarg_inputs: The keyword inputs, likewise.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        **settings: Fields of :class:`torchtrt.CompilationSettings`.
+
+    Returns:
+        A module that is called like the original and carries a ``report``.
+
+    Raises:
+        SettingsError: A setting is unknown or unusable.
+        InputError: The inputs do not fit the model, or a size that varies has no bound.
+        ExportError: The model cannot be exported.
+        FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
+        ConversionError: A converter failed.
+        BuildError: TensorRT refused a network.
+    """
+    kwarg_inputs = kwarg_inputs or {}
+    options = CompilationSettings.from_keywords(**settings)
+    report = CompilationReport(describe())
+    with Stages(report.seconds, options.progress) as stages, torch.no_grad():
+        with stages.stage("exporting"):
+            exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
+        with stages.stage("lowering"):
+            program = lower(exported, options)
+            ranges = size_ranges(program, inputs, kwarg_inputs)
+        with stages.stage("partitioning"):
+            partition = partition_nodes(program.graph_module.graph, options)
+            report.add_partition(partition)
+            if options.require_full_compilation:
+                _check_complete(partition)
+            graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
+        if not options.dryrun:
+            names = _weight_names(program.graph_module)
+            for index, (name, block) in enumerate(blocks.items()):
+                engine, report.blocks[index] = build_engine(
+                    name, block, ranges, options, names, stages
+                )
+                setattr(graph_module, name, engine)
+    checks = InputChecks.of(program.placeholders, ranges)
+    return CompiledModule(graph_module, program.input_tree, program.output_tree, checks, report)
+
+
+def lower(exported: ExportedProgram, settings: CompilationSettings) -> Program:
+    """Returns the exported program as a graph whose nodes all know their resolution."""
+    program = open_program(exported)
+    remove_no_ops(program.graph_module)
+    fold_constants(program.graph_module, program.mutated)
+    for lowering_pass in lowering_passes():
+        lowering_pass.function(program.graph_module, settings)
+    resolve_nodes(program.graph_module, settings)
+    program.graph_module.graph.lint()
+    program.graph_module.recompile()
+    return program
+
+
+def build_engine(
+    name: str,
+    block: GraphModule,
+    ranges: Mapping[Any, SizeRange],
+    settings: CompilationSettings,
+    weight_names: Mapping[int, str],
+    stages: Stages,
+) -> tuple[EngineModule, BlockReport]:
+    """Returns one block's engine as a module, and its line in the report."""
+    placeholders = block.graph.find_nodes(op="placeholder")
+    calls = [node for node in block.graph.nodes if node.op == "call_function"]
+    with stages.stage("conversion", len(calls)):
+        builder = trt.Builder(logger())
+        inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
+        interpreter = TRTInterpreter(
+            block, create_network(builder), inputs, settings, weight_names, stages.advance
+        )
+        interpreted = interpreter.run()
+    with stages.stage("building"):
+        plan = build_plan(builder, interpreted, settings)
+        interpreted.context.clear_cpu_weights_reference_holder()
+    engine = EngineModule(
+        plan,
+        inputs,
+        interpreted.output_names,
+        interpreted.output_dtypes,
+        interpreted.requires_output_allocator,
+        name,
+        interpreted.converted_by,
+    )
+    return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
+
+
+def explain(
+    model: torch.nn.Module | ExportedProgram, inputs: Sequence[Any] = (), **settings: Any
+) -> CompilationReport:
+    """Returns what :func:`compile` would do with a model, without building anything."""
+    return compile(model, inputs, **{**settings, "dryrun": True}).report
+
+
+def _check_complete(partition: Partition) -> None:
+    if not partition.torch_nodes:
+        return
+    lines = [
+        f"{entry.node.name} ({entry.node.target}): {entry.reason}"
+        for entry in partition.torch_nodes
+    ]
+    message = (
+        f"{len(lines)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
+        + "\n".join(lines)
+        + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
+    )
+    raise FullCompilationError(message)
+
+
+def _weight_names(graph_module: GraphModule) -> dict[int, str]:
+    names: dict[int, str] = {}
+    for node in graph_module.graph.find_nodes(op="get_attr"):
+        value: Any = graph_module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        names.setdefault(id(value), str(node.target))
+    return names

@@ -1,0 +1,64 @@
+"""Builds a network into a plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtrt.conversion.interpreter import InterpretedNetwork
+from torchtrt.errors import BuildError
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import take_errors
+from torchtrt.tensorrt.selection import describe
+from torchtrt.tensorrt.shims import allow_half_precision
+
+
+def build_plan(
+    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings
+) -> bytes:
+    """Returns the serialised engine of a network.
+
+    Raises:
+        BuildError: TensorRT refused the network; the message holds what it logged.
+    """
+    config = builder.create_builder_config()
+    # Always a profile, even an empty one: 8.6 makes no execution context for data-dependent outputs
+    # without.
+    profile = builder.create_optimization_profile()
+    for spec in interpreted.inputs:
+        if spec.is_dynamic:
+            profile.set_shape(spec.name, spec.min, spec.opt, spec.max)
+    if config.add_optimization_profile(profile) < 0:
+        message = (
+            f"{describe()} refused the sizes {list(interpreted.inputs)}: {'; '.join(take_errors())}"
+        )
+        raise BuildError(message)
+    if settings.workspace_size:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
+    if settings.optimization_level is not None:
+        config.builder_optimization_level = settings.optimization_level
+    if settings.disable_tf32:
+        config.clear_flag(trt.BuilderFlag.TF32)
+    if settings.refittable:
+        config.set_flag(trt.BuilderFlag.REFIT)
+    if settings.tactic_sources is not None:
+        config.set_tactic_sources(settings.tactic_sources)
+    if uses_half_precision(interpreted):
+        allow_half_precision(config)
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    take_errors()
+    plan = builder.build_serialized_network(interpreted.network, config)
+    errors = take_errors()
+    if plan is None:
+        details = "\n  ".join(errors) or "It logged no reason."
+        message = f"{describe()} could not build the engine:\n  {details}"
+        raise BuildError(message)
+    return bytes(plan)
+
+
+def uses_half_precision(interpreted: InterpretedNetwork) -> bool:
+    """Returns whether any of the model's tensors in the network is float16."""
+    values = interpreted.context.known_values()
+    return any(isinstance(value, torch.Tensor) and value.dtype is torch.float16 for value in values)

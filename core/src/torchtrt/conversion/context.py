@@ -1,0 +1,106 @@
+"""What a converter can use: the network under construction and what is known about its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import to_torch_dtype
+from torchtrt.tensorrt.shims import add_shape
+
+SymbolicSize = int | torch.SymInt | None
+"""A size that is known, known as an expression of the model's symbols, or unknown until run time."""
+
+
+@dataclass
+class ConversionContext:
+    """The first argument of every converter.
+
+    Attributes:
+        net: The TensorRT network under construction.
+        compilation_settings: The settings of this compilation.
+        requires_output_allocator: Whether an output's size depends on the data.
+        weight_refit_map: Weights recorded for refit: the name in the engine to the model's tensor.
+        cpu_weights_reference_holder: Owners of the memory that the network's weights point to.
+        weight_names: The model's name of each weight, by the weight's ``id``.
+        node: The graph node in conversion. ``node.meta["val"]`` tells what PyTorch returns for it:
+            dtype, and shape in the model's symbols. ``None`` when a converter is called by hand.
+    """
+
+    net: Any
+    compilation_settings: CompilationSettings = field(default_factory=CompilationSettings)
+    requires_output_allocator: bool = False
+    weight_refit_map: dict[str, torch.Tensor] = field(default_factory=dict)
+    cpu_weights_reference_holder: list[Any] = field(default_factory=list)
+    weight_names: Mapping[int, str] = field(default_factory=dict)
+    node: Node | None = None
+    _values: dict[str, Any] = field(default_factory=dict)
+    _shapes: dict[str, Any] = field(default_factory=dict)
+    _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)
+    _constants: dict[Any, Any] = field(default_factory=dict)
+
+    def record_weight(self, name: str, weight: torch.Tensor) -> None:
+        """Notes that the engine's weights ``name`` hold ``weight``, so that they can be refitted."""
+        self.weight_refit_map[name] = weight
+
+    def clear_cpu_weights_reference_holder(self) -> None:
+        """Lets go of the weights' memory. Call it once the engine is built, not before."""
+        self.cpu_weights_reference_holder.clear()
+
+    def remember(self, tensor: Any, value: Any) -> None:
+        """Notes what PyTorch knows of a network tensor: a fake tensor, or a symbolic number for a scalar."""
+        self._values[tensor.name] = value
+
+    def known_value(self, tensor: Any) -> Any:
+        """Returns what :meth:`remember` was told about ``tensor``, or ``None``."""
+        return self._values.get(tensor.name)
+
+    def known_values(self) -> Iterable[Any]:
+        """Returns everything that :meth:`remember` was told."""
+        return self._values.values()
+
+    def dtype_of(self, tensor: Any) -> torch.dtype:
+        """Returns the dtype of a network tensor inside the network, as PyTorch names it."""
+        return to_torch_dtype(tensor.dtype)
+
+    def symbolic_shape(self, tensor: Any) -> tuple[SymbolicSize, ...]:
+        """Returns the sizes of a network tensor, as far as they are known before run time."""
+        shape = tuple(None if size < 0 else size for size in tuple(tensor.shape))
+        value = self.known_value(tensor)
+        if isinstance(value, torch.Tensor) and value.dim() == len(shape):
+            return tuple(
+                known if size is None else size
+                for size, known in zip(shape, value.shape, strict=True)
+            )
+        return shape
+
+    def shape_of(self, tensor: Any, name: str) -> Any:
+        """Returns the run-time shape of ``tensor``: int32, shape ``(rank,)``. One layer per tensor, made on first use."""
+        if tensor.name not in self._shapes:
+            self._shapes[tensor.name] = add_shape(self.net, tensor, name)
+        return self._shapes[tensor.name]
+
+    def size_of(self, tensor: Any, dim: int, name: str) -> int | Any:
+        """Returns one size of ``tensor``: an ``int`` where it is fixed, else a 0-d int32 tensor."""
+        dim %= len(tensor.shape)
+        if tensor.shape[dim] >= 0:
+            return int(tensor.shape[dim])
+        key = (tensor.name, dim)
+        if key not in self._sizes:
+            from torchtrt.conversion.constants import get_trt_tensor
+
+            shape = self.shape_of(tensor, name + "/shape")
+            layer = self.net.add_gather(shape, get_trt_tensor(self, dim, f"{name}/dim"), 0)
+            layer.name = name
+            self._sizes[key] = layer.get_output(0)
+        return self._sizes[key]
+
+
+def is_static(sizes: Sequence[Any]) -> bool:
+    """Returns whether every size is a fixed number."""
+    return all(isinstance(size, int) and size >= 0 for size in sizes)

@@ -1,0 +1,230 @@
+"""Walks a block's graph and calls one converter for each node."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.constants import get_trt_tensor, is_network_tensor, network_type
+from torchtrt.conversion.context import ConversionContext
+from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.errors import ConversionError
+from torchtrt.lowering import no_new_assumptions, resolution_of
+from torchtrt.registry import CallingConvention, Candidate
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import to_trt_dtype
+from torchtrt.tensorrt.shims import mark_output
+
+
+@dataclass(frozen=True)
+class InterpretedNetwork:
+    """A network that is ready to build.
+
+    Attributes:
+        network: The TensorRT network.
+        inputs: The profile of each input, in the block's order.
+        output_names: The name of each output, in the block's order.
+        output_dtypes: The PyTorch dtype of each output outside the engine.
+        context: The conversion context; it owns the memory of the weights.
+        converted_by: For each node, the pack and version that converted it.
+        requires_output_allocator: Whether an output's size depends on the data.
+    """
+
+    network: Any
+    inputs: tuple[InputProfile, ...]
+    output_names: tuple[str, ...]
+    output_dtypes: tuple[torch.dtype, ...]
+    context: ConversionContext
+    converted_by: Mapping[str, str]
+    requires_output_allocator: bool
+
+
+class TRTInterpreter:
+    """Turns one block into one TensorRT network.
+
+    Args:
+        block: The block. Its placeholders are tensors, its calls carry their resolutions.
+        network: An empty network.
+        inputs: The profile of each placeholder, in order.
+        settings: The compilation's settings.
+        weight_names: The model's name of each weight, by the weight's ``id``.
+        on_node: Called after each converted node, for progress.
+    """
+
+    def __init__(
+        self,
+        block: GraphModule,
+        network: Any,
+        inputs: Sequence[InputProfile],
+        settings: CompilationSettings,
+        weight_names: Mapping[int, str] | None = None,
+        on_node: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.block = block
+        self.inputs = tuple(inputs)
+        self.settings = settings
+        self.on_node = on_node
+        self.context = ConversionContext(network, settings, weight_names=weight_names or {})
+        self.env: dict[Node, Any] = {}
+        self.converted_by: dict[str, str] = {}
+        self.named_layers = 0
+
+    def run(self) -> InterpretedNetwork:
+        """Returns the network.
+
+        Raises:
+            ConversionError: A converter failed; the message names its pack, the op, the node and
+                the model's line.
+        """
+        with no_new_assumptions(self.block.graph):
+            return self._run()
+
+    def _run(self) -> InterpretedNetwork:
+        profiles = iter(self.inputs)
+        output_names: tuple[str, ...] = ()
+        output_dtypes: tuple[torch.dtype, ...] = ()
+        for node in self.block.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = self.add_input(next(profiles), node)
+            elif node.op == "get_attr":
+                self.env[node] = self.attribute(str(node.target))
+            elif node.op == "call_function":
+                self.env[node] = self.convert(node)
+                self.on_node()
+            else:
+                output_names, output_dtypes = self.add_outputs(node)
+        return InterpretedNetwork(
+            self.context.net,
+            self.inputs,
+            output_names,
+            output_dtypes,
+            self.context,
+            self.converted_by,
+            self.context.requires_output_allocator,
+        )
+
+    def attribute(self, name: str) -> Any:
+        value: Any = self.block
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    def add_input(self, profile: InputProfile, node: Node) -> Any:
+        dtype = to_trt_dtype(profile.dtype, self.settings.truncate_double)
+        tensor = self.context.net.add_input(profile.name, dtype, profile.shape)
+        if tensor is None:
+            message = (
+                f"TensorRT refused the input {profile.name!r} of dtype {profile.dtype} and shape {profile.shape}. "
+                "Its log says why."
+            )
+            raise ConversionError(message)
+        self.context.remember(tensor, node.meta.get("val"))
+        return tensor
+
+    def convert(self, node: Node) -> Any:
+        resolution = resolution_of(node)
+        if resolution is None or resolution.chosen is None:
+            message = (
+                f"The node {node.name} ({node.target}) has no converter, yet it is in a block."
+            )
+            raise ConversionError(message)
+        candidate = resolution.chosen
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self.env.__getitem__)
+        context = self.context
+        context.node = node
+        first = context.net
+        if candidate.calling_convention is CallingConvention.CTX:
+            first = context
+        name = f"{qualified_name(node.target)}/{node.name}"
+        try:
+            result = candidate.converter(
+                first, node.target, tuple(args), dict(kwargs), name
+            )
+        except Exception as error:
+            raise ConversionError(_conversion_message(node, candidate, error)) from error
+        if candidate.support.requires_output_allocator:
+            context.requires_output_allocator = True
+        pack = f"{candidate.pack.name} {candidate.pack.version}"
+        self.converted_by[node.name] = pack
+        self.describe_new_layers(f"{node.name} = {node.target} [{pack}]")
+        _remember(context, result, node.meta.get("val"))
+        return result
+
+    def describe_new_layers(self, description: str) -> None:
+        """Writes the node and the pack into the new layers' metadata, which engine inspectors show."""
+        network = self.context.net
+        for index in range(self.named_layers, network.num_layers):
+            network.get_layer(index).metadata = description
+        self.named_layers = network.num_layers
+
+    def add_outputs(self, node: Node) -> tuple[tuple[str, ...], tuple[torch.dtype, ...]]:
+        names, dtypes = [], []
+        taken = {profile.name for profile in self.inputs}
+        for index, source in enumerate(node.args[0]):
+            name = f"output_{index}"
+            while name in taken:
+                name += "_"
+            dtype = source.meta["val"].dtype
+            inside = network_type(dtype)
+            tensor = get_trt_tensor(self.context, self.env[source], f"{name}/value", inside)
+            if tensor.name in taken or tensor.is_network_input:
+                # One tensor cannot be two outputs, nor an input and an output.
+                layer = self.context.net.add_identity(tensor)
+                layer.name = f"{name}/copy"
+                tensor = layer.get_output(0)
+            mark_output(self.context.net, tensor, name, inside)
+            taken.add(name)
+            names.append(name)
+            dtypes.append(dtype)
+        return tuple(names), tuple(dtypes)
+
+
+def _remember(context: ConversionContext, result: Any, value: Any) -> None:
+    if is_network_tensor(result):
+        context.remember(result, value)
+    elif isinstance(result, (list, tuple)) and isinstance(value, (list, tuple)):
+        for tensor, known in zip(result, value, strict=False):
+            _remember(context, tensor, known)
+
+
+def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> str:
+    lines = [
+        f"{candidate.pack.name} {candidate.pack.version} could not convert {node.target} (node {node.name}): "
+        f"{type(error).__name__}: {error}",
+        f"  converter  {candidate.qualified_function} from {candidate.pack.distribution}",
+    ]
+    with contextlib.suppress(Exception):
+        lines.append(f"  inputs     {_describe_inputs(node)}")
+    if line := model_line(node):
+        lines.append(f"  model      {line}")
+    frames = traceback.extract_tb(error.__traceback__)
+    if frames:
+        lines.append(f"  raised at  {frames[-1].filename}:{frames[-1].lineno}")
+    lines.append(
+        f'Keep the op in PyTorch with torch_executed_ops={{"{qualified_name(node.target)}"}}, prefer another pack with '
+        "converter_preferences, or report this to the pack's authors."
+    )
+    return "\n".join(lines)
+
+
+def _describe_inputs(node: Node) -> str:
+    values = [source.meta.get("val") for source in node.all_input_nodes]
+    leaves = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return ", ".join(
+        f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}" for leaf in leaves
+    )
+
+
+def model_line(node: Node) -> str:
+    """Returns the innermost line of the model's source that made ``node``, or an empty string."""
+    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+    files = [index for index, line in enumerate(lines) if line.lstrip().startswith("File ")]
+    return " ".join(line.strip() for line in lines[files[-1] : files[-1] + 2]) if files else ""

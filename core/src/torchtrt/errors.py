@@ -1,0 +1,72 @@
+"""Every exception and warning that torchtrt raises on purpose.
+
+Each message says what happened, where (the pack, the layer or the node), and what to do about it.
+"""
+
+
+class TorchTRTError(Exception):
+    """The base of torchtrt's exceptions."""
+
+
+class SettingsError(TorchTRTError, ValueError):
+    """A setting has no such name, or its value is unusable."""
+
+
+class UnsupportedProgramError(TorchTRTError, ValueError):
+    """The model, or its exported program, is of a form that cannot be compiled."""
+
+
+class UnknownTargetError(TorchTRTError, ValueError):
+    """An op was named that this PyTorch, with the libraries imported so far, does not have."""
+
+
+class AmbiguousTargetError(TorchTRTError, ValueError):
+    """A name stands for several ops where exactly one is wanted."""
+
+
+class ConverterSignatureError(TorchTRTError, TypeError):
+    """The calling convention of a converter or validator cannot be told from its parameters."""
+
+
+class NoConverterError(TorchTRTError, KeyError):
+    """No converter accepted a node. The message carries every candidate's reason."""
+
+    def __str__(self) -> str:
+        # KeyError shows its argument quoted, which makes one unreadable line of a text of several.
+        return str(self.args[0]) if self.args else ""
+
+
+class ConversionError(TorchTRTError, RuntimeError):
+    """A converter failed, or TensorRT refused the layer that it asked for."""
+
+
+class TensorRTUnavailableError(TorchTRTError, RuntimeError):
+    """The TensorRT that was asked for cannot be used here."""
+
+
+class PackError(TorchTRTError):
+    """A converter pack is unusable, or a pack was used wrongly."""
+
+
+class PackWarning(UserWarning):
+    """A converter pack was found but is not used, or not as asked."""
+
+
+class InputError(TorchTRTError, ValueError):
+    """An input, given to compile for or to run on, does not fit: its kind, dtype, shape or number."""
+
+
+class ExportError(TorchTRTError, RuntimeError):
+    """``torch.export`` could not trace the model."""
+
+
+class FullCompilationError(TorchTRTError, RuntimeError):
+    """Nodes would stay in PyTorch although ``require_full_compilation`` was asked for."""
+
+
+class BuildError(TorchTRTError, RuntimeError):
+    """TensorRT refused to build a network."""
+
+
+class EngineError(TorchTRTError, RuntimeError):
+    """An engine could not be loaded or run."""

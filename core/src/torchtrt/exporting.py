@@ -1,0 +1,153 @@
+"""From a model and its inputs to an exported program and the sizes to build for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.errors import ExportError, InputError
+from torchtrt.inputs import Input, flatten, is_input
+from torchtrt.lowering import Program
+
+
+def export(
+    model: torch.nn.Module | ExportedProgram,
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    """Returns the model exported for inference; an exported program is returned as it is.
+
+    Raises:
+        ExportError: ``torch.export`` could not trace the model.
+        InputError: The model is no module, or there are no inputs to export it with.
+    """
+    if isinstance(model, ExportedProgram):
+        return model
+    if not isinstance(model, torch.nn.Module):
+        message = f"compile() takes a torch.nn.Module or an ExportedProgram, not a {type(model).__name__}."
+        raise InputError(message)
+    tree = (tuple(inputs), dict(kwarg_inputs))
+    if not flatten(tree):
+        raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
+    device = _device_of(model)
+    args, kwargs = pytree.tree_map(
+        lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree, is_leaf=is_input
+    )
+    if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
+        shapes = pytree.tree_map(
+            lambda leaf: (leaf.dynamic_dims() or None) if is_input(leaf) else None,
+            tree,
+            is_leaf=is_input,
+        )
+        dynamic_shapes = _by_argument(model, *shapes)
+    if model.training:
+        warnings.warn(
+            "The model is in training mode: dropout and batch statistics are compiled as they are. "
+            "Call model.eval() first for inference.",
+            stacklevel=3,
+        )
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.export(
+                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except Exception as error:
+        message = (
+            f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"
+            "torchtrt compiles exported programs. Rewrite what export cannot trace (torch.export.draft_export(model, args) lists it all), "
+            "or export the model yourself and pass the ExportedProgram."
+        )
+        raise ExportError(message) from error
+
+
+def _device_of(model: torch.nn.Module) -> torch.device:
+    for tensor in (*model.parameters(), *model.buffers()):
+        return tensor.device
+    return torch.device("cpu")
+
+
+def _by_argument(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if not kwargs:
+        return args
+    import inspect
+
+    names = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    return dict(names)
+
+
+def size_ranges(
+    program: Program,
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+) -> dict[Any, SizeRange]:
+    """Returns the sizes to build for, for each symbol of the program's input shapes.
+
+    The least and greatest come from the exported program, widened down to what an :class:`Input`
+    asked for (exporting itself stops at 2); the optimal sizes come from the inputs given here, or
+    those it was exported with.
+
+    Raises:
+        InputError: A size that varies has no upper bound, or an :class:`Input` asks for sizes that
+            the exported program fixed.
+    """
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    placeholders = program.placeholders
+    if leaves and len(leaves) != len(placeholders):
+        message = f"The program takes {len(placeholders)} inputs, but {len(leaves)} were given."
+        raise InputError(message)
+    ranges: dict[Any, SizeRange] = {}
+    for index, placeholder in enumerate(placeholders):
+        value = placeholder.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        leaf = leaves[index] if leaves else None
+        for dim, size in enumerate(value.shape):
+            where = f"dimension {dim} of input {placeholder.name!r}"
+            if isinstance(size, int):
+                _check_fixed(leaf, dim, size, where)
+            elif size.node.expr.is_Symbol:
+                symbol = size.node.expr
+                least, greatest = program.ranges.get(symbol, (0, None))
+                least, optimal, greatest = _wanted(leaf, dim, least, size.node.hint, greatest)
+                if greatest is None or greatest > 2**31 - 1:
+                    message = (
+                        f"The size of {where} has no upper bound, and an engine is built for a greatest size. Give one: "
+                        "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
+                    )
+                    raise InputError(message)
+                if symbol not in ranges:
+                    ranges[symbol] = SizeRange(least, min(max(optimal, least), greatest), greatest)
+    return ranges
+
+
+def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
+    if isinstance(leaf, Input):
+        least, _, greatest = leaf.bounds
+        if least[dim] != greatest[dim]:
+            message = (
+                f"You asked for {least[dim]} to {greatest[dim]} in {where}, but the model fixes it to {size}: something in its code depends "
+                "on that number. Make the code independent of it, or give a fixed size."
+            )
+            raise InputError(message)
+
+
+def _wanted(
+    leaf: Any, dim: int, least: int, hint: int | None, greatest: int | None
+) -> tuple[int, int, int | None]:
+    if isinstance(leaf, Input):
+        low, optimal, high = (shape[dim] for shape in leaf.bounds)
+        # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof
+        # of.
+        least = low if least <= 2 else max(low, least)
+        return least, optimal, high if greatest is None else min(high, greatest)
+    if isinstance(leaf, torch.Tensor):
+        return least, int(leaf.shape[dim]), greatest
+    return least, hint if hint is not None else least, greatest

@@ -1,0 +1,98 @@
+"""What a model is compiled for: example tensors, or ranges of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import InputError
+
+
+@dataclass(frozen=True)
+class Input:
+    """The shapes and dtype of one input tensor.
+
+    Give ``shape`` for a fixed shape, or ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes
+    that vary. Engines accept every size from min to max and are fastest at opt.
+
+    Attributes:
+        shape: The fixed shape.
+        min_shape: The least sizes.
+        opt_shape: The sizes to optimise for; min_shape <= opt_shape <= max_shape.
+        max_shape: The greatest sizes.
+        dtype: The tensor's dtype.
+        device: The device of the example tensor that the model is exported with; default: the
+            model's.
+    """
+
+    shape: Sequence[int] | None = None
+    min_shape: Sequence[int] | None = None
+    opt_shape: Sequence[int] | None = None
+    max_shape: Sequence[int] | None = None
+    dtype: torch.dtype = torch.float32
+    device: torch.device | str | None = None
+
+    def __post_init__(self) -> None:
+        ranges = (self.min_shape, self.opt_shape, self.max_shape)
+        if self.shape is not None:
+            if any(shape is not None for shape in ranges):
+                raise InputError("Input takes either shape or min_shape, opt_shape and max_shape.")
+            for name in ("min_shape", "opt_shape", "max_shape"):
+                object.__setattr__(self, name, tuple(self.shape))
+        elif any(shape is None for shape in ranges):
+            raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
+        sizes = list(zip(*self.bounds, strict=False))
+        if len({len(shape) for shape in self.bounds}) != 1 or any(
+            not 0 <= least <= optimal <= greatest for least, optimal, greatest in sizes
+        ):
+            message = (
+                f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={self.bounds[0]}, "
+                f"opt_shape={self.bounds[1]}, max_shape={self.bounds[2]}."
+            )
+            raise InputError(message)
+
+    @property
+    def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The least, optimal and greatest shapes."""
+        assert self.min_shape is not None
+        assert self.opt_shape is not None
+        assert self.max_shape is not None
+        return tuple(self.min_shape), tuple(self.opt_shape), tuple(self.max_shape)
+
+    def example(self, device: torch.device) -> torch.Tensor:
+        """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
+
+        Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the
+        range.
+        """
+        shape = [
+            optimal if least == greatest else min(max(optimal, 2), greatest)
+            for least, optimal, greatest in zip(*self.bounds, strict=True)
+        ]
+        target = torch.device(self.device) if self.device is not None else device
+        if self.dtype.is_floating_point:
+            return torch.rand(shape, device=target).to(self.dtype)
+        return torch.ones(shape, dtype=self.dtype, device=target)
+
+    def dynamic_dims(self) -> dict[int, Any]:
+        """Returns what ``torch.export`` is told of the sizes that vary."""
+        least, _, greatest = self.bounds
+        return {
+            dim: torch.export.Dim.AUTO(min=low, max=high)  # type: ignore[operator]
+            for dim, (low, high) in enumerate(zip(least, greatest, strict=True))
+            if low != high
+        }
+
+
+def is_input(value: Any) -> bool:
+    """Returns whether ``value`` is an :class:`Input`."""
+    return isinstance(value, Input)
+
+
+def flatten(tree: Any) -> list[Any]:
+    """Returns the leaves of nested inputs, in the order of the graph's placeholders."""
+    return pytree.tree_leaves(tree, is_leaf=is_input)

@@ -1,0 +1,101 @@
+"""Removes nodes that compute nothing: copies, eval-mode dropout, assertions, casts to the same dtype."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+aten = torch.ops.aten
+
+_ASSERTIONS = frozenset(
+    {
+        aten._assert_tensor_metadata.default,
+        aten._assert_scalar.default,
+        aten._assert_async.msg,
+        aten.sym_constrain_range.default,
+        aten.sym_constrain_range_for_size.default,
+    }
+)
+_COPIES = frozenset(
+    {
+        aten.alias.default,
+        aten.clone.default,
+        aten.contiguous.default,
+        aten.detach.default,
+        aten.lift_fresh_copy.default,
+    }
+)
+_CASTS = frozenset(
+    {
+        aten._to_copy.default,
+        aten.to.device,
+        aten.to.dtype,
+        aten.to.dtype_layout,
+        aten.type_as.default,
+    }
+)
+
+
+def remove_no_ops(graph_module: GraphModule) -> None:
+    """Removes the graph's no-ops and what is no longer used.
+
+    A copy between an input and an output stays: without it the output would be the caller's own
+    tensor.
+    """
+    graph = graph_module.graph
+    for node in list(graph.nodes):
+        if node.target in _ASSERTIONS:
+            graph.erase_node(node)
+        elif _copies_input(node) and not _separates_output_from_input(node):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+    _merge_equal_nodes(graph)
+    graph.eliminate_dead_code()
+
+
+def _copies_input(node: Node) -> bool:
+    if node.target in _COPIES:
+        return True
+    if node.target is aten.dropout.default:
+        return not node.args[2]
+    return node.target in _CASTS and _same_dtype_and_device(node)
+
+
+def _same_dtype_and_device(node: Node) -> bool:
+    source = node.args[0]
+    if not isinstance(source, Node):
+        return False
+    before, after = source.meta.get("val"), node.meta.get("val")
+    return (
+        isinstance(before, torch.Tensor)
+        and isinstance(after, torch.Tensor)
+        and before.dtype is after.dtype
+        and before.device == after.device
+    )
+
+
+def _separates_output_from_input(node: Node) -> bool:
+    source = node.args[0]
+    return (
+        isinstance(source, Node)
+        and source.op in ("placeholder", "get_attr")
+        and any(user.op == "output" for user in node.users)
+    )
+
+
+def _merge_equal_nodes(graph: Graph) -> None:
+    """Merges nodes without inputs that make the same value (sizes and ranges asked for again and again)."""
+    seen: dict[tuple[object, ...], Node] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target not in (
+            aten.sym_size.int,
+            aten.arange.default,
+            aten.arange.start,
+            aten.arange.start_step,
+        ):
+            continue
+        key = (node.target, node.args, tuple(sorted(node.kwargs.items(), key=lambda item: item[0])))
+        first = seen.setdefault(key, node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)

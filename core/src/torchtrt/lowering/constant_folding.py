@@ -1,0 +1,66 @@
+"""Computes, once, what depends on no input."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+GROWTH_LIMIT = 1 << 16
+"""A folded value may have this many elements, or as many as its largest input, whichever is more: folding must not
+turn a small weight and an ``expand`` into a large weight."""
+
+
+def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> None:
+    """Replaces nodes that depend on weights and literals only by their values.
+
+    Random nodes, nodes with symbolic sizes and attributes in ``mutated`` are left alone. A view of
+    a weight stays a view: it takes no memory of its own.
+    """
+    graph = graph_module.graph
+    values: dict[Node, torch.Tensor] = {}
+    folded: list[Node] = []
+    for node in graph.nodes:
+        if node.op == "get_attr" and node.target not in mutated:
+            value = _attribute(graph_module, str(node.target))
+            if isinstance(value, torch.Tensor):
+                values[node] = value
+        elif node.op == "call_function" and _is_foldable(node, values):
+            with torch.no_grad():
+                args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                value = node.target(*args, **kwargs)
+            if isinstance(value, torch.Tensor):
+                values[node] = value
+                folded.append(node)
+    for index, node in enumerate(folded):
+        if all(user in values for user in node.users):
+            continue  # only other folded nodes read it
+        name = f"_folded_{index}"
+        setattr(graph_module, name, values[node])
+        with graph.inserting_before(node):
+            constant = graph.create_node("get_attr", name, name=f"{node.name}_folded")
+        constant.meta = dict(node.meta)
+        node.replace_all_uses_with(constant)
+    graph.eliminate_dead_code()
+
+
+def _attribute(module: Any, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
+    target, result = node.target, node.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or not isinstance(result, torch.Tensor):
+        return False
+    if target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    if not all(source in values for source in node.all_input_nodes):
+        return False
+    if not all(isinstance(size, int) for size in result.shape):
+        return False
+    inputs = (values[source].numel() for source in node.all_input_nodes)
+    return result.numel() <= max(GROWTH_LIMIT, *inputs, 0)

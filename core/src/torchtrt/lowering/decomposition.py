@@ -1,0 +1,191 @@
+"""Asks the registry about every node, and inlines a decomposition where that brings a node into TensorRT.
+
+A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no
+converter accepts is traced through its decomposition (a pack's before PyTorch's own), and the parts
+are asked about in turn. Unless all of them are accepted the node stays whole: PyTorch runs one
+``aten.foo`` better than its pieces.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from torchtrt.lowering.cleanup import remove_no_ops
+from torchtrt.lowering.symbols import no_new_assumptions
+from torchtrt.registry import DYNAMO_CONVERTERS, Rejection, Resolution, decompositions
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt.dtypes import UnsupportedDtype, network_dtype
+
+_RESOLUTION = "torchtrt_resolution"
+_DEPTH_LIMIT = 16
+
+
+def resolution_of(node: Node) -> Resolution | None:
+    """Returns what the registry said about ``node``, once :func:`resolve_nodes` has asked."""
+    return node.meta.get(_RESOLUTION)
+
+
+def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Gives every call in the graph its :class:`Resolution`, decomposing nodes where that helps.
+
+    Each node is asked about once; the answer travels with it to partitioning and conversion.
+    """
+    with no_new_assumptions(graph_module.graph):
+        _Resolver(graph_module, settings).run()
+
+
+@dataclass
+class _Resolver:
+    graph_module: GraphModule
+    settings: CompilationSettings
+
+    def run(self) -> None:
+        for node in list(self.graph_module.graph.nodes):
+            if node.op == "call_function":
+                resolution, parts = self.resolve(node, depth=0)
+                node.meta[_RESOLUTION] = resolution
+                if parts is not None:
+                    _inline(self.graph_module, node, parts)
+
+    def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
+        """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        settings = self.settings
+        resolution = self.ask(node)
+        forced = node.target in settings.torch_enabled_decompositions
+        if (resolution and not forced) or not self.may_decompose(node) or depth == _DEPTH_LIMIT:
+            return resolution, None
+        decompose = decomposition_for(node.target)
+        parts = decompose and _trace(decompose, node)
+        if not parts:
+            return resolution, None
+        for part in list(parts.graph.nodes):
+            if part.op != "call_function":
+                continue
+            part_resolution, part_parts = self.resolve(part, depth + 1)
+            if not part_resolution and not part_parts and not forced:
+                reason = f"its decomposition needs {part.target}, which stays in PyTorch"
+                return _with_rejection(resolution, reason), None
+            part.meta[_RESOLUTION] = part_resolution
+            if part_parts is not None:
+                _inline(parts, part, part_parts)
+        return resolution, parts
+
+    def ask(self, node: Node) -> Resolution:
+        reason = self.unusable_dtype(node)
+        if reason is not None:
+            return Resolution(node.target, node.name, None, (Rejection(None, reason, None),))
+        return DYNAMO_CONVERTERS.resolve(node, self.settings)
+
+    def unusable_dtype(self, node: Node) -> str | None:
+        """Returns why a dtype that the node reads or writes cannot be in a network, or None."""
+        for value in (node, *node.all_input_nodes):
+            for leaf in pytree.tree_leaves(value.meta.get("val")):
+                if isinstance(leaf, torch.Tensor):
+                    try:
+                        network_dtype(leaf.dtype, self.settings.truncate_double)
+                    except UnsupportedDtype as error:
+                        return str(error)
+        return None
+
+    def may_decompose(self, node: Node) -> bool:
+        settings, target = self.settings, node.target
+        return (
+            isinstance(target, torch._ops.OpOverload)
+            and target not in settings.torch_disabled_decompositions
+            and target not in settings.torch_executed_ops
+            and self.unusable_dtype(node) is None
+            and torch.Tag.nondeterministic_seeded not in target.tags
+            and not target._schema.is_mutable
+        )
+
+
+def decomposition_for(target: Any) -> Callable[..., Any] | None:
+    """Returns the function that computes ``target`` by other ops: a pack's, else PyTorch's, else None."""
+    ours = decompositions().get(target)
+    if ours is not None:
+        return ours[0]
+    theirs = torch._decomp.decomposition_table.get(target)
+    if theirs is not None:
+        return theirs  # type: ignore[no-any-return]
+    if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
+        return target.decompose
+    return None
+
+
+def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | None:
+    """Traces a decomposition with the node's fake inputs. Returns None where it does not apply to them."""
+    leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
+    sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
+    positions = {source: index for index, source in enumerate(sources)}
+
+    def function(*values: Any) -> Any:
+        filled = [values[positions[leaf]] if isinstance(leaf, Node) else leaf for leaf in leaves]
+        args, kwargs = pytree.tree_unflatten(filled, tree)
+        result = decompose(*args, **kwargs)
+        return tuple(result) if isinstance(result, (list, tuple)) else result
+
+    values = [source.meta["val"] for source in sources]
+    if any(isinstance(value, (list, tuple)) for value in values):
+        return None
+    try:
+        with torch.no_grad():
+            parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
+    except (
+        Exception
+    ):  # A decomposition may refuse its inputs in any way; then the node stays whole.
+        return None
+    placeholders = parts.graph.find_nodes(op="placeholder")
+    for placeholder, source in zip(placeholders, sources, strict=True):
+        placeholder.meta["val"] = source.meta["val"]
+    remove_no_ops(parts)
+    if any(part.target is node.target for part in parts.graph.nodes):
+        return None
+    return parts
+
+
+def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
+    """Replaces ``node`` by the traced graph of its decomposition."""
+    graph = graph_module.graph
+    leaves, _ = pytree.tree_flatten((node.args, node.kwargs))
+    sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
+    env: dict[Node, Node] = {}
+    with graph.inserting_before(node):
+        for part in parts.graph.nodes:
+            if part.op == "placeholder":
+                env[part] = sources[len(env)]
+            elif part.op == "get_attr":
+                name = f"_{node.name}{part.target}"
+                setattr(graph_module, name, getattr(parts, part.target))
+                env[part] = graph.create_node("get_attr", name)
+                env[part].meta = {"val": getattr(parts, part.target)}
+            elif part.op == "call_function":
+                env[part] = graph.node_copy(part, env.__getitem__)
+                for key in ("stack_trace", "nn_module_stack"):
+                    if key in node.meta:
+                        env[part].meta[key] = node.meta[key]
+                env[part].meta["decomposed_from"] = str(node.target)
+            else:
+                results = torch.fx.map_arg(part.args[0], env.__getitem__)
+    if isinstance(results, (list, tuple)):
+        for user in list(node.users):
+            assert user.target is operator.getitem
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(results)
+    graph.erase_node(node)
+
+
+def _with_rejection(resolution: Resolution, reason: str) -> Resolution:
+    return dataclasses.replace(
+        resolution, rejections=(*resolution.rejections, Rejection(None, reason, None))
+    )

@@ -1,0 +1,142 @@
+"""Opens an exported program: one graph over the user's inputs, with the weights as attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import TreeSpec
+
+from torchtrt.errors import UnsupportedProgramError
+
+_WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+@dataclass(frozen=True)
+class Program:
+    """An exported program, opened.
+
+    Attributes:
+        graph_module: The ATen graph. Its placeholders are the user's inputs, flattened; weights are
+            ``get_attr`` nodes.
+        input_tree: How the user's ``(args, kwargs)`` nest.
+        output_tree: How the outputs nest.
+        ranges: For a symbol of the graph's shapes, its least and greatest value.
+        mutated: Names of the attributes that the graph writes to. They are not constants.
+    """
+
+    graph_module: GraphModule
+    input_tree: TreeSpec
+    output_tree: TreeSpec
+    ranges: Mapping[Any, tuple[int, int | None]]
+    mutated: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def placeholders(self) -> list[Node]:
+        """The user's inputs, in order."""
+        return list(self.graph_module.graph.find_nodes(op="placeholder"))
+
+
+def open_program(exported: ExportedProgram) -> Program:
+    """Returns the exported program as one functional graph over the user's inputs.
+
+    Writes to buffers and inputs become ``copy_`` at the end of the graph, so that everything before
+    it is free of side effects.
+
+    Raises:
+        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs.
+    """
+    if any(_writes(node) for node in exported.graph.nodes):
+        # Functionalisation retraces the graph, which takes longer than exporting it did: only where
+        # it is needed.
+        exported = exported.run_decompositions({})
+    signature = exported.graph_signature
+    graph = torch.fx.Graph()
+    root = GraphModule(exported.graph_module, exported.graph)
+    inputs = {spec.arg.name: spec for spec in signature.input_specs}
+    env: dict[Node, Node] = {}
+    attributes: dict[str, Node] = {}
+    weights: dict[str, torch.Tensor] = {}
+    for node in exported.graph.nodes:
+        if node.op == "placeholder" and inputs[node.name].kind is not InputKind.USER_INPUT:
+            spec = inputs[node.name]
+            if spec.kind not in _WEIGHTS:
+                message = f"The program's input {node.name!r} is a {spec.kind.name}, which torchtrt cannot compile."
+                raise UnsupportedProgramError(message)
+            name = str(spec.target)
+            weights[name] = _weight(exported, name)
+            env[node] = attributes[name] = graph.create_node("get_attr", name, name=node.name)
+            env[node].meta = dict(node.meta)
+        elif node.op == "output":
+            results = [env[value] if isinstance(value, Node) else value for value in node.args[0]]
+            mutated, outputs = _write_back(graph, signature, results, attributes, env, exported)
+            graph.output(tuple(outputs)).meta = dict(node.meta)
+        else:
+            env[node] = graph.node_copy(node, env.__getitem__)
+    for name, tensor in weights.items():
+        _assign(root, name, tensor)
+    module = GraphModule(root, graph, class_name="LoweredProgram")
+    in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
+    assert in_spec is not None
+    assert out_spec is not None
+    return Program(module, in_spec, out_spec, dict(_ranges(exported)), mutated)
+
+
+def _writes(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
+    value = exported.state_dict[name] if name in exported.state_dict else exported.constants[name]
+    if not isinstance(value, torch.Tensor):
+        message = f"The program's constant {name!r} is a {type(value).__name__}, not a tensor."
+        raise UnsupportedProgramError(message)
+    return value
+
+
+def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+    *path, leaf = name.split(".")
+    for part in path:
+        if not isinstance(getattr(root, part, None), torch.nn.Module):
+            setattr(root, part, torch.nn.Module())
+        root = getattr(root, part)
+    setattr(root, leaf, tensor)
+
+
+def _write_back(
+    graph: torch.fx.Graph,
+    signature: torch.export.ExportGraphSignature,
+    results: list[Any],
+    attributes: Mapping[str, Node],
+    env: Mapping[Node, Node],
+    exported: ExportedProgram,
+) -> tuple[frozenset[str], list[Any]]:
+    placeholders = {node.name: env[node] for node in exported.graph.find_nodes(op="placeholder")}
+    mutated, outputs = set(), []
+    for spec, value in zip(signature.output_specs, results, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            outputs.append(value)
+            continue
+        name = str(spec.target)
+        if spec.kind is OutputKind.BUFFER_MUTATION:
+            mutated.add(name)
+            destination = attributes[name]
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            destination = placeholders[name]
+        else:
+            message = f"The program's output {name!r} is a {spec.kind.name}, which torchtrt cannot compile."
+            raise UnsupportedProgramError(message)
+        copy = graph.call_function(torch.ops.aten.copy_.default, (destination, value))
+        copy.meta["val"] = destination.meta.get("val")
+    return frozenset(mutated), outputs
+
+
+def _ranges(exported: ExportedProgram) -> Iterator[tuple[Any, tuple[int, int | None]]]:
+    for symbol, bounds in exported.range_constraints.items():
+        upper = bounds.upper
+        yield symbol, (int(bounds.lower), int(upper) if upper.is_Integer else None)

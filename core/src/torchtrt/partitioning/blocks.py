@@ -1,0 +1,200 @@
+"""Groups the nodes that TensorRT can run into as few blocks as data flow allows.
+
+Every node gets a level. Blocks and PyTorch alternate: block 0, PyTorch 0, block 1, PyTorch 1, ... A
+TensorRT node's level is the greatest among its TensorRT inputs' levels and its PyTorch inputs'
+levels plus one; a PyTorch node's is the greatest of all its inputs'. TensorRT nodes of one level
+form one block. No block can depend on itself through PyTorch, and the whole takes linear time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from torchtrt.lowering import resolution_of
+from torchtrt.settings import CompilationSettings
+
+
+@dataclass(frozen=True)
+class TorchNode:
+    """A node that stays in PyTorch.
+
+    Attributes:
+        node: The graph node.
+        reason: Why, in one or more lines.
+    """
+
+    node: Node
+    reason: str
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Which nodes go where.
+
+    Attributes:
+        blocks: For each block, its level and its nodes in graph order.
+        torch_nodes: The nodes that stay in PyTorch, in graph order, with the reason for each.
+        levels: The level of every call of either kind.
+    """
+
+    blocks: Mapping[int, tuple[Node, ...]]
+    torch_nodes: tuple[TorchNode, ...]
+    levels: Mapping[Node, int]
+
+
+def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
+    """Returns the blocks of a graph whose nodes have been resolved.
+
+    A node stays in PyTorch when no converter accepts it, when its block would be smaller than
+    ``min_block_size``, or when an engine would need an input whose size has no bound. With
+    ``require_full_compilation`` no block is too small.
+    """
+    reasons: dict[Node, str] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or is_scalar(node):
+            continue
+        producer = _producer(node)
+        if producer is not node:
+            if producer in reasons:
+                reasons[node] = reasons[producer]
+        elif reason := _rejection(node):
+            reasons[node] = reason
+    smallest = 1 if settings.require_full_compilation else settings.min_block_size
+    while True:
+        levels = _assign_levels(graph, reasons)
+        blocks: dict[int, list[Node]] = {}
+        for node, level in levels.items():
+            if node not in reasons:
+                blocks.setdefault(level, []).append(node)
+        demoted = _demotions(blocks, smallest)
+        if not demoted:
+            break
+        reasons.update(demoted)
+    return Partition(
+        {level: tuple(nodes) for level, nodes in sorted(blocks.items())},
+        tuple(
+            TorchNode(node, reasons[node])
+            for node in graph.nodes
+            if node in reasons and node.target is not operator.getitem
+        ),
+        levels,
+    )
+
+
+def is_scalar(node: Node) -> bool:
+    """Returns whether a call makes a number rather than tensors: sizes and arithmetic on them.
+
+    Such nodes have no side: PyTorch computes them where it needs them, and each block repeats what
+    it needs.
+    """
+    return node.op == "call_function" and isinstance(
+        node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+    )
+
+
+def tensor_inputs(node: Node) -> dict[Node, None]:
+    """Returns the nodes whose tensors ``node`` reads, directly or through the sizes it uses; ordered, without repeats."""
+    found: dict[Node, None] = {}
+    pending = list(reversed(node.all_input_nodes))
+    while pending:
+        source = pending.pop()
+        if is_scalar(source):
+            pending.extend(reversed(source.all_input_nodes))
+        else:
+            found[source] = None
+    return found
+
+
+def is_write(node: Node) -> bool:
+    """Returns whether a node writes to one of its inputs."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _producer(node: Node) -> Node:
+    """Returns the call whose output ``node`` picks, for ``getitem`` on a call with several outputs; else ``node``."""
+    while node.target is operator.getitem:
+        source = node.args[0]
+        assert isinstance(source, Node)
+        if source.op != "call_function":
+            break
+        node = source
+    return node
+
+
+def _rejection(node: Node) -> str | None:
+    resolution = resolution_of(node)
+    if resolution is None or not resolution:
+        return resolution.explain() if resolution is not None else "It was never resolved."
+    for scalar in _scalars(node):
+        scalar_resolution = resolution_of(scalar)
+        if not scalar_resolution:
+            return f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
+    return None
+
+
+def _scalars(node: Node) -> Iterable[Node]:
+    pending = [source for source in node.all_input_nodes if is_scalar(source)]
+    while pending:
+        scalar = pending.pop()
+        yield scalar
+        pending.extend(source for source in scalar.all_input_nodes if is_scalar(source))
+
+
+def _assign_levels(graph: Graph, reasons: Mapping[Node, str]) -> dict[Node, int]:
+    levels: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or is_scalar(node):
+            continue
+        in_torch = node in reasons
+        levels[node] = max(
+            (
+                levels[source] + (not in_torch and source in reasons)
+                for source in tensor_inputs(node)
+                if source in levels
+            ),
+            default=0,
+        )
+    return levels
+
+
+def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, str]:
+    """Returns the nodes that have to leave their blocks, with the reasons."""
+    demoted: dict[Node, str] = {}
+    for nodes in blocks.values():
+        members = set(nodes)
+        calls = [node for node in nodes if node.target is not operator.getitem]
+        inputs = {source for node in nodes for source in tensor_inputs(node)} - members
+        if not any(source.op != "get_attr" for source in inputs):
+            reason = "It depends on no input of the model, so an engine would have none."
+            demoted.update(dict.fromkeys(nodes, reason))
+        elif len(calls) < smallest:
+            reason = (
+                f"TensorRT could run it, but its block has {len(calls)} "
+                f"{'op' if len(calls) == 1 else 'ops'} and min_block_size is {smallest}."
+            )
+            demoted.update(dict.fromkeys(nodes, reason))
+        for node in nodes:
+            for source in tensor_inputs(node):
+                if source not in members and _has_unbounded_size(source):
+                    demoted[node] = (
+                        f"Its input {source.name} comes from outside the engine with a size that depends on data, "
+                        "so there is no greatest size to build for."
+                    )
+    for node in list(demoted):  # what picks an output follows the call
+        demoted.update({user: demoted[node] for user in node.users if _producer(user) is node})
+    return demoted
+
+
+def _has_unbounded_size(node: Node) -> bool:
+    leaves: list[Any] = pytree.tree_leaves(node.meta.get("val"))
+    return any(
+        isinstance(leaf, torch.Tensor) and bool(free_unbacked_symbols(leaf)) for leaf in leaves
+    )

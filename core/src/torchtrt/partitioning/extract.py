@@ -1,0 +1,127 @@
+"""Rebuilds a partitioned graph with one submodule per block."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from torchtrt.partitioning.blocks import Partition, is_scalar, is_write, tensor_inputs
+
+
+def extract_blocks(
+    graph_module: GraphModule, partition: Partition, mutated: frozenset[str] = frozenset()
+) -> tuple[GraphModule, dict[str, GraphModule]]:
+    """Returns the graph with each block as a call of one submodule, and those submodules by name.
+
+    The submodules run in PyTorch as they are; compilation replaces each by an engine of the same
+    inputs and outputs.
+
+    Args:
+        graph_module: The lowered graph.
+        partition: Its blocks.
+        mutated: Attributes the graph writes to; blocks take them as inputs, not as constants.
+    """
+    return _Extraction(graph_module, partition, mutated).run()
+
+
+class _Extraction:
+    def __init__(
+        self, graph_module: GraphModule, partition: Partition, mutated: frozenset[str]
+    ) -> None:
+        self.source = graph_module
+        self.partition = partition
+        self.mutated = mutated
+        self.graph = Graph()
+        self.env: dict[Node, Node] = {}
+        self.blocks: dict[str, GraphModule] = {}
+
+    def run(self) -> tuple[GraphModule, dict[str, GraphModule]]:
+        nodes = self.source.graph.nodes
+        in_blocks = {node for block in self.partition.blocks.values() for node in block}
+        levels = self.partition.levels
+        for node in nodes:
+            if node.op == "placeholder":
+                self.env[node] = self.graph.node_copy(node)
+        writes = [node for node in nodes if is_write(node)]
+        for level in range(max(levels.values(), default=-1) + 1):
+            if level in self.partition.blocks:
+                self.add_block(f"block_{len(self.blocks)}", self.partition.blocks[level])
+            for node in levels:
+                if levels[node] == level and node not in in_blocks and not is_write(node):
+                    self.copy(node)
+        for node in writes:  # last, so that everything reads the values from before
+            self.copy(node)
+        output = next(iter(self.source.graph.find_nodes(op="output")))
+        result = torch.fx.map_arg(output.args[0], self.copy)
+        self.graph.output(result).meta = dict(output.meta)
+        root: dict[str, Any] = {
+            str(node.target): self.attribute(str(node.target))
+            for node in self.graph.find_nodes(op="get_attr")
+        }
+        module = GraphModule({**root, **self.blocks}, self.graph, class_name="CompiledGraph")
+        return module, self.blocks
+
+    def attribute(self, name: str) -> Any:
+        value: Any = self.source
+        for part in name.split("."):
+            value = getattr(value, part)
+        return value
+
+    def copy(self, node: Node) -> Node:
+        """Returns the node in the new graph, copying it and the numbers and weights it needs on first use."""
+        if node not in self.env:
+            for source in node.all_input_nodes:
+                self.copy(source)
+            self.env[node] = self.graph.node_copy(node, self.env.__getitem__)
+        return self.env[node]
+
+    def add_block(self, name: str, members: tuple[Node, ...]) -> None:
+        inside = set(members)
+        graph = Graph()
+        env: dict[Node, Node] = {}
+        inputs = [
+            source
+            for source in dict.fromkeys(s for node in members for s in tensor_inputs(node))
+            if source not in inside and not self.is_constant(source)
+        ]
+        for source in inputs:
+            env[source] = graph.placeholder(source.name)
+            env[source].meta = dict(source.meta)
+
+        def copy_in(node: Node) -> Node:
+            if node not in env:
+                assert node in inside or is_scalar(node) or self.is_constant(node)
+                for source in node.all_input_nodes:
+                    copy_in(source)
+                env[node] = graph.node_copy(node, env.__getitem__)
+            return env[node]
+
+        for node in members:
+            copy_in(node)
+        outputs = [
+            node for node in members if any(self.leaves(node, user, inside) for user in node.users)
+        ]
+        graph.output(tuple(env[node] for node in outputs))
+        root = {
+            str(node.target): self.attribute(str(node.target))
+            for node in graph.find_nodes(op="get_attr")
+        }
+        self.blocks[name] = GraphModule(root, graph, class_name="Block")
+        call = self.graph.call_module(name, tuple(self.copy(source) for source in inputs))
+        for index, node in enumerate(outputs):
+            self.env[node] = self.graph.call_function(operator.getitem, (call, index))
+            self.env[node].meta["val"] = node.meta.get("val")
+
+    def is_constant(self, node: Node) -> bool:
+        return node.op == "get_attr" and str(node.target) not in self.mutated
+
+    def leaves(self, node: Node, user: Node, inside: set[Node]) -> bool:
+        """Returns whether ``user`` reads the tensors of ``node`` outside its block."""
+        if isinstance(node.meta.get("val"), (list, tuple)):
+            return False  # its users pick single tensors, in the same block
+        if is_scalar(user):
+            return any(self.leaves(user, further, inside) for further in user.users)
+        return user not in inside

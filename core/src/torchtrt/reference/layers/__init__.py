@@ -1,0 +1,36 @@
+"""The layers of reference TensorRT, one file per family; :data:`OPERATIONS` is the table of them all."""
+
+from __future__ import annotations
+
+from torchtrt.reference.layers import (
+    generation,
+    indexing,
+    matrices,
+    movement,
+    pointwise,
+    reduction,
+    sampling,
+    slicing,
+    types,
+    windows,
+)
+from torchtrt.reference.operation import Operation
+
+_FAMILIES = (
+    pointwise,
+    types,
+    movement,
+    indexing,
+    slicing,
+    reduction,
+    matrices,
+    windows,
+    sampling,
+    generation,
+)
+OPERATIONS: dict[str, Operation] = {
+    operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
+}
+METHODS: dict[str, Operation] = {
+    method: operation for operation in OPERATIONS.values() for method in operation.methods
+}

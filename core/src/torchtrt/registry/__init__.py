@@ -1,0 +1,40 @@
+"""The registry: which converter converts a node, and why that one."""
+
+from torchtrt.packs import (
+    CallingConvention,
+    ConverterPriority,
+    ConverterSupport,
+    PackInfo,
+    Reject,
+)
+from torchtrt.registry._candidate import Candidate, Rejection, Resolution
+from torchtrt.registry._order import Conflict
+from torchtrt.registry._register import (
+    PackPass,
+    decompositions,
+    dynamo_tensorrt_converter,
+    get_graph_converter_support,
+    lowering_passes,
+    register_torch_trt_decomposition,
+)
+from torchtrt.registry._registry import DYNAMO_CONVERTERS, ConverterRegistry
+
+__all__ = [
+    "DYNAMO_CONVERTERS",
+    "CallingConvention",
+    "Candidate",
+    "Conflict",
+    "ConverterPriority",
+    "ConverterRegistry",
+    "ConverterSupport",
+    "PackInfo",
+    "PackPass",
+    "Reject",
+    "Rejection",
+    "Resolution",
+    "decompositions",
+    "dynamo_tensorrt_converter",
+    "get_graph_converter_support",
+    "lowering_passes",
+    "register_torch_trt_decomposition",
+]

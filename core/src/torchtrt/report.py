@@ -1,0 +1,158 @@
+"""What happened in one compilation: stages, blocks, converters, and what stayed in PyTorch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from torch.fx import Node
+
+if TYPE_CHECKING:
+    from torchtrt.partitioning import Partition
+
+
+@dataclass(frozen=True)
+class ConvertedOps:
+    """How many nodes of one op one pack's converter handles."""
+
+    op: str
+    pack: str
+    converter: str
+    count: int
+
+
+@dataclass(frozen=True)
+class BlockReport:
+    """One block: one engine.
+
+    Attributes:
+        name: The block's name in the compiled module.
+        nodes: How many calls it holds.
+        layers: How many TensorRT layers they became; 0 in a dry run.
+        plan_bytes: The size of its engine; 0 in a dry run.
+    """
+
+    name: str
+    nodes: int
+    layers: int = 0
+    plan_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class TorchOp:
+    """A node that stays in PyTorch, and why."""
+
+    node: str
+    op: str
+    reason: str
+
+
+@dataclass
+class CompilationReport:
+    """What went where and why. Printing it with rich shows tables; ``to_json`` gives plain data.
+
+    Attributes:
+        tensorrt: The TensorRT that the engines are for.
+        seconds: How long each stage took.
+        blocks: The engines.
+        converted: Which converter of which pack handled which ops.
+        in_torch: What stayed in PyTorch.
+    """
+
+    tensorrt: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    blocks: list[BlockReport] = field(default_factory=list)
+    converted: list[ConvertedOps] = field(default_factory=list)
+    in_torch: list[TorchOp] = field(default_factory=list)
+
+    def add_partition(self, partition: Partition) -> None:
+        """Fills in what partitioning decided."""
+        from torchtrt.targets import qualified_name
+
+        members = [node for block in partition.blocks.values() for node in block]
+        self.converted = list(count_converters(members))
+        self.in_torch = [
+            TorchOp(entry.node.name, qualified_name(entry.node.target), entry.reason)
+            for entry in partition.torch_nodes
+        ]
+        self.blocks = [
+            BlockReport(f"block_{index}", len(nodes))
+            for index, nodes in enumerate(partition.blocks.values())
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as data that ``json.dumps`` accepts."""
+        import dataclasses
+
+        return dataclasses.asdict(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.converter_table()
+        yield self.block_table()
+        if self.in_torch:
+            yield self.torch_table()
+        if self.seconds:
+            yield stage_table(self.seconds)
+
+    def converter_table(self) -> Table:
+        """Returns a table of which pack converted which ops."""
+        table = Table(title=f"Converted for {self.tensorrt}", title_justify="left")
+        for heading in ("op", "nodes", "pack", "converter"):
+            table.add_column(
+                heading, justify="right" if heading == "nodes" else "left", overflow="fold"
+            )
+        for row in self.converted:
+            table.add_row(row.op, str(row.count), row.pack, row.converter)
+        return table
+
+    def block_table(self) -> Table:
+        """Returns a table of the engines."""
+        table = Table(title="Engines", title_justify="left")
+        table.add_column("block")
+        for heading in ("nodes", "layers", "MB"):
+            table.add_column(heading, justify="right")
+        for block in self.blocks:
+            table.add_row(
+                block.name, str(block.nodes), str(block.layers), f"{block.plan_bytes / 1e6:.1f}"
+            )
+        return table
+
+    def torch_table(self) -> Table:
+        """Returns a table of what stayed in PyTorch, equal reasons together."""
+        table = Table(title="In PyTorch", title_justify="left")
+        for heading in ("op", "nodes", "reason"):
+            table.add_column(heading, overflow="fold")
+        groups = Counter((entry.op, entry.reason) for entry in self.in_torch)
+        for (op, reason), count in groups.most_common():
+            table.add_row(op, str(count), reason)
+        return table
+
+
+def stage_table(seconds: Mapping[str, float]) -> Table:
+    """Returns a table of how long each stage took."""
+    table = Table(title="Time", title_justify="left")
+    table.add_column("stage")
+    table.add_column("ms", justify="right")
+    for stage, duration in seconds.items():
+        table.add_row(stage, f"{duration * 1e3:,.1f}")
+    return table
+
+
+def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
+    """Yields, most frequent first, which converter handles how many nodes of which op."""
+    from torchtrt.lowering import resolution_of
+    from torchtrt.targets import qualified_name
+
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for node in nodes:
+        resolution = resolution_of(node)
+        if resolution is not None and resolution.chosen is not None:
+            chosen = resolution.chosen
+            pack = f"{chosen.pack.name} {chosen.pack.version}"
+            counts[qualified_name(node.target), pack, chosen.qualified_function] += 1
+    for (op, pack, converter), count in counts.most_common():
+        yield ConvertedOps(op, pack, converter, count)

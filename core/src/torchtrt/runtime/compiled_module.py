@@ -1,0 +1,68 @@
+"""What ``torchtrt.compile`` returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import InputError
+from torchtrt.report import CompilationReport
+from torchtrt.runtime.input_checks import InputChecks
+
+
+class CompiledModule(torch.nn.Module):
+    """A compiled model: called like the original, it runs engines and, for the rest, PyTorch.
+
+    Attributes:
+        graph_module: One graph with an :class:`EngineModule` per block.
+        report: What went where and why, which pack converted what, and how long each stage took.
+    """
+
+    def __init__(
+        self,
+        graph_module: GraphModule,
+        input_tree: pytree.TreeSpec,
+        output_tree: pytree.TreeSpec,
+        checks: InputChecks,
+        report: CompilationReport,
+    ) -> None:
+        super().__init__()
+        self.graph_module = graph_module
+        self.report = report
+        self._input_tree = input_tree
+        self._output_tree = output_tree
+        self._checks = checks
+        self.eval()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the original model returns.
+
+        Raises:
+            InputError: An input's kind, dtype or shape is not what the model was compiled for.
+        """
+        leaves = self._flatten(args, kwargs)
+        self._checks.check(leaves)
+        with torch.no_grad():
+            outputs = self.graph_module(*leaves)
+        return pytree.tree_unflatten(outputs, self._output_tree)
+
+    def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        leaves, tree = pytree.tree_flatten((args, dict(kwargs)))
+        if tree == self._input_tree:
+            return leaves
+        names = [name for name, _ in self._checks.inputs]
+        if len(args) + len(kwargs) == len(
+            names
+        ):  # positional inputs given by name, or in another order
+            by_name = {**dict(zip(names, args, strict=False)), **kwargs}
+            if by_name.keys() == set(names) and len(leaves) == len(names):
+                return [by_name[name] for name in names]
+        message = (
+            f"The inputs nest as {tree}, but the model was compiled for {self._input_tree} "
+            f"(inputs: {', '.join(names)})."
+        )
+        raise InputError(message)

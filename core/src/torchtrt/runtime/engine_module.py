@@ -1,0 +1,157 @@
+"""An engine as a PyTorch module."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.errors import EngineError
+from torchtrt.runtime.output_allocation import make_output_allocator
+from torchtrt.tensorrt import is_reference, to_torch_dtype, trt
+from torchtrt.tensorrt.logging import logger, take_errors
+from torchtrt.tensorrt.selection import current, describe, use_module
+
+
+@functools.cache
+def _somewhere(device: torch.device) -> int:
+    """Returns an address to pass for empty tensors, which have none but must not be null."""
+    _held.append(torch.empty(256, dtype=torch.uint8, device=device))
+    return _held[-1].data_ptr()
+
+
+_held: list[torch.Tensor] = []
+
+
+class EngineModule(torch.nn.Module):
+    """Runs one engine on PyTorch tensors.
+
+    Args:
+        plan: The serialised engine.
+        inputs: The profile of each input, in the order that ``forward`` takes them.
+        output_names: The engine's outputs, in the order that ``forward`` returns them.
+        output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.
+        requires_output_allocator: Whether an output's size depends on the data.
+        name: The block's name, for messages.
+        converted_by: For each node, the pack and version that converted it.
+    """
+
+    def __init__(
+        self,
+        plan: bytes,
+        inputs: Sequence[InputProfile],
+        output_names: Sequence[str],
+        output_dtypes: Sequence[torch.dtype],
+        requires_output_allocator: bool = False,
+        name: str = "block",
+        converted_by: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.plan = plan
+        self.inputs = tuple(inputs)
+        self.output_names = tuple(output_names)
+        self.output_dtypes = tuple(output_dtypes)
+        self.requires_output_allocator = requires_output_allocator
+        self.name = name
+        self.converted_by = dict(converted_by or {})
+        self._tensorrt = current()
+        self._engine: Any = None
+        self._context: Any = None
+        self._device: torch.device | None = None
+        self._shapes: list[torch.Size] | None = None
+        self._output_shapes: list[tuple[int, ...]] = []
+
+    def _load(self, device: torch.device) -> None:
+        if not is_reference() and device.type != "cuda":
+            message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
+            raise EngineError(message)
+        runtime = trt.Runtime(logger())
+        if is_reference():
+            runtime.torch_device = device
+        self._engine = runtime.deserialize_cuda_engine(self.plan)
+        self._context = self._engine and self._engine.create_execution_context()
+        if self._context is None:
+            message = (
+                f"{describe()} could not load the engine of {self.name}: {'; '.join(take_errors())}"
+            )
+            raise EngineError(message)
+        self._device = device
+        self._shapes = None
+        engine = self._engine
+        self._engine_inputs = [
+            (spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name))) for spec in self.inputs
+        ]
+        self._engine_outputs = [
+            (name, to_torch_dtype(engine.get_tensor_dtype(name))) for name in self.output_names
+        ]
+        self._allocators = {}
+        if self.requires_output_allocator:
+            for name in self.output_names:
+                self._allocators[name] = make_output_allocator(device)
+                self._context.set_output_allocator(name, self._allocators[name])
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Returns the engine's outputs for contiguous or strided inputs on one device.
+
+        Raises:
+            EngineError: A shape is outside what the engine was built for, or execution failed.
+        """
+        device = inputs[0].device
+        if device != self._device:
+            with use_module(self._tensorrt):
+                self._load(device)
+        if self._device is not None and device.type == "cuda":
+            with torch.cuda.device(device):
+                return self._run(inputs, torch.cuda.current_stream(device).cuda_stream)
+        return self._run(inputs, 0)
+
+    def _run(self, inputs: tuple[torch.Tensor, ...], stream: int) -> tuple[torch.Tensor, ...]:
+        context = self._context
+        shapes = [tensor.shape for tensor in inputs]
+        if shapes != self._shapes:
+            self._set_shapes(shapes)
+        held = []  # alive until the engine has been enqueued
+        for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
+            tensor = tensor.to(dtype).contiguous()
+            held.append(tensor)
+            context.set_tensor_address(name, tensor.data_ptr() or _somewhere(tensor.device))
+        outputs = []
+        if not self._allocators:
+            for (name, dtype), shape in zip(self._engine_outputs, self._output_shapes, strict=True):
+                output = torch.empty(shape, dtype=dtype, device=self._device)
+                outputs.append(output)
+                context.set_tensor_address(name, output.data_ptr() or _somewhere(output.device))
+        if not context.execute_async_v3(stream):
+            message = f"The engine of {self.name} failed: {'; '.join(take_errors()) or 'it logged no reason'}"
+            raise EngineError(message)
+        for name, dtype in self._engine_outputs if self._allocators else ():
+            outputs.append(self._allocators[name].take(dtype))
+        return tuple(
+            output if output.dtype is dtype else output.to(dtype)
+            for output, dtype in zip(outputs, self.output_dtypes, strict=True)
+        )
+
+    def _set_shapes(self, shapes: list[torch.Size]) -> None:
+        self._shapes = None
+        for spec, shape in zip(self.inputs, shapes, strict=True):
+            if not self._context.set_input_shape(spec.name, tuple(shape)):
+                message = (
+                    f"The engine of {self.name} refused the shape {tuple(shape)} of its input {spec.name!r}; it was built for "
+                    f"{spec.min} to {spec.max}. {'; '.join(take_errors())}"
+                )
+                raise EngineError(message)
+        missing = self._context.infer_shapes()
+        if missing:
+            message = f"The engine of {self.name} lacks the shapes of {', '.join(missing)}."
+            raise EngineError(message)
+        self._output_shapes = [
+            tuple(self._context.get_tensor_shape(name)) for name in self.output_names
+        ]
+        self._shapes = shapes
+
+    def __getstate__(self) -> dict[str, Any]:
+        live = ("_engine", "_context", "_device", "_shapes", "_allocators", "_tensorrt")
+        return {key: value for key, value in self.__dict__.items() if key not in live}

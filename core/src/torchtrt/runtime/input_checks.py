@@ -1,0 +1,144 @@
+"""Checks that inputs are what a model was compiled for, before anything runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.errors import InputError
+from torchtrt.lowering import shape_env_of
+
+_REMEMBERED = 256
+
+
+@dataclass(frozen=True)
+class _TensorCheck:
+    name: str
+    dtype: torch.dtype
+    sizes: tuple[Any, ...]  # an int, or an expression of the model's symbols
+
+
+@dataclass
+class InputChecks:
+    """What the flattened inputs of a compiled model must be.
+
+    Attributes:
+        inputs: For each input, its tensor check, or the value it was compiled with where it is no
+            tensor.
+        ranges: The sizes that each symbol may have.
+        assumptions: Conditions on the symbols under which the graph was traced.
+    """
+
+    inputs: tuple[tuple[str, Any], ...]
+    ranges: Mapping[Any, SizeRange]
+    assumptions: tuple[Any, ...] = ()
+    _passed: set[tuple[Any, ...]] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, placeholders: Sequence[Node], ranges: Mapping[Any, SizeRange]) -> InputChecks:
+        """Returns the checks for a program's inputs."""
+        inputs = []
+        for node in placeholders:
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                sizes = tuple(
+                    size if isinstance(size, int) else size.node.expr for size in value.shape
+                )
+                inputs.append((node.name, _TensorCheck(node.name, value.dtype, sizes)))
+            else:
+                inputs.append((node.name, value))
+        shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
+        assumptions = [guard.expr for guard in shape_env.guards] if shape_env else []
+        known = set(ranges)
+        return cls(
+            tuple(inputs),
+            ranges,
+            tuple(expression for expression in assumptions if expression.free_symbols <= known),
+        )
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """Checks flattened inputs. Shapes that passed once are not looked at again.
+
+        Raises:
+            InputError: One does not fit; the message names it and the sizes it may have.
+        """
+        key = tuple(
+            (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
+            for leaf in leaves
+        )
+        if key in self._passed:
+            return
+        self._check(leaves)
+        if len(self._passed) >= _REMEMBERED:
+            self._passed.clear()
+        self._passed.add(key)
+
+    def _check(self, leaves: Sequence[Any]) -> None:
+        bound: dict[Any, tuple[int, str]] = {}
+        derived: list[tuple[Any, int, str]] = []
+        for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
+            if not isinstance(wanted, _TensorCheck):
+                if leaf != wanted:
+                    message = (
+                        f"Input {name!r} is {leaf!r}, but the model was compiled for {wanted!r}."
+                    )
+                    raise InputError(message)
+                continue
+            if not isinstance(leaf, torch.Tensor):
+                message = f"Input {name!r} must be a tensor, not a {type(leaf).__name__}."
+                raise InputError(message)
+            if leaf.dtype is not wanted.dtype:
+                message = f"Input {name!r} is {leaf.dtype}, but the model was compiled for {wanted.dtype}."
+                raise InputError(message)
+            if leaf.dim() != len(wanted.sizes):
+                message = f"Input {name!r} has {leaf.dim()} dimensions, but the model was compiled for {len(wanted.sizes)}."
+                raise InputError(message)
+            for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
+                where = f"dimension {dim} of input {name!r}"
+                if isinstance(expected, int):
+                    if size != expected:
+                        message = f"The size of {where} is {size}, but the model was compiled for {expected}."
+                        raise InputError(message)
+                elif expected.is_Symbol:
+                    self._bind(expected, size, where, bound)
+                else:
+                    derived.append((expected, size, where))
+        values = {symbol: size for symbol, (size, _) in bound.items()}
+        for expression, size, where in derived:
+            expected = expression.xreplace(values)
+            if expected != size:
+                message = (
+                    f"The size of {where} is {size}, but it must be {expression} = {expected}."
+                )
+                raise InputError(message)
+        for assumption in self.assumptions:
+            if assumption.xreplace(values) == False:  # noqa: E712  (a sympy relation, not a bool)
+                places = ", ".join(
+                    f"{symbol} is {bound[symbol][1]}"
+                    for symbol in sorted(assumption.free_symbols, key=str)
+                    if symbol in bound
+                )
+                message = (
+                    f"These sizes break {assumption}, which the model was traced under ({places}). "
+                    "Compile again with example inputs of such sizes."
+                )
+                raise InputError(message)
+
+    def _bind(self, symbol: Any, size: int, where: str, bound: dict[Any, tuple[int, str]]) -> None:
+        if symbol in bound and bound[symbol][0] != size:
+            first, place = bound[symbol]
+            message = f"The size of {where} is {size}, but it must equal the size of {place}, which is {first}."
+            raise InputError(message)
+        allowed = self.ranges[symbol]
+        if not allowed.min <= size <= allowed.max:
+            message = (
+                f"The size of {where} is {size}, but the model was compiled for {allowed.min} to {allowed.max}. "
+                "Compile again with a wider range to use this size."
+            )
+            raise InputError(message)
+        bound.setdefault(symbol, (size, where))

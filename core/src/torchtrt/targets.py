@@ -1,0 +1,175 @@
+"""Names of ops: what a converter is registered for, in one spelling and in all that people write.
+
+A **target** is what a graph node calls: an ``OpOverload`` (``torch.ops.aten.relu.default``), a
+higher-order operator, or a Python function on sizes (``operator.getitem``, ``math.ceil``,
+``torch.sym_max``).
+"""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import functools
+import math
+import operator
+from collections.abc import Callable, Iterable
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from torchtrt.errors import AmbiguousTargetError, UnknownTargetError
+
+Target = Callable[..., Any]
+"""An op that a graph node calls: an ``OpOverload`` or another callable."""
+
+_PYTHON_MODULES = MappingProxyType(
+    {"operator": operator, "math": math, "builtins": builtins, "torch": torch}
+)
+
+
+def qualified_name(target: Target | str) -> str:
+    """Returns the one spelling of an op's name.
+
+    ``"aten.add.Tensor"``, ``"torchvision.nms.default"``, ``"operator.getitem"``, ``"math.ceil"``,
+    ``"higher_order.cond"``.
+    """
+    if isinstance(target, OpOverload):
+        return str(target)
+    if isinstance(target, HigherOrderOperator):
+        return f"{target.namespace}.{target.name()}"  # type: ignore[no-untyped-call]
+    module = getattr(target, "__module__", None) or "builtins"
+    name = getattr(target, "__qualname__", None) or type(target).__qualname__
+    return f"{module.removeprefix('_')}.{name}"
+
+
+def parse_targets(spec: Target | str) -> frozenset[Target]:
+    """Returns the ops that ``spec`` stands for.
+
+    Args:
+        spec: An op, a packet (all of its overloads) or a name: ``"aten.add"`` (all overloads),
+        ``"aten::add.Tensor"``,
+            ``"torch.ops.aten.add.Tensor"``, ``"operator.getitem"``, ``"math.ceil"``,
+            ``"torch.sym_max"``.
+
+    Raises:
+        UnknownTargetError: There is no such op; the message names the closest one.
+        TypeError: ``spec`` is neither callable nor a string.
+    """
+    found: object = _find(spec) if isinstance(spec, str) else spec
+    if isinstance(found, OpOverloadPacket):
+        return frozenset(getattr(found, overload) for overload in _overloads(found))
+    if not callable(found):
+        message = (
+            f"{spec!r} names no op: give an op, an op packet or a name such as 'aten.add.Tensor'."
+        )
+        raise TypeError(message)
+    return frozenset((found,))
+
+
+def parse_target(spec: Target | str) -> Target:
+    """Returns the one op that a converter registered for ``spec`` converts.
+
+    Args:
+        spec: As for :func:`parse_targets`. A packet stands for its ``default`` overload if it has
+            no other (``out`` aside).
+
+    Raises:
+        AmbiguousTargetError: The packet has several overloads; the message names them.
+        UnknownTargetError: There is no such op; the message names the closest one.
+        TypeError: ``spec`` is neither callable nor a string.
+    """
+    found = _find(spec) if isinstance(spec, str) else spec
+    if isinstance(found, OpOverloadPacket):
+        return _only_overload(found)
+    (target,) = parse_targets(found)
+    return target
+
+
+def canonical_spelling(name: str) -> str:
+    """Returns ``name`` in the spelling of :func:`qualified_name`, whether or not there is such an op.
+
+    ``"torchvision::nms"`` and ``"torch.ops.torchvision.nms"`` become ``"torchvision.nms.default"``.
+    """
+    path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1).removeprefix("_")
+    if path.count(".") == 1 and path.split(".")[0] not in _PYTHON_MODULES:
+        path += ".default"
+    return path
+
+
+def _overloads(packet: OpOverloadPacket) -> list[str]:
+    return packet.overloads()  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _only_overload(packet: OpOverloadPacket) -> OpOverload:
+    overloads = _overloads(packet)
+    if not set(overloads) <= {"default", "out"} or "default" not in overloads:
+        packet_name = packet._qualified_op_name.replace("::", ".")
+        names = ", ".join(f"{packet_name}.{overload}" for overload in sorted(overloads))
+        message = f"{packet_name} has several overloads. Write the one that is meant: {names}."
+        raise AmbiguousTargetError(message)
+    return packet.default
+
+
+def _find(name: str) -> Target | OpOverloadPacket:
+    path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1)
+    module = _PYTHON_MODULES.get(path.removeprefix("_").split(".")[0])
+    found = _find_function(module, path) if module else _find_operator(path)
+    if found is None:
+        raise UnknownTargetError(_unknown(name, path))
+    return found
+
+
+def _find_function(module: ModuleType, path: str) -> Target | None:
+    _, _, function_name = path.partition(".")
+    function = getattr(module, function_name, None)
+    return function if _is_function(function) else None
+
+
+def _is_function(value: Any) -> bool:
+    # A class, as torch.Tensor or builtins.ValueError, is callable too but is never what a graph
+    # node calls.
+    return callable(value) and not isinstance(value, type)
+
+
+def _find_operator(path: str) -> Target | OpOverloadPacket | None:
+    namespace_name, _, rest = path.partition(".")
+    packet_name, _, overload_name = rest.partition(".")
+    try:
+        found = getattr(getattr(torch.ops, namespace_name), packet_name)
+        if overload_name:
+            found = getattr(found, overload_name)
+    except AttributeError:
+        return None
+    # Namespaces and packets have attributes of their own, such as ``name``.
+    is_operator = isinstance(found, (OpOverload, OpOverloadPacket, HigherOrderOperator))
+    return found if is_operator else None
+
+
+def _unknown(name: str, path: str) -> str:
+    message = f"There is no op {name!r} in PyTorch {torch.__version__}."
+    close = difflib.get_close_matches(path, _known_names(path), n=1)
+    if close:
+        return f"{message} Did you mean {close[0]!r}?"
+    return f"{message} If a library adds it, import that library first."
+
+
+def _known_names(path: str) -> Iterable[str]:
+    """Yields the names that a misspelt ``path`` is compared with, in as much detail as it has itself."""
+    module = _PYTHON_MODULES.get(path.split(".")[0])
+    if module is not None:
+        return [
+            f"{module.__name__.removeprefix('_')}.{name}"
+            for name in dir(module)
+            if not name.startswith("__") and _is_function(getattr(module, name))
+        ]
+    return _operator_names(with_overload=path.count(".") > 1)
+
+
+@functools.lru_cache(maxsize=2)
+def _operator_names(*, with_overload: bool) -> tuple[str, ...]:
+    names = (name.replace("::", ".", 1) for name in torch._C._dispatch_get_all_op_names())
+    if with_overload:
+        return tuple(sorted(n if n.count(".") > 1 else f"{n}.default" for n in names))
+    return tuple(sorted({".".join(name.split(".")[:2]) for name in names}))

@@ -1,0 +1,26 @@
+"""The one place that knows TensorRT versions.
+
+``trt`` forwards every name to the TensorRT in use: the installed ``tensorrt`` module on a machine
+with an NVIDIA GPU, or :mod:`torchtrt.reference` anywhere. Converters write
+``trt.ActivationType.RELU`` inside their bodies (never at module level, where it would be bound to
+one version) and call the shims in :mod:`torchtrt.tensorrt.shims` where the versions differ.
+"""
+
+from torchtrt.tensorrt.dtypes import (
+    UnsupportedDtype,
+    has_dtype,
+    to_torch_dtype,
+    to_trt_dtype,
+)
+from torchtrt.tensorrt.selection import is_reference, trt, use_tensorrt, version
+
+__all__ = [
+    "UnsupportedDtype",
+    "has_dtype",
+    "is_reference",
+    "to_torch_dtype",
+    "to_trt_dtype",
+    "trt",
+    "use_tensorrt",
+    "version",
+]

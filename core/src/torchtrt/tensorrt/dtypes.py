@@ -1,0 +1,72 @@
+"""PyTorch dtypes and TensorRT dtypes.
+
+TensorRT 8.6 has no 64-bit integers. There a 64-bit integer is 32-bit inside the engine: constants
+are checked to fit, inputs are narrowed as they enter and outputs are widened as they leave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtrt.errors import TorchTRTError
+from torchtrt.tensorrt.selection import describe, trt
+
+_TRT_NAMES = {
+    torch.float32: "FLOAT",
+    torch.float16: "HALF",
+    torch.bfloat16: "BF16",
+    torch.int64: "INT64",
+    torch.int32: "INT32",
+    torch.int8: "INT8",
+    torch.uint8: "UINT8",
+    torch.bool: "BOOL",
+    torch.float8_e4m3fn: "FP8",
+}
+_TORCH_DTYPES = {name: dtype for dtype, name in _TRT_NAMES.items()}
+
+
+class UnsupportedDtype(TorchTRTError):
+    """The TensorRT in use has no such dtype."""
+
+
+def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dtype:
+    """Returns the dtype that stands for ``dtype`` inside a network of the TensorRT in use.
+
+    Raises:
+        UnsupportedDtype: None does.
+    """
+    if dtype is torch.int64 and not hasattr(trt.DataType, "INT64"):
+        return torch.int32
+    if dtype is torch.float64 and truncate_double:
+        return torch.float32
+    name = _TRT_NAMES.get(dtype)
+    if name is None or not hasattr(trt.DataType, name):
+        hint = " Compile with truncate_double=True." if dtype is torch.float64 else ""
+        message = f"{describe()} has no {str(dtype).removeprefix('torch.')}.{hint}"
+        raise UnsupportedDtype(message)
+    return dtype
+
+
+def has_dtype(dtype: torch.dtype, truncate_double: bool = False) -> bool:
+    """Returns whether ``dtype`` can be used inside a network of the TensorRT in use."""
+    try:
+        network_dtype(dtype, truncate_double)
+    except UnsupportedDtype:
+        return False
+    return True
+
+
+def to_trt_dtype(dtype: torch.dtype, truncate_double: bool = False) -> Any:
+    """Returns the ``trt.DataType`` for a PyTorch dtype.
+
+    Raises:
+        UnsupportedDtype: The TensorRT in use has none.
+    """
+    return getattr(trt.DataType, _TRT_NAMES[network_dtype(dtype, truncate_double)])
+
+
+def to_torch_dtype(dtype: Any) -> torch.dtype:
+    """Returns the PyTorch dtype for a ``trt.DataType``."""
+    return _TORCH_DTYPES[dtype.name]

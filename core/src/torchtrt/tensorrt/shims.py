@@ -1,0 +1,202 @@
+"""What the TensorRT versions spell differently, spelled once.
+
+Every decision is made by feature (``hasattr``), never by comparing versions. The functions take the
+network and return tensors, so that converters read the same for every version.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtrt.errors import ConversionError
+from torchtrt.tensorrt.dtypes import network_dtype, to_trt_dtype
+from torchtrt.tensorrt.selection import trt
+
+INT32_RANGE = (-(2**31), 2**31 - 1)
+
+
+def create_network(builder: Any) -> Any:
+    """Returns a network with an explicit batch dimension, strongly typed where TensorRT can."""
+    flag = trt.NetworkDefinitionCreationFlag
+    names = ("EXPLICIT_BATCH", "STRONGLY_TYPED")
+    return builder.create_network(
+        sum(1 << int(getattr(flag, name)) for name in names if hasattr(flag, name))
+    )
+
+
+def is_strongly_typed() -> bool:
+    """Returns whether networks of the TensorRT in use are typed by their tensors alone."""
+    return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+
+
+def allow_half_precision(config: Any) -> None:
+    """Lets a weakly typed network compute in float16. A strongly typed one does where its tensors say so."""
+    if not is_strongly_typed():
+        config.set_flag(trt.BuilderFlag.FP16)
+
+
+def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
+    """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
+
+    Args:
+        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where
+            it has none.
+
+    Returns:
+        ``(weights, owner)``: the owner must stay alive until the engine is built.
+
+    Raises:
+        ConversionError: A 64-bit integer does not fit into 32 bits.
+        UnsupportedDtype: TensorRT has no such dtype.
+    """
+    target = network_dtype(tensor.dtype, truncate_double=True)
+    if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
+        low, high = tensor.min().item(), tensor.max().item()
+        if low < INT32_RANGE[0] or high > INT32_RANGE[1]:
+            message = (
+                f"A 64-bit integer constant holds values from {low} to {high}; TensorRT {trt.__version__} has "
+                "32-bit integers only. Keep the op in PyTorch with torch_executed_ops, or use TensorRT 10 or later."
+            )
+            raise ConversionError(message)
+    owner = tensor.detach().to(device="cpu", dtype=target).contiguous()
+    if target in (torch.bfloat16, torch.float8_e4m3fn):  # NumPy has no such types
+        return trt.Weights(to_trt_dtype(target), owner.data_ptr(), owner.numel()), owner
+    array = owner.numpy()
+    return trt.Weights(array), array
+
+
+def add_shape(network: Any, tensor: Any, name: str) -> Any:
+    """Returns the shape of ``tensor`` as an int32 tensor of shape ``(rank,)``."""
+    layer = network.add_shape(tensor)
+    layer.name = name
+    shape = layer.get_output(0)
+    return (
+        shape
+        if shape.dtype == trt.DataType.INT32
+        else add_cast(network, shape, torch.int32, name + "/int32")
+    )
+
+
+def add_cast(network: Any, tensor: Any, dtype: torch.dtype, name: str) -> Any:
+    """Returns ``tensor`` converted to ``dtype``; float to integer truncates toward zero and saturates."""
+    layer = network.add_cast(tensor, to_trt_dtype(dtype))
+    layer.name = name
+    return layer.get_output(0)
+
+
+def mark_output(network: Any, tensor: Any, name: str, dtype: torch.dtype) -> None:
+    """Marks a network output of the given dtype; ``tensor`` must already have it in a strongly typed network."""
+    tensor.name = name
+    network.mark_output(tensor)
+    if not is_strongly_typed():
+        # In a weakly typed network this, not the producing layer, decides the type of the binding.
+        tensor.dtype = to_trt_dtype(dtype)
+
+
+def add_gelu(network: Any, tensor: Any, approximate: str, name: str) -> Any | None:
+    """Returns GELU as one layer, or None where TensorRT has no such activation.
+
+    Args:
+        network: The network.
+        tensor: A floating-point tensor of any shape.
+        approximate: ``"none"`` (by erf) or ``"tanh"``.
+        name: The layer's name.
+    """
+    kind = "GELU_TANH" if approximate == "tanh" else "GELU_ERF"
+    if not hasattr(trt.ActivationType, kind):
+        return None
+    layer = network.add_activation(tensor, getattr(trt.ActivationType, kind))
+    layer.name = name
+    return layer.get_output(0)
+
+
+def has_attention() -> bool:
+    """Returns whether the TensorRT in use has a fused attention operator."""
+    return hasattr(trt.INetworkDefinition, "add_attention")
+
+
+def add_fill(
+    network: Any, shape: Any, operation: Any, dtype: torch.dtype, alpha: Any, beta: Any, name: str
+) -> Any:
+    """Returns a tensor filled by ``operation``.
+
+    Args:
+        network: The network.
+        shape: A tuple of sizes, or an int32 tensor of shape ``(rank,)`` for sizes known at run
+            time.
+        operation: A ``trt.FillOperation``.
+        dtype: The result's dtype.
+        alpha: First parameter (start, low or mean): a Python number for a static shape, a 0-d
+            tensor otherwise.
+        beta: Second parameter (step, high or deviation): a number, or a tensor (``(rank,)`` for
+            LINSPACE).
+        name: The layer's name.
+    """
+    static = isinstance(shape, tuple)
+    dims = shape if static else (0,) * shape.shape[0]
+    if hasattr(trt.IFillLayer, "to_type"):
+        layer = network.add_fill(dims, operation, to_trt_dtype(dtype))
+    else:
+        layer = network.add_fill(dims, operation)
+        layer.set_output_type(0, to_trt_dtype(dtype))
+    layer.name = name
+    if static:
+        layer.alpha, layer.beta = alpha, beta
+    else:
+        for index, tensor in enumerate((shape, alpha, beta)):
+            layer.set_input(index, tensor)
+    return layer.get_output(0)
+
+
+def add_attention(
+    network: Any, query: Any, key: Any, value: Any, mask: Any | None, causal: bool, name: str
+) -> Any:
+    """Returns fused attention. It does not scale: scale the query before.
+
+    Args:
+        network: A network of a TensorRT for which :func:`has_attention` is true.
+        query: ``(N, heads, length, depth)``, floating point.
+        key: ``(N, key heads, key length, depth)``; the number of heads is a multiple of that of key
+            heads.
+        value: Like ``key``.
+        mask: Four-dimensional and broadcastable over batch and heads: boolean (true attends) or
+            added to the scores. None for none.
+        causal: Position i attends to positions up to i. Not together with a mask.
+        name: The layer's name.
+    """
+    normalization = trt.AttentionNormalizationOp.SOFTMAX
+    if hasattr(network, "add_attention_v2"):
+        kind = trt.CausalMaskKind.UPPER_LEFT if causal else trt.CausalMaskKind.NONE
+        attention = network.add_attention_v2(query, key, value, normalization, kind)
+    else:
+        attention = network.add_attention(query, key, value, normalization, causal)
+    if attention is None:
+        message = f"TensorRT refused the attention of {name}; its log says why."
+        raise ConversionError(message)
+    attention.decomposable = True  # build from ordinary layers where there is no fused kernel
+    if mask is not None:
+        attention.mask = mask
+    attention.name = name
+    return attention.get_output(0)
+
+
+def add_quantize(network: Any, tensor: Any, scale: Any, name: str) -> Any:
+    """Returns ``tensor`` quantised to int8: ``clamp(round_half_even(tensor / scale), -128, 127)``."""
+    return _add_quantization(network.add_quantize, tensor, scale, torch.int8, name)
+
+
+def add_dequantize(network: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str) -> Any:
+    """Returns an int8 tensor times ``scale``, in the given floating dtype."""
+    return _add_quantization(network.add_dequantize, tensor, scale, dtype, name)
+
+
+def _add_quantization(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str) -> Any:
+    # The form with an output type exists where networks can be strongly typed.
+    layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
+    if layer is None:
+        message = f"TensorRT refused the layer {name}; its log says why."
+        raise ConversionError(message)
+    layer.name = name
+    return layer.get_output(0)

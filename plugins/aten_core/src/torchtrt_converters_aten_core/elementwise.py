@@ -1,0 +1,258 @@
+"""Arithmetic, comparison, logic and selection between tensors that broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt_converters_aten_core.registration import (
+    arguments,
+    converts,
+    node_arguments,
+    value_of,
+)
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+BINARY = {
+    aten.mul.Tensor: "PROD",
+    aten.mul.Scalar: "PROD",
+    aten.multiply.Tensor: "PROD",
+    aten.maximum.default: "MAX",
+    aten.minimum.default: "MIN",
+    aten.max.other: "MAX",
+    aten.min.other: "MIN",
+}
+"""Ops that are one layer in the dtype of their result."""
+ON_BOOL = {"SUM": "OR", "PROD": "AND", "MAX": "OR", "MIN": "AND"}
+"""What arithmetic means where PyTorch's result is bool."""
+COMPARISONS = {
+    getattr(getattr(aten, packet), overload): kind
+    for kind, packets in {
+        "eq": ("eq",),
+        "ne": ("ne", "not_equal"),
+        "lt": ("lt", "less"),
+        "le": ("le", "less_equal"),
+        "gt": ("gt", "greater"),
+        "ge": ("ge", "greater_equal"),
+    }.items()
+    for packet in packets
+    for overload in ("Tensor", "Scalar")
+}
+LOGICAL = {
+    aten.logical_and.default: "AND",
+    aten.logical_or.default: "OR",
+    aten.logical_xor.default: "XOR",
+}
+BITWISE = {
+    getattr(getattr(aten, packet), overload): kind
+    for packet, kind in (
+        ("bitwise_and", "AND"),
+        ("bitwise_or", "OR"),
+        ("bitwise_xor", "XOR"),
+        ("__and__", "AND"),
+        ("__or__", "OR"),
+        ("__xor__", "XOR"),
+    )
+    for overload in getattr(aten, packet).overloads()
+    if overload in ("Tensor", "Scalar", "Scalar_Tensor")
+}
+SUMS = {
+    aten.add.Tensor: "SUM",
+    aten.add.Scalar: "SUM",
+    aten.sub.Tensor: "SUB",
+    aten.sub.Scalar: "SUB",
+    aten.subtract.Tensor: "SUB",
+    aten.rsub.Tensor: "SUB",
+    aten.rsub.Scalar: "SUB",
+}
+
+
+@converts(*BINARY)
+def binary(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts an op that is one layer."""
+    return _arithmetic(ctx, BINARY[target], args[0], args[1], name)
+
+
+def _arithmetic(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
+    dtype = types.output_dtype(ctx)
+    if dtype is torch.bool:
+        return elementwise.logical(ctx, ON_BOOL[kind], first, second, name)
+    return elementwise.arithmetic(ctx, kind, first, second, dtype, name)
+
+
+@converts(*SUMS)
+def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts ``self ± alpha * other``, and ``rsub`` with the two exchanged."""
+    op = arguments(target, args, kwargs)
+    dtype = types.output_dtype(ctx)
+    first, second = op.self, op.other
+    if target in (aten.rsub.Tensor, aten.rsub.Scalar):
+        first, second = second, first
+    if op.alpha != 1 and dtype is not torch.bool:
+        second = elementwise.arithmetic(ctx, "PROD", op.alpha, second, dtype, name + "/scaled")
+    return _arithmetic(ctx, SUMS[target], first, second, name)
+
+
+@converts(*COMPARISONS)
+def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
+    return elementwise.compare(ctx, COMPARISONS[target], args[0], args[1], name)
+
+
+@converts(*LOGICAL)
+def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a logical op: operands of any dtype are true where they are not zero."""
+    return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
+
+
+def _not_bool(node: Node) -> str | None:
+    if node.meta["val"].dtype is torch.bool:
+        return None
+    return "TensorRT has no bitwise arithmetic on whole numbers, only logic on booleans"
+
+
+@converts(*BITWISE, unless=_not_bool)
+def bitwise(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a bitwise op on booleans."""
+    return elementwise.logical(ctx, BITWISE[target], args[0], args[1], name)
+
+
+@converts(aten.logical_not.default)
+@converts(aten.bitwise_not.default, unless=_not_bool)
+def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts ``not``: zero becomes true."""
+    condition = types.cast(ctx, args[0], torch.bool, name + "/condition")
+    return unary.apply(ctx, "NOT", condition, name)
+
+
+def _inexact_quotient(node: Node) -> str | None:
+    op = node_arguments(node)
+    divides = node.target.overloadpacket in (aten.div, aten.divide, aten.true_divide)
+    rounding = getattr(op, "rounding_mode", None) if divides else "floor"
+    if not node.meta["val"].dtype.is_floating_point or rounding != "floor":
+        return None
+    divisor = value_of(op.other)
+    if isinstance(divisor, (int, float)) and math.isfinite(divisor) and abs(math.frexp(divisor)[0]) == 0.5:
+        return None
+    return "TensorRT has no exact remainder of floating-point numbers, except for a power of two as divisor"
+
+
+@converts(
+    aten.div.Tensor,
+    aten.div.Scalar,
+    aten.div.Tensor_mode,
+    aten.div.Scalar_mode,
+    aten.divide.Tensor,
+    aten.true_divide.Tensor,
+    unless=_inexact_quotient,
+)
+def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts division: true, or rounded toward zero or down."""
+    op = arguments(target, args, kwargs)
+    rounding = getattr(op, "rounding_mode", None)
+    return elementwise.divide(ctx, op.self, op.other, types.output_dtype(ctx), rounding, name)
+
+
+@converts(aten.floor_divide.default, aten.floor_divide.Scalar, unless=_inexact_quotient)
+def floor_divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts division rounded down."""
+    return elementwise.divide(ctx, args[0], args[1], types.output_dtype(ctx), "floor", name)
+
+
+REMAINDERS = {
+    aten.remainder.Tensor: "floor",
+    aten.remainder.Scalar: "floor",
+    aten.remainder.Scalar_Tensor: "floor",
+    aten.fmod.Tensor: "trunc",
+    aten.fmod.Scalar: "trunc",
+}
+
+
+@converts(*REMAINDERS, unless=_inexact_quotient)
+def remainder(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
+    dtype = types.output_dtype(ctx)
+    return elementwise.remainder(ctx, args[0], args[1], dtype, REMAINDERS[target], name)
+
+
+def _whole_power(node: Node) -> str | None:
+    if node.meta["val"].dtype.is_floating_point:
+        return None
+    exponent = value_of(node.args[1])
+    if isinstance(exponent, int) and 0 < exponent < 64:
+        return None
+    return "TensorRT raises whole numbers only to a fixed whole power of at least 1"
+
+
+@converts(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar, unless=_whole_power)
+def power(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a power; small whole ones by multiplication, which is exact for whole numbers."""
+    base, exponent = args
+    dtype = types.output_dtype(ctx)
+    if isinstance(exponent, (int, float)) and not isinstance(base, (int, float)):
+        special = _POWERS.get(exponent)
+        base = types.operand(ctx, base, dtype, types.rank_of(base), name + "/base")
+        if exponent == 1:
+            return base
+        if special is not None and dtype.is_floating_point:
+            return unary.apply(ctx, special, base, name)
+        if exponent in (2, 3) or (types.is_integer(dtype) and exponent > 0):
+            return _repeated_product(ctx, base, int(exponent), name)
+    return elementwise.arithmetic(ctx, "POW", base, exponent, dtype, name)
+
+
+_POWERS = {0.5: "SQRT", -1: "RECIP"}
+
+
+def _repeated_product(ctx: Any, base: Any, exponent: int, name: str) -> Any:
+    result, square, step = None, base, 0
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else elementwise.combine(ctx, "PROD", result, square, f"{name}/times{step}")
+        exponent >>= 1
+        if exponent:
+            square = elementwise.combine(ctx, "PROD", square, square, f"{name}/square{step}")
+        step += 1
+    return result
+
+
+@converts(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
+def where(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a choice between two values."""
+    op = arguments(target, args, kwargs)
+    return elementwise.select(ctx, op.condition, op.self, op.other, types.output_dtype(ctx), name)
+
+
+@converts(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+def masked_fill(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts ``self`` with a value where ``mask`` is true."""
+    op = arguments(target, args, kwargs)
+    return elementwise.select(ctx, op.mask, op.value, op.self, types.output_dtype(ctx), name)
+
+
+@converts(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
+def clamp(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts limits from below and above."""
+    op = arguments(target, args, kwargs)
+    return elementwise.clamp(ctx, op.self, op.min, op.max, types.output_dtype(ctx), name)
+
+
+@converts(aten.clamp_min.default, aten.clamp_min.Tensor)
+def clamp_min(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a limit from below."""
+    return elementwise.clamp(ctx, args[0], args[1], None, types.output_dtype(ctx), name)
+
+
+@converts(aten.clamp_max.default, aten.clamp_max.Tensor)
+def clamp_max(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a limit from above."""
+    return elementwise.clamp(ctx, args[0], None, args[1], types.output_dtype(ctx), name)

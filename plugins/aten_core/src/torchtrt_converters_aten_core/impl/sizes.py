@@ -1,0 +1,140 @@
+"""Arithmetic on sizes: whole numbers where they are fixed, 0-d int32 network tensors where they are known at run time.
+
+What PyTorch knows of a size as an expression of the model's symbols travels with it (``ctx.remember``), so that later blocks can tell
+that two sizes are equal without asking at run time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.tensorrt import trt
+
+from torchtrt_converters_aten_core.impl.layers import add
+
+Size = Any
+"""An ``int`` or a 0-d int32 network tensor."""
+
+
+def symbol_of(ctx: Any, size: Size) -> int | torch.SymInt | None:
+    """Returns what is known of a size before run time: a number, an expression, or ``None``."""
+    if isinstance(size, (int, torch.SymInt)):
+        return size
+    known = ctx.known_value(size)
+    return known if isinstance(known, (int, torch.SymInt)) else None
+
+
+def same(first: int | torch.SymInt | None, second: int | torch.SymInt | None) -> bool:
+    """Returns whether two sizes are known to be equal, from their expressions alone."""
+    if first is None or second is None:
+        return False
+    if isinstance(first, torch.SymInt) and isinstance(second, torch.SymInt):
+        return bool(first.node.expr == second.node.expr)
+    return isinstance(first, int) and isinstance(second, int) and first == second
+
+
+def size_of(ctx: Any, tensor: Any, dim: int, name: str) -> Size:
+    """Returns one size of a tensor."""
+    dim %= len(tensor.shape)
+    size = ctx.size_of(tensor, dim, name)
+    if is_network_tensor(size) and ctx.known_value(size) is None:
+        symbol = ctx.symbolic_shape(tensor)[dim]
+        if symbol is not None:
+            ctx.remember(size, symbol)
+    return size
+
+
+def sizes_of(ctx: Any, tensor: Any, name: str) -> list[Size]:
+    """Returns all sizes of a tensor."""
+    return [size_of(ctx, tensor, dim, f"{name}/{dim}") for dim in range(len(tensor.shape))]
+
+
+
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "SUM": operator.add,
+    "SUB": operator.sub,
+    "PROD": operator.mul,
+    "FLOOR_DIV": operator.floordiv,
+    "MIN": torch.sym_min,
+    "MAX": torch.sym_max,
+}
+_NEUTRAL = {"SUM": 0, "SUB": 0, "PROD": 1, "FLOOR_DIV": 1}
+
+
+def combine(ctx: Any, kind: str, first: Size, second: Size, name: str) -> Size:
+    """Returns ``first <kind> second`` for two sizes.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"SUM"``, ``"SUB"``, ``"PROD"``, ``"FLOOR_DIV"``, ``"MIN"`` or ``"MAX"``.
+        first: A size.
+        second: A size.
+        name: The layer's name.
+    """
+    if isinstance(first, int) and isinstance(second, int):
+        return int(_OPERATIONS[kind](first, second))
+    if isinstance(second, int) and second == _NEUTRAL.get(kind):
+        return first
+    if isinstance(first, int) and kind in ("SUM", "PROD") and first == _NEUTRAL[kind]:
+        return second
+    tensors = [get_trt_tensor(ctx, size, name + "/number") for size in (first, second)]
+    result = add(ctx, name, "elementwise", *tensors, getattr(trt.ElementWiseOperation, kind))
+    symbols = symbol_of(ctx, first), symbol_of(ctx, second)
+    if None not in symbols:
+        ctx.remember(result, _OPERATIONS[kind](*symbols))
+    return result
+
+
+def product(ctx: Any, sizes: Sequence[Size], name: str) -> Size:
+    """Returns the product of sizes; 1 for none."""
+    numbers = [size for size in sizes if isinstance(size, int)]
+    result: Size = 1
+    for number in numbers:
+        result *= number
+    for index, size in enumerate(size for size in sizes if not isinstance(size, int)):
+        result = combine(ctx, "PROD", size, result, f"{name}/{index}")
+    return result
+
+
+def ceil_divide(ctx: Any, size: Size, by: int, name: str) -> Size:
+    """Returns ``size / by`` rounded up."""
+    if by == 1:
+        return size
+    raised = combine(ctx, "SUM", size, by - 1, name + "/raised")
+    return combine(ctx, "FLOOR_DIV", raised, by, name)
+
+
+def to_tensor(ctx: Any, sizes: Sequence[Size], name: str) -> Any:
+    """Returns sizes as one int32 network tensor of shape ``(len(sizes),)``."""
+    if not sizes:
+        return get_trt_tensor(ctx, torch.empty(0, dtype=torch.int32), name)
+    if all(isinstance(size, int) for size in sizes):
+        return get_trt_tensor(ctx, torch.tensor(list(sizes), dtype=torch.int32), name)
+    pieces = []
+    for index, size in enumerate(sizes):
+        if isinstance(size, int):
+            pieces.append(get_trt_tensor(ctx, [size], f"{name}/{index}"))
+        else:
+            pieces.append(_vector(ctx, size, f"{name}/{index}"))
+    if len(pieces) == 1:
+        return pieces[0]
+    layer = ctx.net.add_concatenation(pieces)
+    layer.name = name
+    layer.axis = 0
+    return layer.get_output(0)
+
+
+def _vector(ctx: Any, scalar: Any, name: str) -> Any:
+    layer = ctx.net.add_shuffle(scalar)
+    layer.name = name
+    layer.reshape_dims = (1,)
+    return layer.get_output(0)
+
+
+def is_static(sizes: Sequence[Any]) -> bool:
+    """Returns whether every size is a fixed number."""
+    return all(isinstance(size, int) for size in sizes)

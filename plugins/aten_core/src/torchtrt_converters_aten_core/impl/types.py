@@ -1,0 +1,161 @@
+"""Dtypes: casts, PyTorch's promotion, and operands of one dtype and rank."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion.constants import dtype_name, network_type
+from torchtrt.errors import ConversionError
+
+from torchtrt_converters_aten_core.impl.layers import add, constant
+from torchtrt_converters_aten_core.impl.shape import to_rank
+
+HALF_TYPES = (torch.float16, torch.bfloat16)
+_BYTE_TYPES = (torch.uint8, torch.int8)
+
+
+def cast(ctx: Any, tensor: Any, dtype: torch.dtype, name: str) -> Any:
+    """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
+
+    A cast to the dtype that the tensor has adds no layer.
+    """
+    source, target = ctx.dtype_of(tensor), network_type(dtype)
+    if source is target:
+        return tensor
+    if target is torch.bool and source.is_floating_point:
+        from torchtrt.tensorrt import trt
+
+        zero = get_trt_tensor(ctx, nested(0.0, len(tensor.shape)), name + "/zero", source)
+        equal = trt.ElementWiseOperation.EQUAL
+        is_zero = add(ctx, name + "/is_zero", "elementwise", tensor, zero, equal)
+        return add(ctx, name + "/nonzero", "unary", is_zero, trt.UnaryOperation.NOT)
+    if (source in _BYTE_TYPES or target in _BYTE_TYPES) and torch.float32 not in (source, target):
+        tensor = get_trt_tensor(ctx, tensor, name, torch.float32)  # bytes convert to and from it
+    return get_trt_tensor(ctx, tensor, name, target)
+
+
+def nested(value: Any, rank: int) -> Any:
+    """Returns ``value`` in ``rank`` lists: a constant of ``rank`` dimensions of size 1."""
+    for _ in range(rank):
+        value = [value]
+    return value
+
+
+def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int, name: str) -> Any:
+    """Returns ``value`` as a network tensor of ``dtype`` with ``rank`` dimensions, new ones in front.
+
+    Args:
+        ctx: The conversion context.
+        value: A network tensor, a PyTorch tensor or a Python number. Constants are cast and reshaped here, without layers.
+        dtype: The dtype to have.
+        rank: The rank to have; at least the value's.
+        name: The prefix for the names of layers.
+    """
+    if is_network_tensor(value):
+        return to_rank(ctx, cast(ctx, value, dtype, name), rank, name + "/rank")
+    target = network_type(dtype) if dtype is torch.float64 else dtype
+    if isinstance(value, torch.Tensor):
+        shape = (1,) * (rank - value.dim()) + tuple(value.shape)
+        return constant(ctx, value, name, target, shape)
+    return get_trt_tensor(ctx, nested(value, rank), name, target)
+
+
+def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype, name: str) -> list[Any]:
+    """Returns the values as network tensors of ``dtype`` and of one rank, ready to broadcast."""
+    rank = common_rank(values)
+    return [operand(ctx, value, dtype, rank, f"{name}/{i}") for i, value in enumerate(values)]
+
+
+def rank_of(value: Any) -> int:
+    """Returns the number of dimensions of a network tensor, a PyTorch tensor or a number."""
+    return len(value.shape) if hasattr(value, "shape") else 0
+
+
+def common_rank(values: Sequence[Any]) -> int:
+    """Returns the rank that the values broadcast to."""
+    return max(map(rank_of, values))
+
+
+def stand_in(ctx: Any, value: Any) -> Any:
+    """Returns what PyTorch's promotion needs to know of a value: a tensor of its dtype and rank, or a number of its kind."""
+    if not is_network_tensor(value):
+        return value
+    known = ctx.known_value(value)
+    if isinstance(known, torch.Tensor):
+        return known
+    for symbolic, number in ((torch.SymBool, True), (torch.SymInt, 1), (torch.SymFloat, 1.0)):
+        if isinstance(known, symbolic):
+            return number
+    return torch.empty((1,) * len(value.shape), dtype=ctx.dtype_of(value), device="meta")
+
+
+def result_type(ctx: Any, *values: Any) -> torch.dtype:
+    """Returns the dtype in which PyTorch computes with these one or two values: tensors, numbers or sizes."""
+    stand_ins = [stand_in(ctx, value) for value in values]
+    if len(stand_ins) == 1:
+        return torch.result_type(stand_ins[0], stand_ins[0])
+    first, second = stand_ins
+    return torch.result_type(first, second)
+
+
+def output_dtype(ctx: Any, index: int | None = None) -> torch.dtype:
+    """Returns the dtype of the result that PyTorch gives for the node in conversion.
+
+    Args:
+        ctx: The conversion context.
+        index: For an op with several outputs, which one.
+    """
+    return output_value(ctx, index).dtype
+
+
+def output_value(ctx: Any, index: int | None = None) -> Any:
+    """Returns PyTorch's own result for the node in conversion: a fake tensor, or a symbolic number."""
+    value = None if ctx.node is None else ctx.node.meta.get("val")
+    if value is None:
+        message = (
+            "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."
+        )
+        raise ConversionError(message)
+    return value if index is None else value[index]
+
+
+def compute_dtype(dtype: torch.dtype, scalars: Sequence[Any] = ()) -> torch.dtype:
+    """Returns the dtype to compute in for a result of ``dtype``.
+
+    PyTorch computes half precision with numbers in float32. That only shows where a number is not representable in half precision.
+    """
+    if dtype in HALF_TYPES and not all(_is_exact(scalar, dtype) for scalar in scalars):
+        return torch.float32
+    return dtype
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_exact(scalar: float, dtype: torch.dtype) -> bool:
+    return scalar != scalar or float(torch.tensor(scalar, dtype=dtype)) == float(scalar)
+
+
+def is_integer(dtype: torch.dtype) -> bool:
+    """Returns whether a dtype holds whole numbers (bool does not count)."""
+    return not dtype.is_floating_point and dtype is not torch.bool
+
+
+__all__ = [
+    "HALF_TYPES",
+    "cast",
+    "common_rank",
+    "compute_dtype",
+    "dtype_name",
+    "is_integer",
+    "nested",
+    "operand",
+    "operands",
+    "output_dtype",
+    "output_value",
+    "rank_of",
+    "result_type",
+    "stand_in",
+]

@@ -1,0 +1,122 @@
+"""How this pack registers converters: the decorator, the arguments of an op by name, and what every converter requires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+from torchtrt.conversion.constants import dtype_name
+from torchtrt.packs import ConverterPack
+from torchtrt.registry import Reject
+
+from torchtrt_converters_aten_core._pack import pack
+
+COMPUTE_DTYPES = frozenset(
+    {
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+        torch.int64,
+        torch.int32,
+        torch.bool,
+    }
+)
+"""The dtypes that TensorRT computes with. float64 reaches a converter only with ``truncate_double``."""
+STORAGE_DTYPES = COMPUTE_DTYPES | {torch.uint8, torch.int8}
+"""The dtypes that can be cast and moved."""
+RANK_LIMIT = 8
+
+Check = Callable[[Node], str | None]
+"""Looks at a node of the graph and returns why TensorRT cannot do it, in words, or ``None`` if it can."""
+
+
+def converts(
+    *targets: Any,
+    unless: Check | Sequence[Check] = (),
+    dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
+    into: ConverterPack = pack,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns a decorator that registers a converter for each of the targets.
+
+    Every converter of this pack supports dynamic shapes. The tensors that a node reads and makes must be of ``dtypes`` and of a rank
+    that TensorRT has.
+
+    Args:
+        *targets: The ops.
+        unless: One check or several: each returns a reason to reject a node, or ``None``.
+        dtypes: The dtypes that the converter handles.
+        into: The pack to register in.
+    """
+    checks = (unless,) if callable(unless) else tuple(unless)
+
+    def validate(node: Node, settings: Any) -> bool | Reject:
+        for check in (lambda node: _unfit_tensor(node, dtypes), *checks):
+            reason = check(node)
+            if reason is not None:
+                return Reject(reason)
+        return True
+
+    def register(converter: Callable[..., Any]) -> Callable[..., Any]:
+        for target in targets:
+            into.add(
+                target, converter, capability_validator=validate, supports_dynamic_shapes=True
+            )
+        return converter
+
+    return register
+
+
+def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype]) -> str | None:
+    for source in (node, *node.all_input_nodes):
+        value = source.meta.get("val")
+        for leaf in (value,) if isinstance(value, torch.Tensor) else pytree.tree_leaves(value):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            if leaf.dtype not in dtypes:
+                return f"TensorRT does not compute this op with {dtype_name(leaf.dtype)}"
+            if leaf.dim() > RANK_LIMIT:
+                return f"TensorRT has tensors of at most {RANK_LIMIT} dimensions, not {leaf.dim()}"
+    return None
+
+
+class Arguments(SimpleNamespace):
+    """An op's arguments by the names of its schema, defaults filled in."""
+
+
+def arguments(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Returns an op's arguments as attributes named as in its schema, defaults filled in."""
+    values = {}
+    for index, parameter in enumerate(target._schema.arguments):
+        name = parameter.name
+        if index < len(args):
+            values[name] = args[index]
+        elif name in kwargs:
+            values[name] = kwargs[name]
+        else:
+            values[name] = parameter.default_value if parameter.has_default_value() else None
+    return Arguments(**values)
+
+
+def node_arguments(node: Node) -> Any:
+    """Returns a node's arguments as :func:`arguments` does: nodes where the op reads tensors."""
+    return arguments(node.target, node.args, node.kwargs)
+
+
+def value_of(argument: Any) -> Any:
+    """Returns what PyTorch knows of a node's argument: a fake tensor, a symbolic size, or the argument itself if it is none."""
+    return argument.meta.get("val") if isinstance(argument, Node) else argument
+
+
+def is_constant(argument: Any) -> bool:
+    """Returns whether an argument of a node is known when the network is built."""
+    return not isinstance(argument, Node) or argument.op == "get_attr"
+
+
+def is_static(*values: Any) -> bool:
+    """Returns whether every size of these fake tensors is a fixed number."""
+    return all(isinstance(size, int) for value in values for size in value.shape)

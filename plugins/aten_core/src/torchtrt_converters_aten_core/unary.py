@@ -1,0 +1,145 @@
+"""Functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from torchtrt_converters_aten_core.impl import elementwise, types
+from torchtrt_converters_aten_core.impl import unary as impl
+from torchtrt_converters_aten_core.registration import (
+    STORAGE_DTYPES,
+    arguments,
+    converts,
+)
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+FLOATING = {
+    aten.acos.default: "ACOS",
+    aten.acosh.default: "ACOSH",
+    aten.asin.default: "ASIN",
+    aten.asinh.default: "ASINH",
+    aten.atan.default: "ATAN",
+    aten.atanh.default: "ATANH",
+    aten.cos.default: "COS",
+    aten.cosh.default: "COSH",
+    aten.erf.default: "ERF",
+    aten.special_erf.default: "ERF",
+    aten.exp.default: "EXP",
+    aten.log.default: "LOG",
+    aten.reciprocal.default: "RECIP",
+    aten.sin.default: "SIN",
+    aten.sinh.default: "SINH",
+    aten.sqrt.default: "SQRT",
+    aten.tan.default: "TAN",
+}
+"""Ops that are one layer over floating point; PyTorch computes whole numbers and booleans in float32."""
+ROUNDING = {
+    aten.ceil.default: "CEIL",
+    aten.floor.default: "FLOOR",
+    aten.round.default: "ROUND",
+}
+"""Ops that leave whole numbers as they are."""
+EITHER = {
+    aten.abs.default: "ABS",
+    aten.sign.default: "SIGN",
+    aten.sgn.default: "SIGN",
+}
+"""Ops that are one layer over floating point and over whole numbers."""
+
+
+@converts(*FLOATING)
+def floating(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a function that is one layer over floating point."""
+    tensor = types.cast(ctx, args[0], types.output_dtype(ctx), name + "/input")
+    return impl.apply(ctx, FLOATING[target], tensor, name)
+
+
+@converts(*ROUNDING)
+def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts rounding to a whole number; ``round`` takes halves to the even one."""
+    if not ctx.dtype_of(args[0]).is_floating_point:
+        return args[0]
+    return impl.apply(ctx, ROUNDING[target], args[0], name)
+
+
+@converts(aten.trunc.default, aten.fix.default)
+def truncate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts rounding toward zero."""
+    if not ctx.dtype_of(args[0]).is_floating_point:
+        return args[0]
+    return impl.truncate(ctx, args[0], name)
+
+
+@converts(*EITHER)
+def either(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a function that is one layer over floating point and over whole numbers."""
+    if ctx.dtype_of(args[0]) is torch.bool:
+        return args[0]
+    return impl.apply(ctx, EITHER[target], args[0], name)
+
+
+@converts(aten.neg.default, aten.negative.default)
+def negative(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts negation."""
+    return impl.negative(ctx, args[0], name)
+
+
+@converts(aten.isnan.default)
+def is_nan(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the question which elements are not a number."""
+    return impl.is_nan(ctx, args[0], name)
+
+
+@converts(aten.isinf.default)
+def is_infinite(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the question which elements are infinite; a whole number never is."""
+    dtype = ctx.dtype_of(args[0])
+    tensor = args[0] if dtype.is_floating_point else types.cast(ctx, args[0], torch.float32, name + "/input")
+    return impl.is_infinite(ctx, tensor, name)
+
+
+@converts(
+    aten.alias.default,
+    aten.clone.default,
+    aten.contiguous.default,
+    aten.detach.default,
+    aten.lift_fresh_copy.default,
+    aten.positive.default,
+    aten.resolve_conj.default,
+    aten.resolve_neg.default,
+    dtypes=STORAGE_DTYPES,
+)
+def identity(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts an op that copies: the network needs no copy."""
+    return args[0]
+
+
+def _dropout_trains(node: Any) -> str | None:
+    op = arguments(node.target, node.args, node.kwargs)
+    return "dropout in training mode is random" if op.train else None
+
+
+@converts(aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default, unless=_dropout_trains)
+def dropout(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts dropout in evaluation mode, which does nothing."""
+    return args[0]
+
+
+@converts(aten.square.default)
+def square(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a square."""
+    return elementwise.arithmetic(ctx, "PROD", args[0], args[0], types.output_dtype(ctx), name)
+
+
+@converts(aten.rsqrt.default)
+def reciprocal_root(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts ``1 / sqrt``."""
+    tensor = types.cast(ctx, args[0], types.output_dtype(ctx), name + "/input")
+    return impl.apply(ctx, "RECIP", impl.apply(ctx, "SQRT", tensor, name + "/root"), name)
