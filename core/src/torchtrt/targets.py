@@ -33,9 +33,9 @@ def qualified_name(target: Target | str) -> str:
     """Returns the one spelling of an op's name.
 
     ``"aten.add.Tensor"``, ``"torchvision.nms.default"``, ``"operator.getitem"``, ``"math.ceil"``,
-    ``"higher_order.cond"``.
+    ``"higher_order.cond"``. What is a name already, as the target of an fx node that is no call, stays it.
     """
-    if isinstance(target, OpOverload):
+    if isinstance(target, (OpOverload, str)):
         return str(target)
     if isinstance(target, HigherOrderOperator):
         return f"{target.namespace}.{target.name()}"  # type: ignore[no-untyped-call]

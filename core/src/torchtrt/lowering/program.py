@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,9 +53,10 @@ def open_program(exported: ExportedProgram) -> Program:
         UnsupportedProgramError: The program has effect tokens or custom objects among its inputs.
     """
     if any(_writes(node) for node in exported.graph.nodes):
-        # Functionalisation retraces the graph, which takes longer than exporting it did: only where
-        # it is needed.
-        exported = exported.run_decompositions({})
+        # Functionalisation retraces the graph, which takes longer than exporting it did: only where it is needed.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
+            exported = exported.run_decompositions({})
     signature = exported.graph_signature
     graph = torch.fx.Graph()
     root = GraphModule(exported.graph_module, exported.graph)

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import PureWindowsPath
 
 from torchtrt.packs._info import LOCAL, normalise
 from torchtrt.packs._problem import Problem
@@ -70,8 +70,8 @@ class Selection:
                     yield Problem(what, hint, "unknown-name")
 
 
-def read_selection(environ: Mapping[str, str], command_line: Sequence[str] = ()) -> Selection:
-    """Returns what the environment, and the recovery flag on the command line, ask for.
+def read_selection(environ: Mapping[str, str], no_load: bool = False) -> Selection:
+    """Returns what the environment asks for.
 
     Names may be a pack's or a distribution's, in any spelling, separated by commas or spaces. An
     empty ``TORCHTRT_PACKS`` means no packs; unset, it means all.
@@ -87,28 +87,27 @@ def read_selection(environ: Mapping[str, str], command_line: Sequence[str] = ())
         disabled=frozenset(_names(environ.get(DISABLE, ""))),
         preferred=tuple(dict.fromkeys(_names(environ.get(PREFER, "")))),
         strict=bool(strict),
-        no_load=is_recovery_command(command_line),
+        no_load=no_load,
         problems=tuple(problems),
     )
 
 
-def is_recovery_command(command_line: Sequence[str]) -> bool:
-    """Returns whether a process's command line is ``torchtrt ... --no-load`` or ``python -m torchtrt ... --no-load``.
+def is_recovery_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Returns whether a process is ``torchtrt ... --no-load`` or ``python -m torchtrt ... --no-load``.
 
     Python imports this package, and with it the packs, before the command's own code can read its
     arguments. A command that helps when a pack is broken must not import that pack, so the question
     has to be asked here.
 
     Args:
-        command_line: The whole command line, with the interpreter first: ``sys.orig_argv``.
+        command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.
+        arguments: The script, or ``"-m"`` while its package is being imported, and its arguments: ``sys.argv``.
     """
-    if NO_LOAD not in command_line:
+    if NO_LOAD not in arguments:
         return False
-    before = command_line[1 : command_line.index(NO_LOAD)]
-    return any(
-        PurePath(argument).stem == "torchtrt" and (position == 0 or before[position - 1] == "-m")
-        for position, argument in enumerate(before)
-    )
+    # sys.argv is the end of the command line, except that "-m" stands where the module's name is.
+    program = "".join(command_line[-len(arguments) :][:1]).removeprefix("-m")
+    return PureWindowsPath(program).stem == "torchtrt"
 
 
 def _names(text: str) -> list[str]:

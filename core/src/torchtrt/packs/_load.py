@@ -261,7 +261,7 @@ def _name(error: BaseException) -> str:
 
 
 def _short(value: object) -> str:
-    return f"a {type(value).__name__}"
+    return f"something of type {type(value).__name__}"
 
 
 def _repair_or_disable(info: PackInfo) -> str:

@@ -10,6 +10,7 @@ import re
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import importlib_metadata
 from packaging.version import InvalidVersion, Version
@@ -60,7 +61,9 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         distributions: Where to look; everything on ``sys.path`` if omitted.
     """
     if distributions is None:
-        distributions = importlib_metadata.distributions()
+        distributions = cast(
+            "Iterable[importlib_metadata.Distribution]", importlib_metadata.distributions()
+        )
     found: list[FoundPack] = []
     problems: list[Problem] = []
     try:

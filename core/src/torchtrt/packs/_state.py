@@ -9,7 +9,7 @@ import threading
 import warnings
 
 from torchtrt.errors import PackError, PackWarning
-from torchtrt.packs._environment import read_selection
+from torchtrt.packs._environment import is_recovery_command, read_selection
 from torchtrt.packs._info import LOCAL
 from torchtrt.packs._load import LOCAL_INFO, LoadedPack, PackSet, load
 from torchtrt.packs._pack import ConverterPack
@@ -64,7 +64,7 @@ def load_packs() -> PackSet:
             return _state.packs
         _state.loading = True
         try:
-            selection = read_selection(os.environ, sys.orig_argv)
+            selection = read_selection(os.environ, is_recovery_command(sys.orig_argv, sys.argv))
             packs, problems = load(scan(), selection, local_pack)
         finally:
             _state.loading = False

@@ -151,7 +151,6 @@ class Operation:
         most_inputs: How far ``set_input`` may extend the inputs; None for not at all.
         outputs: The number of outputs.
         partial: How partly known values pass: ``"move"`` (elements are moved), ``"each"`` (element by element) or None.
-        pure: Whether equal inputs give equal outputs, so that constants may be folded.
         keeps_types: Whether inputs keep their declared types in a weakly typed network (casts and constants do).
         decides_output_type: Whether the operation itself obeys ``set_output_type``.
     """
@@ -166,9 +165,17 @@ class Operation:
     most_inputs: ClassVar[int | None] = None
     outputs: ClassVar[int] = 1
     partial: ClassVar[str | None] = None
-    pure: ClassVar[bool] = True
     keeps_types: ClassVar[bool] = False
     decides_output_type: ClassVar[bool] = False
+
+    @property
+    def title(self) -> str:
+        """The layer's kind as TensorRT writes it in messages."""
+        return type(self).__name__
+
+    def is_pure(self, attributes: Mapping[str, Any]) -> bool:
+        """Returns whether equal inputs give equal outputs, so that a constant result may replace the layer."""
+        return True
 
     def admit(self, call: Call) -> None:
         """Checks what TensorRT checks when the layer is added.
@@ -235,12 +242,12 @@ def _retyped(fact: Fact, wanted: str | None) -> Fact:
 
 
 def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[Value] | None:
-    if not operation.pure or not facts or any(fact.value is not None for fact in facts):
+    if not facts or not operation.is_pure(call.attributes) or any(fact.value is not None for fact in facts):
         return None
     if not all(fact.is_static and fact.volume <= TRACKED_VOLUME for fact in facts):
         return None
     given = [fact for fact in call.inputs if fact is not None]
-    if not given or any(fact.value is None or not fact.is_static for fact in given):
+    if any(fact.value is None or not fact.is_static for fact in given):
         return None
     if all(fact.constant is not None for fact in given):
         return [Value(tensor) for tensor in run(operation, call, facts)]

@@ -21,10 +21,25 @@ class Weights:
     """
 
     _trt: ClassVar[Any]
-    __slots__ = ("_address", "_count", "_dtype", "_owner")
+    _takes_address: ClassVar[bool] = True
 
-    def __init__(self, source: Any = None, ptr: Any = 0, count: Any = 0) -> None:
+    def __init__(
+        self,
+        source: Any = None,
+        ptr: Any = None,
+        count: Any = None,
+        *,
+        a: Any = None,
+        type: Any = None,  # noqa: A002 - TensorRT's names
+    ) -> None:
+        source = next((given for given in (source, a, type) if given is not None), None)
         self._owner: Any = None
+        if source is not None and not isinstance(source, (np.ndarray, self._trt.DataType)):
+            message = f"Weights are made from a NumPy array or a DataType, not from {source.__class__.__name__}."
+            raise TypeError(message)
+        if ptr is not None and not self._takes_address:
+            message = f"TensorRT {self._trt.__version__} cannot make Weights from an address."
+            raise TypeError(message)
         if isinstance(source, np.ndarray):
             name = dtypes.FROM_NUMPY.get(source.dtype)
             if name is None or name not in self._trt.DataType.__members__:
@@ -40,7 +55,8 @@ class Weights:
             self._address, self._count = source.ctypes.data, source.size
         else:
             self._dtype = "FLOAT" if source is None else source.name
-            self._address, self._count = exact_int(ptr), exact_int(count)
+            self._address = 0 if ptr is None else exact_int(ptr)
+            self._count = 0 if count is None else exact_int(count)
 
     @property
     def dtype(self) -> Any:

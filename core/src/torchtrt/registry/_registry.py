@@ -130,8 +130,10 @@ class ConverterRegistry:
         return callable(key) and bool(self.candidates(key))
 
     def __setitem__(self, key: object, value: object) -> NoReturn:
-        message = "The registry cannot be assigned to. Register with @dynamo_tensorrt_converter(op), or from a "
+        message = (
+            "The registry cannot be assigned to. Register with @dynamo_tensorrt_converter(op), or from a "
             "converter pack."
+        )
         raise TypeError(message)
 
     # What there is

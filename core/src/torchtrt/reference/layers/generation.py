@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -24,20 +25,24 @@ class Fill(Operation):
     most_inputs = 3
     decides_output_type = True
 
+    def is_pure(self, attributes: Mapping[str, Any]) -> bool:
+        """Random numbers differ from run to run."""
+        return bool(attributes["operation"] == "LINSPACE")
+
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """Static values take the place of tensors."""
-        layer.attributes[attribute] = value
+        layer._attributes[attribute] = value
         for index, name in enumerate(("shape", "alpha", "beta")):
             if name == attribute:
                 layer._drop_input(index)
 
     def read(self, layer: Any, attribute: str) -> Any:
         """Unset values read as the operation's defaults."""
-        value = layer.attributes[attribute]
+        value = layer._attributes[attribute]
         if value is None and attribute == "to_type":
             return "FLOAT"
         if value is None and attribute in ("alpha", "beta"):
-            return _DEFAULTS[layer.attributes["operation"]][attribute == "beta"]
+            return _DEFAULTS[layer._attributes["operation"]][attribute == "beta"]
         return value
 
     def _dtype(self, call: Call) -> str:

@@ -270,14 +270,14 @@ class TopK(Operation):
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """A static k takes the place of a tensor."""
-        layer.attributes[attribute] = value
+        layer._attributes[attribute] = value
         if attribute == "k":
             layer._drop_inputs(1)
 
     def read(self, layer: Any, attribute: str) -> Any:
         """A k that is a tensor reads as -1."""
-        dynamic = attribute == "k" and len(layer.inputs) > 1 and layer.inputs[1] is not None
-        return -1 if dynamic else layer.attributes[attribute]
+        dynamic = attribute == "k" and len(layer._inputs) > 1 and layer._inputs[1] is not None
+        return -1 if dynamic else layer._attributes[attribute]
 
     def _axis_and_k(self, call: Call) -> tuple[int, int | None]:
         rank = call.fact(0).rank

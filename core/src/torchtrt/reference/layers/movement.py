@@ -40,7 +40,7 @@ class Shuffle(Operation):
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """Static dimensions take the place of a shape tensor."""
-        layer.attributes[attribute] = value
+        layer._attributes[attribute] = value
         if attribute == "reshape_dims":
             layer._drop_inputs(1)
 
@@ -253,7 +253,7 @@ class Concatenation(Operation):
 
     def read(self, layer: Any, attribute: str) -> Any:
         """An unset axis reads as TensorRT's default, the third dimension from the end."""
-        axis = layer.attributes["axis"]
+        axis = layer._attributes["axis"]
         return max(0, layer._facts_of_inputs()[0].rank - 3) if axis is None else axis
 
 

@@ -193,9 +193,9 @@ class Activation(Operation):
 
     def read(self, layer: Any, attribute: str) -> Any:
         """An unset alpha or beta reads as the default of the activation's kind."""
-        value = layer.attributes[attribute]
+        value = layer._attributes[attribute]
         if value is None:
-            defaults = _ACTIVATION_DEFAULTS.get(layer.attributes["type"], (0.0, 0.0))
+            defaults = _ACTIVATION_DEFAULTS.get(layer._attributes["type"], (0.0, 0.0))
             return defaults[attribute == "beta"]
         return value
 

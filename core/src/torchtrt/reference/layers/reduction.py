@@ -119,7 +119,7 @@ class SoftMax(Operation):
 
     def read(self, layer: object, attribute: str) -> object:
         """Unset axes read as TensorRT's default, the third dimension from the end."""
-        axes = layer.attributes["axes"]  # type: ignore[attr-defined]
+        axes = layer._attributes["axes"]  # type: ignore[attr-defined]
         if axes is None:
             return 1 << max(0, layer._facts_of_inputs()[0].rank - 3)  # type: ignore[attr-defined]
         return axes

@@ -48,7 +48,7 @@ class Resize(Operation):
 
     def read(self, layer: Any, attribute: str) -> Any:
         """An unset coordinate transformation reads as asymmetric, TensorRT's documented default."""
-        value = layer.attributes[attribute]
+        value = layer._attributes[attribute]
         return "ASYMMETRIC" if value is None and attribute == "coordinate_transformation" else value
 
     def _target(self, call: Call) -> tuple[int, ...]:

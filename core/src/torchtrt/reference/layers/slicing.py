@@ -27,7 +27,7 @@ class Slice(Operation):
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """Static dimensions take the place of a tensor."""
-        layer.attributes[attribute] = value
+        layer._attributes[attribute] = value
         for index, name in {**_ATTRIBUTES, 5: "axes"}.items():
             if name == attribute:
                 layer._drop_input(index)

@@ -162,7 +162,6 @@ class Assertion(Operation):
     defaults = {"message": ""}
     outputs = 0
     value_inputs = frozenset({0})
-    pure = False
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """A boolean shape tensor of rank 0 or 1; provably false is an error at once."""

@@ -100,15 +100,15 @@ class _Filter(Operation):
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """``padding_nd`` sets both sides."""
-        layer.attributes[attribute] = value
+        layer._attributes[attribute] = value
         if attribute == "padding_nd":
-            layer.attributes["pre_padding"] = layer.attributes["post_padding"] = value
+            layer._attributes["pre_padding"] = layer._attributes["post_padding"] = value
 
     def read(self, layer: Any, attribute: str) -> Any:
         """Unset spatial attributes read as ones, or zeros for padding."""
-        value = layer.attributes[attribute]
+        value = layer._attributes[attribute]
         if value is None and attribute not in ("kernel", "bias"):
-            return (0 if "padding" in attribute else 1,) * len(layer.attributes["kernel_size_nd"])
+            return (0 if "padding" in attribute else 1,) * len(layer._attributes["kernel_size_nd"])
         return value
 
     def admit(self, call: Call) -> None:
@@ -304,9 +304,9 @@ class Pooling(Operation):
 
     def read(self, layer: Any, attribute: str) -> Any:
         """Unset spatial attributes read as ones, or zeros for padding."""
-        value = layer.attributes[attribute]
+        value = layer._attributes[attribute]
         if value is None:
-            return (0 if "padding" in attribute else 1,) * len(layer.attributes["window_size_nd"])
+            return (0 if "padding" in attribute else 1,) * len(layer._attributes["window_size_nd"])
         return value
 
     def admit(self, call: Call) -> None:

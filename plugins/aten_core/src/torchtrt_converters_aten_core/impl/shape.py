@@ -25,7 +25,7 @@ def reshape(
     Args:
         ctx: The conversion context.
         tensor: A network tensor.
-        sizes: The new sizes: numbers, at most one of them -1, or 0-d int32 tensors.
+        sizes: The new sizes: numbers, at most one of them -1, 0-d int32 tensors, or symbols of the tensor's own sizes.
         name: The layer's name.
         result: What PyTorch knows of the new sizes, where the caller can tell.
     """
@@ -46,9 +46,9 @@ def reshape(
         elif place < len(source) and same(source[place], symbol):
             dims.append(0)
         else:
-            dims.append(size)
+            dims.append(size_math.find(ctx, size, tensor, f"{name}/size{place}"))
     if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
-        return _reshape_empty(ctx, layer, sizes, target, name)
+        return _reshape_empty(ctx, tensor, layer, sizes, target, name)
     unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
     if len(unknown) == 1 and -1 not in dims:
         dims[unknown[0]] = -1
@@ -61,13 +61,18 @@ def reshape(
 
 
 def _reshape_empty(
-    ctx: Any, layer: Any, sizes: Sequence[Size], target: Sequence[Any], name: str
+    ctx: Any,
+    tensor: Any,
+    layer: Any,
+    sizes: Sequence[Size],
+    target: Sequence[Any],
+    name: str,
 ) -> Any:
     # A size of zero: 0 must not mean "copy", and -1 cannot be inferred.
     layer.zero_is_placeholder = False
     known = [
-        symbol if isinstance(symbol, int) else size
-        for size, symbol in zip(sizes, target, strict=True)
+        symbol if isinstance(symbol, int) else size_math.find(ctx, size, tensor, f"{name}/size{place}")
+        for place, (size, symbol) in enumerate(zip(sizes, target, strict=True))
     ]
     if is_static(known):
         layer.reshape_dims = tuple(known)
@@ -156,7 +161,7 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size], name: str) -> Any:
     Args:
         ctx: The conversion context.
         tensor: A network tensor.
-        sizes: The new sizes: numbers or 0-d int32 tensors; -1 keeps the input's. New dimensions come in front.
+        sizes: The new sizes: numbers or 0-d int32 tensors; -1 or the size's own symbol keeps the input's. New dimensions come in front.
         name: The layer's name.
     """
     rank = len(sizes)

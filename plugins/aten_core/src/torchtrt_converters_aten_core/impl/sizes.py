@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 
 from torchtrt_converters_aten_core.impl.layers import add
@@ -52,6 +53,32 @@ def sizes_of(ctx: Any, tensor: Any, name: str) -> list[Size]:
     """Returns all sizes of a tensor."""
     return [size_of(ctx, tensor, dim, f"{name}/{dim}") for dim in range(len(tensor.shape))]
 
+
+
+def outline(ctx: Any, tensor: Any, name: str) -> list[int | torch.SymInt | Any]:
+    """Returns all sizes of a tensor as PyTorch knows them, computed at run time only where it does not.
+
+    For blocks that compare sizes and need few of them: a symbol becomes a network tensor by :func:`find`.
+    """
+    return [
+        size_of(ctx, tensor, dim, f"{name}/{dim}") if symbol is None else symbol
+        for dim, symbol in enumerate(ctx.symbolic_shape(tensor))
+    ]
+
+
+def find(ctx: Any, size: Size | torch.SymInt, tensor: Any, name: str) -> Size:
+    """Returns a size that is a symbol as the size of ``tensor`` that has this symbol; any other size as it is.
+
+    Raises:
+        ConversionError: ``tensor`` has no such size.
+    """
+    if not isinstance(size, torch.SymInt):
+        return size
+    for dim, symbol in enumerate(ctx.symbolic_shape(tensor)):
+        if same(symbol, size):
+            return size_of(ctx, tensor, dim, name)
+    message = f"{name}: no dimension of the input tells the size {size} at run time."
+    raise ConversionError(message)
 
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {

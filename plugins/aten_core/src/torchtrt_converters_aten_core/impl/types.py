@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
-from torchtrt.conversion.constants import dtype_name, network_type
+from torchtrt.conversion.constants import network_type
 from torchtrt.errors import ConversionError
 
 from torchtrt_converters_aten_core.impl.layers import add, constant
@@ -138,24 +138,12 @@ def _is_exact(scalar: float, dtype: torch.dtype) -> bool:
     return scalar != scalar or float(torch.tensor(scalar, dtype=dtype)) == float(scalar)
 
 
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """Returns float32 for half precision, and any other dtype as it is: what PyTorch accumulates in."""
+    return torch.float32 if dtype in HALF_TYPES else dtype
+
+
 def is_integer(dtype: torch.dtype) -> bool:
     """Returns whether a dtype holds whole numbers (bool does not count)."""
     return not dtype.is_floating_point and dtype is not torch.bool
 
-
-__all__ = [
-    "HALF_TYPES",
-    "cast",
-    "common_rank",
-    "compute_dtype",
-    "dtype_name",
-    "is_integer",
-    "nested",
-    "operand",
-    "operands",
-    "output_dtype",
-    "output_value",
-    "rank_of",
-    "result_type",
-    "stand_in",
-]

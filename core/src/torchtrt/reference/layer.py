@@ -1,0 +1,259 @@
+"""``ILayer``: a node of a network. What a layer knows about itself is its :class:`Operation`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torchtrt.reference.facts import Fact, Refused
+from torchtrt.reference.operation import Call, Operation, infer
+from torchtrt.reference.tensors import Tensor
+
+if TYPE_CHECKING:
+    from torchtrt.reference.network import NetworkDefinition
+
+
+class Layer:
+    """A layer of a network: an operation, its attributes, its inputs and its outputs.
+
+    The properties of the subclasses in the interface (``axis``, ``op``, ...) read and write ``attributes``.
+    """
+
+    _trt: ClassVar[Any]
+
+    def __init__(
+        self,
+        network: NetworkDefinition,
+        operation: Operation,
+        inputs: Sequence[Tensor | None],
+        attributes: dict[str, Any],
+    ) -> None:
+        self._network = network
+        self._operation = operation
+        self._attributes = attributes
+        self._inputs: list[Tensor | None] = []
+        self._position = network._next_position()
+        self._name = f"(Unnamed Layer* {self._position}) [{operation.title}]"
+        self._metadata = ""
+        self._output_types: dict[int, str] = {}
+        self._precision: Any = None
+        self._ranks = 1
+        self._cached: tuple[Fact, ...] | Refused | None = None
+        for tensor in inputs:
+            self._inputs.append(tensor)
+            if tensor is not None:
+                tensor._consumers[id(self)] = self
+        self._outputs = [
+            network._new_tensor(
+                f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}", self, index
+            )
+            for index in range(operation.outputs)
+        ]
+
+    def _facts_of_inputs(self) -> list[Fact | None]:
+        return [None if tensor is None else tensor._fact() for tensor in self._inputs]
+
+    def _call(self) -> Call:
+        return Call(
+            self._attributes,
+            self._facts_of_inputs(),
+            self._network._rules,
+            self._network._strong,
+            [
+                tensor._declared or self._output_types.get(index)
+                for index, tensor in enumerate(self._outputs)
+            ],
+        )
+
+    def _facts(self) -> tuple[Fact, ...]:
+        """The facts of the outputs.
+
+        Raises:
+            Refused: A rule is broken here or before; the text names the layer.
+        """
+        if self._cached is None:
+            for layer in self._unknown_before():
+                layer._settle()
+        if isinstance(self._cached, Refused):
+            raise self._cached
+        assert self._cached is not None
+        return self._cached
+
+    def _unknown_before(self) -> list[Layer]:
+        # Iterative, because a network may be deeper than Python's stack.
+        order: list[Layer] = []
+        stack: list[tuple[Layer, bool]] = [(self, False)]
+        seen: set[int] = set()
+        while stack:
+            layer, is_ready = stack.pop()
+            if is_ready:
+                order.append(layer)
+                continue
+            if id(layer) in seen or layer._cached is not None:
+                continue
+            seen.add(id(layer))
+            stack.append((layer, True))
+            for tensor in layer._tensors_that_decide():
+                if tensor is not None and tensor._producer is not None:
+                    stack.append((tensor._producer, False))
+        return order
+
+    def _tensors_that_decide(self) -> Sequence[Tensor | None]:
+        """The inputs that inference reads; a loop's recurrence must not wait for its own body."""
+        return self._inputs
+
+    def _settle(self) -> None:
+        try:
+            call = self._call()
+        except Refused as error:
+            self._cached = error  # of an earlier layer, which is already named
+            return
+        try:
+            self._cached = infer(self._operation, call)
+        except Refused as error:
+            self._cached = Refused(f"{self._name}: {error}")
+
+    def _invalidate(self) -> None:
+        pending = [self]
+        while pending:
+            layer = pending.pop()
+            if layer._cached is None:
+                continue
+            layer._cached = None
+            for tensor in layer._outputs:
+                pending.extend(tensor._consumers.values())
+
+    def _drop_inputs(self, first: int) -> None:
+        for index in range(first, len(self._inputs)):
+            self._drop_input(index)
+
+    def _drop_input(self, index: int) -> None:
+        if index < len(self._inputs):
+            dropped = self._inputs[index]
+            self._inputs[index] = None
+            if dropped is not None and not any(tensor is dropped for tensor in self._inputs):
+                dropped._consumers.pop(id(self), None)
+        while self._inputs and self._inputs[-1] is None:
+            self._inputs.pop()
+        self._invalidate()
+
+    def set_input(self, index: int, tensor: Tensor) -> None:
+        """Connects an input, and extends the inputs where the layer documents further ones."""
+        limit = self._operation.most_inputs or len(self._inputs)
+        if not 0 <= index < max(limit, len(self._inputs)):
+            self._network._error(f"{self._name}: input {index} does not exist")
+            return
+        while len(self._inputs) <= index:
+            self._inputs.append(None)
+        self._inputs[index] = tensor
+        tensor._consumers[id(self)] = self
+        self._invalidate()
+
+    def get_input(self, index: int) -> Tensor | None:
+        """Returns an input, None where there is none."""
+        return self._inputs[index] if 0 <= index < len(self._inputs) else None
+
+    def get_output(self, index: int) -> Tensor | None:
+        """Returns an output, None where there is none."""
+        return self._outputs[index] if 0 <= index < len(self._outputs) else None
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        if len(value) > 4095:
+            self._network._error("a layer name may have at most 4095 bytes")
+            return
+        for index, tensor in enumerate(self._outputs):
+            if tensor._name.startswith(f"{self._name}_output"):
+                tensor._name = f"{value}_output" if index == 0 else f"{value}_output_{index}"
+        self._name = value
+        self._invalidate()
+
+    @property
+    def metadata(self) -> str:
+        """A text that travels with the layer into the engine."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, value: str) -> None:
+        self._metadata = value
+
+    @property
+    def type(self) -> Any:
+        """What kind of layer this is."""
+        return self._trt.LayerType.__members__[self._operation.name.upper()]
+
+    @property
+    def num_inputs(self) -> int:
+        """The number of inputs."""
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        return len(self._outputs)
+
+    @property
+    def precision(self) -> Any:
+        """The type a weakly typed build should compute in; the reference computes in the declared types."""
+        return self._precision or self._trt.DataType.FLOAT
+
+    @precision.setter
+    def precision(self, value: Any) -> None:
+        self._precision = value
+
+    @property
+    def precision_is_set(self) -> bool:
+        """Whether a precision was set."""
+        return self._precision is not None
+
+    def reset_precision(self) -> None:
+        """Forgets the precision."""
+        self._precision = None
+
+    def set_output_type(self, index: int, dtype: Any) -> None:
+        """Sets the type of an output of a weakly typed network."""
+        if self._network._strong:
+            self._network._error(f"{self._name}: output types cannot be set in a strongly typed network")
+            return
+        self._output_types[index] = dtype.name
+        self._invalidate()
+
+    def get_output_type(self, index: int) -> Any:
+        """Returns the type of an output."""
+        if not 0 <= index < len(self._outputs):
+            self._network._error(f"{self._name}: output {index} does not exist")
+            return self._trt.DataType.FLOAT
+        return self._outputs[index].dtype
+
+    def output_type_is_set(self, index: int) -> bool:
+        """Returns whether the type of an output was set."""
+        return index in self._output_types
+
+    def reset_output_type(self, index: int) -> None:
+        """Forgets the type that was set for an output."""
+        self._output_types.pop(index, None)
+        self._invalidate()
+
+    @property
+    def num_ranks(self) -> int:
+        """How many processes a distributed layer spans; 1 in the reference."""
+        return self._ranks
+
+    @num_ranks.setter
+    def num_ranks(self, value: int) -> None:
+        if value != 1:
+            self._network._error(f"{self._name}: the reference runs in one process, num_ranks stays 1")
+
+
+class FillLayer(Layer):
+    """A fill, which can say what type alpha and beta have."""
+
+    def is_alpha_beta_int64(self) -> bool:
+        """Returns whether alpha and beta were given as integers."""
+        values = (self._attributes["alpha"], self._attributes["beta"])
+        return any(isinstance(value, int) for value in values)

@@ -1,0 +1,65 @@
+"""The sizes that engines are built for, from expressions of symbols."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from torchtrt.conversion.size_ranges import SizeRange, profile_input, size_bounds
+from torchtrt.errors import InputError
+
+
+@pytest.fixture
+def symbolic():
+    """A fake tensor of shape (s, t), both sizes symbolic."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    context = StatelessSymbolicContext([DimDynamic.DYNAMIC] * 2)
+    return mode.from_tensor(torch.ones(6, 10), symbolic_context=context)
+
+
+def ranges(tensor, *bounds):
+    """Returns ranges for the symbols of a tensor's sizes."""
+    return {
+        size.node.expr: SizeRange(*bound) for size, bound in zip(tensor.shape, bounds, strict=True)
+    }
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        (lambda s, t: s, (1, 4, 8)),
+        (lambda s, t: s * 2 + 1, (3, 9, 17)),
+        (lambda s, t: s * t, (2, 40, 160)),
+        (lambda s, t: t // 3, (0, 3, 6)),
+        (lambda s, t: 30 - t, (10, 20, 28)),
+        (lambda s, t: s + t, (3, 14, 28)),
+    ],
+)
+def test_a_size_is_bounded_by_its_symbols(symbolic, expression, expected):
+    """Least, optimal and greatest hold for growing and for shrinking expressions."""
+    s, t = symbolic.shape
+    known = ranges(symbolic, (1, 4, 8), (2, 10, 20))
+
+    assert expected == size_bounds(expression(s, t), known)
+
+
+def test_fixed_sizes_are_their_own_bounds():
+    """A number has no range."""
+    assert (7, 7, 7) == size_bounds(7, {})
+
+
+def test_a_symbol_without_a_range_is_an_error(symbolic):
+    """An engine cannot be built for a size without bounds."""
+    with pytest.raises(InputError, match="which no input bounds"):
+        size_bounds(symbolic.shape[0], {})
+
+
+def test_a_profile_marks_the_sizes_that_vary(symbolic):
+    """The engine's shape has -1 exactly where the size is symbolic."""
+    value = symbolic.new_empty(symbolic.shape[0], 5)
+
+    profile = profile_input("x", value, ranges(symbolic, (1, 4, 8), (2, 10, 20)))
+
+    assert (-1, 5) == profile.shape
+    assert ((1, 5), (4, 5), (8, 5)) == (profile.min, profile.opt, profile.max)
+    assert profile.is_dynamic

@@ -1,0 +1,96 @@
+"""What computes nothing goes, and what depends on no input is computed once."""
+
+import torch
+from torch import nn
+
+from torchtrt.lowering import fold_constants, open_program, remove_no_ops
+
+aten = torch.ops.aten
+
+
+def lowered(function, *inputs, **options):
+    """Returns the cleaned and folded graph of a function."""
+
+    class Model(nn.Module):
+        def forward(self, *values):
+            return function(*values)
+
+    exported = torch.export.export(Model().eval(), inputs, strict=False, **options)
+    program = open_program(exported)
+    remove_no_ops(program.graph_module)
+    fold_constants(program.graph_module, program.mutated)
+    program.graph_module.graph.lint()
+    program.graph_module.recompile()
+    return program.graph_module
+
+
+def targets(graph_module):
+    """Returns the ops that are left, in order."""
+    return [node.target for node in graph_module.graph.nodes if node.op == "call_function"]
+
+
+def test_copies_and_casts_to_the_same_dtype_go():
+    """clone, detach, dropout in eval mode and ``to`` the own dtype compute nothing."""
+
+    def function(x):
+        return nn.functional.dropout(x.clone().to(torch.float32), 0.5, False).detach().relu()
+
+    assert [aten.relu.default] == targets(lowered(function, torch.ones(3)))
+
+
+def test_a_real_cast_stays():
+    """Only casts to the same dtype are no-ops."""
+    left = targets(lowered(lambda x: x.to(torch.float16) + 1, torch.ones(3)))
+
+    assert 2 == len(left)
+
+
+def test_an_output_is_never_the_callers_input():
+    """A copy between an input and an output stays: its result must not alias the input."""
+    graph_module = lowered(lambda x: x.clone(), torch.ones(3))
+    x = torch.ones(3)
+
+    (result,) = graph_module(x)
+
+    assert result.data_ptr() != x.data_ptr()
+
+
+def test_dropout_in_training_stays():
+    """Dropout that drops is not a no-op."""
+    left = targets(lowered(lambda x: nn.functional.dropout(x, 0.5, True), torch.ones(3)))
+
+    assert left
+
+
+def test_what_depends_on_no_input_is_folded():
+    """A table computed from literals becomes a constant."""
+    graph_module = lowered(lambda x: x + torch.arange(3).pow(2), torch.ones(3))
+
+    assert [aten.add.Tensor] == targets(graph_module)
+    assert [1.0, 2.0, 5.0] == graph_module(torch.ones(3))[0].tolist()
+
+
+def test_a_small_constant_is_not_blown_up():
+    """Expanding one number to many stays in the graph: folding it would make a large weight of it."""
+    left = targets(lowered(lambda x: x + torch.zeros(1).expand(1 << 17), torch.ones(1 << 17)))
+
+    assert aten.expand.default in left
+
+
+def test_random_numbers_are_not_frozen():
+    """What is random at run time in PyTorch is random at run time here."""
+    graph_module = lowered(lambda x: x + torch.rand(3), torch.zeros(3))
+
+    assert graph_module(torch.zeros(3))[0].tolist() != graph_module(torch.zeros(3))[0].tolist()
+
+
+def test_sizes_asked_for_twice_are_asked_for_once():
+    """Equal size queries and ranges are merged."""
+    dim = torch.export.Dim("n", min=2, max=9)
+
+    def function(x):
+        return x + torch.arange(x.shape[0]) + torch.arange(x.shape[0])
+
+    left = targets(lowered(function, torch.ones(4), dynamic_shapes={"values": ({0: dim},)}))
+
+    assert 1 == left.count(aten.arange.default)

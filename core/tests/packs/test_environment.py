@@ -1,0 +1,140 @@
+"""What the environment variables and the recovery flag mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchtrt.packs._environment import is_recovery_command, read_selection
+from torchtrt.packs._info import normalise
+
+
+def test_without_variables_every_pack_is_loaded() -> None:
+    """The default is to use what is installed."""
+    selection = read_selection({})
+
+    assert selection.why_not("vision") is None
+    assert selection.preferred == ()
+    assert not selection.strict
+
+
+def test_an_empty_allow_list_means_none() -> None:
+    """Set to nothing is not the same as unset."""
+    assert read_selection({"TORCHTRT_PACKS": ""}).why_not("vision") == "not listed in TORCHTRT_PACKS"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["my_ops", "my-ops", "My.Ops", "torchtrt-converters-my-ops", "torchtrt_converters_my_ops", " other , my_ops ,"],
+)
+def test_a_pack_may_be_called_by_its_name_or_its_distribution_in_any_spelling(text: str) -> None:
+    """People copy names from pip, from imports and from listings."""
+    assert read_selection({"TORCHTRT_PACKS": text}).why_not("my_ops") is None
+
+
+def test_disabling_outranks_the_allow_list() -> None:
+    """The safer wish wins."""
+    selection = read_selection({"TORCHTRT_PACKS": "vision", "TORCHTRT_PACKS_DISABLE": "vision"})
+
+    assert selection.why_not("vision") == "disabled by TORCHTRT_PACKS_DISABLE"
+
+
+def test_preferred_packs_keep_their_order_and_are_listed_once() -> None:
+    """The first named is asked first."""
+    selection = read_selection({"TORCHTRT_PACKS_PREFER": "b a,b"})
+
+    assert selection.preferred == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "strict"), [("1", True), ("true", True), ("True", True), ("0", False), ("false", False), ("", False)]
+)
+def test_strict_is_on_or_off(text: str, strict: bool) -> None:
+    """0 means off."""
+    selection = read_selection({"TORCHTRT_PACKS_STRICT": text})
+
+    assert selection.strict is strict
+    assert selection.problems == ()
+
+
+def test_a_strict_that_is_neither_on_nor_off_is_a_problem() -> None:
+    """A value that was meant to do something does not silently do nothing."""
+    selection = read_selection({"TORCHTRT_PACKS_STRICT": "yess"})
+
+    assert not selection.strict
+    assert [problem.code for problem in selection.problems] == ["unknown-value"]
+
+
+@pytest.mark.parametrize("variable", ["TORCHTRT_PACKS", "TORCHTRT_PACKS_DISABLE", "TORCHTRT_PACKS_PREFER"])
+def test_a_name_that_matches_nothing_is_a_problem_with_the_closest_one(variable: str) -> None:
+    """A misspelt name would otherwise cost hours."""
+    (problem,) = read_selection({variable: "visoin"}).unknown_names(["aten_core", "vision"])
+
+    assert f"{variable} names 'visoin'" in problem.what
+    assert problem.hint == "Did you mean 'vision'?"
+
+
+def test_a_name_like_no_other_lists_what_is_installed() -> None:
+    """Without a close match the person needs the whole list."""
+    (problem,) = read_selection({"TORCHTRT_PACKS": "qqqqqq"}).unknown_names(["vision"])
+
+    assert problem.hint == "Installed packs: local, vision."
+
+
+def test_local_can_be_preferred() -> None:
+    """The program's own converters are a pack too."""
+    assert list(read_selection({"TORCHTRT_PACKS_PREFER": "local"}).unknown_names([])) == []
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")))
+def test_normalising_twice_is_normalising_once(text: str) -> None:
+    """Names that have been through it compare equal."""
+    once = normalise(text)
+
+    assert normalise(once) == once
+
+
+@given(st.dictionaries(st.sampled_from(["", "_DISABLE", "_PREFER", "_STRICT"]), st.text()))
+def test_no_value_of_a_variable_raises(values: dict[str, str]) -> None:
+    """Whatever is in the environment, torchtrt can be imported."""
+    selection = read_selection({f"TORCHTRT_PACKS{name}": value for name, value in values.items()})
+
+    list(selection.unknown_names(["vision"]))
+    assert selection.why_not("vision") in {
+        None,
+        "not listed in TORCHTRT_PACKS",
+        "disabled by TORCHTRT_PACKS_DISABLE",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "arguments", "recovers"),
+    [
+        ([], "/usr/bin/torchtrt", ["packs", "--no-load"], True),
+        ([], "C:\\Scripts\\torchtrt.exe", ["packs", "--no-load"], True),
+        (["-I", "-X", "utf8"], "/usr/bin/torchtrt", ["packs", "--no-load"], True),
+        ([], "/usr/bin/torchtrt", ["packs"], False),
+        ([], "train.py", ["--no-load"], False),
+        ([], "train.py", ["torchtrt", "--no-load"], False),
+        (["-m"], "torchtrt", ["packs", "--no-load", "--json"], True),
+        (["-X", "utf8", "-m"], "torchtrt", ["packs", "--no-load"], True),
+        ([], "-mtorchtrt", ["packs", "--no-load"], True),
+        (["-m"], "torchtrt", ["packs"], False),
+        (["-m"], "pytest", ["torchtrt", "--no-load"], False),
+        (["-c"], "import torchtrt", ["--no-load"], False),
+    ],
+)
+def test_only_the_recovery_command_goes_without_packs(
+    options: list[str], program: str, arguments: list[str], recovers: bool
+) -> None:
+    """Another program's ``--no-load`` is its own."""
+    command_line = ["python", *options, program, *arguments]
+    first = options[-1] if options and options[-1] in ("-m", "-c") else program
+
+    assert is_recovery_command(command_line, [first, *arguments]) is recovers
+
+
+def test_an_embedded_interpreter_without_arguments_loads_packs() -> None:
+    """There is not always a command line."""
+    assert not is_recovery_command([], [""])

@@ -1,0 +1,237 @@
+"""ConverterPack: what a pack author writes."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import pytest
+import torch
+
+from torchtrt.errors import AmbiguousTargetError, ConverterSignatureError, PackError
+from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject
+from torchtrt.packs._pack import Registration
+
+relu = torch.ops.aten.relu.default
+
+
+def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> None:
+    """Stands for a converter."""
+
+
+def convert_for_network(net: Any, target: Any, args: Any, kwargs: Any, name: str) -> None:
+    """Stands for a converter of the older convention."""
+
+
+def only(pack: ConverterPack) -> Registration:
+    """Returns the one registered converter."""
+    (registration,) = pack.converters
+    return registration
+
+
+def test_a_decorated_function_is_registered_and_stays_what_it_was() -> None:
+    """The decorator returns the function itself, so decorators stack."""
+    pack = ConverterPack("vision")
+
+    returned = pack.converter(relu)(pack.converter(torch.ops.aten.gelu.default)(convert))
+
+    assert returned is convert
+    assert [registration.target for registration in pack.converters] == [torch.ops.aten.gelu.default, relu]
+
+
+def test_a_converter_that_is_not_enabled_is_not_registered() -> None:
+    """``enabled`` takes a condition, such as whether a library is there."""
+    pack = ConverterPack("vision")
+
+    returned = pack.converter(relu, enabled=False)(convert)
+
+    assert returned is convert
+    assert pack.converters == ()
+
+
+def test_a_registration_carries_every_argument() -> None:
+    """What the author says about a converter arrives in its ConverterSupport."""
+    pack = ConverterPack("vision")
+
+    pack.add(
+        relu,
+        convert,
+        capability_validator=bool,
+        priority=ConverterPriority.HIGH,
+        supports_dynamic_shapes=True,
+        requires_output_allocator=True,
+    )
+
+    registration = only(pack)
+    assert registration.priority is ConverterPriority.HIGH
+    assert registration.support.converter_implementation is convert
+    assert registration.support.capability_validator is bool
+    assert registration.support.supports_dynamic_shapes
+    assert registration.support.requires_output_allocator
+
+
+def test_a_converter_without_a_validator_accepts_every_node() -> None:
+    """The default validator is always true."""
+    pack = ConverterPack("vision")
+
+    pack.add(relu, convert)
+
+    assert only(pack).support.capability_validator(None, None) is True
+    assert not only(pack).support.supports_dynamic_shapes
+    assert not only(pack).support.requires_output_allocator
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (torch.ops.aten.gelu, torch.ops.aten.gelu.default),
+        ("aten.gelu", torch.ops.aten.gelu.default),
+        ("aten::add.Tensor", torch.ops.aten.add.Tensor),
+        (operator.getitem, operator.getitem),
+        ("operator.getitem", operator.getitem),
+        ("nosuch::op", "nosuch.op.default"),
+        ("torch.ops.nosuch.op.Tensor", "nosuch.op.Tensor"),
+    ],
+)
+def test_a_target_may_be_an_op_a_packet_or_a_name(target: Any, expected: Any) -> None:
+    """A name of an op that this PyTorch does not have is kept as a name."""
+    pack = ConverterPack("vision")
+
+    pack.add(target, convert)
+
+    assert only(pack).target == expected
+
+
+@pytest.mark.parametrize("target", [torch.ops.aten.add, "aten.add"])
+def test_a_packet_of_several_overloads_is_an_error_that_names_them(target: Any) -> None:
+    """The author has to say which one is meant."""
+    with pytest.raises(AmbiguousTargetError, match=r"aten\.add has several overloads.*aten\.add\.Tensor"):
+        ConverterPack("vision").add(target, convert)
+
+
+@pytest.mark.parametrize(
+    ("function", "convention"),
+    [
+        (convert, CallingConvention.CTX),
+        (convert_for_network, CallingConvention.LEGACY),
+        (lambda network, target, args, kwargs, name: None, CallingConvention.LEGACY),
+        (functools.partial(lambda flag, ctx, target, args, kwargs, name: None, True), CallingConvention.CTX),
+        (functools.wraps(convert)(lambda *args: None), CallingConvention.CTX),
+    ],
+    ids=["ctx", "net", "network", "partial", "wrapped"],
+)
+def test_the_first_parameter_tells_the_calling_convention(function: Any, convention: CallingConvention) -> None:
+    """``ctx`` is the conversion context, ``net`` or ``network`` the bare network."""
+    pack = ConverterPack("vision")
+
+    pack.add(relu, function)
+
+    assert only(pack).convention is convention
+
+
+def test_a_bound_method_is_judged_without_self() -> None:
+    """A converter may be a method of an object that holds options."""
+
+    class Options:
+        def convert(self, ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> None: ...
+
+    pack = ConverterPack("vision")
+
+    pack.add(relu, Options().convert)
+
+    assert only(pack).convention is CallingConvention.CTX
+
+
+@pytest.mark.parametrize("function", [lambda a, b, c, d, e: None, lambda *args: None, lambda: None, 7])
+def test_an_ambiguous_signature_is_an_error_that_says_what_to_write(function: Any) -> None:
+    """A wrong guess would fail deep inside a conversion."""
+    with pytest.raises(ConverterSignatureError, match=r"Write \(ctx, target, args, kwargs, name\)"):
+        ConverterPack("vision").add(relu, function)
+
+
+@pytest.mark.parametrize(
+    "validator",
+    [
+        lambda node: node,
+        lambda node, settings: (node, settings)[0],
+        lambda node, settings=None: node,
+        lambda *arguments: arguments[0],
+    ],
+    ids=["one", "two", "optional", "any"],
+)
+def test_a_validator_takes_the_node_and_may_take_the_settings(validator: Any) -> None:
+    """Both forms are called the same way from there on."""
+    pack = ConverterPack("vision")
+
+    pack.add(relu, convert, capability_validator=validator)
+
+    registration = only(pack)
+    assert registration.validate is not None
+    assert registration.validate("node", "settings") == "node"
+
+
+@pytest.mark.parametrize("validator", [lambda: True, lambda a, b, c: True])
+def test_a_validator_of_another_form_is_an_error(validator: Any) -> None:
+    """It is found at registration, not at the first lookup."""
+    with pytest.raises(ConverterSignatureError, match=r"Write `def validator\(node, settings\)`"):
+        ConverterPack("vision").add(relu, convert, capability_validator=validator)
+
+
+def test_a_reject_is_false_and_keeps_its_reason() -> None:
+    """A validator can return it in place of False."""
+    reject = Reject("only 2-D kernels")
+
+    assert not reject
+    assert reject.reason == "only 2-D kernels"
+
+
+@pytest.mark.parametrize("where", ["module.function", "os:system; rm", ":function", "module:", "a b:c", "1a:b"])
+def test_a_string_implementation_has_one_form(where: str) -> None:
+    """Nothing else is ever imported, let alone evaluated."""
+    with pytest.raises(PackError, match="'module:function'"):
+        ConverterPack("vision").add(relu, where)
+
+
+def test_a_sealed_pack_refuses_registrations() -> None:
+    """A converter that nobody would see is an error, not a surprise."""
+    pack = ConverterPack("vision")
+    pack.seal()
+
+    for register in (
+        pack.converter(relu),
+        pack.decomposition(relu),
+        pack.lowering_pass(),
+        pack.torchscript_converter("aten::relu(Tensor self) -> Tensor"),
+    ):
+        with pytest.raises(PackError, match="'vision' is already loaded"):
+            register(convert)
+
+
+@pytest.mark.parametrize("name", ["", "Vision", "my-ops", "1st", "a__b", "a_", 3])
+def test_a_name_that_no_distribution_could_follow_from_is_an_error(name: Any) -> None:
+    """Lower-case letters, digits and single underscores."""
+    with pytest.raises(PackError, match="cannot be a pack's name"):
+        ConverterPack(name)
+
+
+@pytest.mark.parametrize("api", [1, (1,), ("1", "0"), (1, 0, 0), (True, 0)])
+def test_a_contract_is_two_whole_numbers(api: Any) -> None:
+    """It is what decides whether the rest of the pack can be trusted."""
+    with pytest.raises(PackError, match=r"\(1, 0\)"):
+        ConverterPack("vision", api=api)
+
+
+def test_a_pack_carries_decompositions_passes_and_torchscript_converters() -> None:
+    """Everything that a distribution contributes is in one object, in order of registration."""
+    pack = ConverterPack("vision")
+
+    pack.decomposition("aten.silu")(convert)
+    pack.decomposition("aten.gelu", enabled=False)(convert)
+    pack.lowering_pass()(convert)
+    pack.lowering_pass("fold_boxes")(convert)
+    pack.torchscript_converter("aten::relu(Tensor self) -> Tensor")(convert)
+
+    assert [entry.target for entry in pack.decompositions] == [torch.ops.aten.silu.default]
+    assert [entry.name for entry in pack.lowering_passes] == ["convert", "fold_boxes"]
+    assert [entry.schema for entry in pack.torchscript_converters] == ["aten::relu(Tensor self) -> Tensor"]

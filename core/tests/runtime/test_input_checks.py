@@ -1,0 +1,77 @@
+"""Inputs that do not fit are refused with the place and the sizes that would fit."""
+
+import pytest
+import torch
+from torch import nn
+
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.errors import InputError
+from torchtrt.runtime.input_checks import InputChecks
+
+
+class Model(nn.Module):
+    """Takes ids and a mask of equal shape, a table and an option."""
+
+    def forward(self, ids, mask, table, flag=True):
+        """Returns something that uses all of them."""
+        return (ids * mask).sum() + table.sum() * flag
+
+
+@pytest.fixture(scope="module")
+def checks():
+    """Checks for (batch 1..8, length 2..16) int64 ids and mask, a (3, 2 * length) table, and a flag."""
+    batch, length = torch.export.Dim("batch", min=1, max=8), torch.export.Dim("length", min=2, max=16)
+    ids = torch.ones(4, 6, dtype=torch.int64)
+    exported = torch.export.export(
+        Model(),
+        (ids, ids, torch.ones(3, 12), True),
+        dynamic_shapes=({0: batch, 1: length}, {0: batch, 1: length}, {1: 2 * length}, None),
+    )
+    placeholders = exported.graph.find_nodes(op="placeholder")
+    symbols = [size.node.expr for size in placeholders[0].meta["val"].shape]
+    ranges = dict(zip(symbols, (SizeRange(1, 4, 8), SizeRange(2, 6, 16)), strict=True))
+    return InputChecks.of(placeholders, ranges)
+
+
+def inputs(batch=2, length=5, mask=None, table=None, flag=True):
+    """Returns inputs that fit unless an argument says otherwise."""
+    ids = torch.ones(batch, length, dtype=torch.int64)
+    mask = ids if mask is None else mask
+    return [ids, mask, torch.ones(3, 2 * length) if table is None else table, flag]
+
+
+@pytest.mark.parametrize("batch", [1, 4, 8])
+@pytest.mark.parametrize("length", [2, 16])
+def test_every_size_in_range_fits(checks, batch, length):
+    """The least and greatest sizes are inside, a batch of one too."""
+    checks.check(inputs(batch, length))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (inputs(batch=9), r"dimension 0 of input 'ids' is 9, but the model was compiled for 1 to 8"),
+        (inputs(length=1), r"dimension 1 of input 'ids' is 1.*2 to 16"),
+        (
+            inputs(mask=torch.ones(2, 4, dtype=torch.int64)),
+            r"dimension 1 of input 'mask' is 4, but it must equal the size of dimension 1 of input 'ids', which is 5",
+        ),
+        (inputs(table=torch.ones(3, 9)), r"dimension 1 of input 'table' is 9, but it must be .* = 10"),
+        (inputs(table=torch.ones(4, 10)), r"dimension 0 of input 'table' is 4, but the model was compiled for 3"),
+        (inputs(mask=torch.ones(2, 5)), r"'mask' is torch.float32, but the model was compiled for torch.int64"),
+        (inputs(mask=torch.ones(2, dtype=torch.int64)), r"'mask' has 1 dimension.*compiled for 2"),
+        (inputs(mask=1.5), r"'mask' must be a tensor, not a float"),
+        (inputs(flag=False), r"'flag' is False, but the model was compiled for True"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_place(checks, wrong, message):
+    """Each message names the input, the dimension, and what would fit."""
+    with pytest.raises(InputError, match=message):
+        checks.check(wrong)
+
+
+def test_a_refused_shape_is_refused_again(checks):
+    """Only shapes that passed are remembered."""
+    for _ in range(2):
+        with pytest.raises(InputError):
+            checks.check(inputs(batch=9))

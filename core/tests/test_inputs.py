@@ -1,0 +1,48 @@
+"""Input: ranges of shapes."""
+
+import pytest
+import torch
+
+from torchtrt.errors import InputError
+from torchtrt.inputs import Input
+
+
+def test_a_fixed_shape_has_no_dynamic_dimensions():
+    """``shape`` alone fixes every size."""
+    assert Input(shape=(2, 3)).dynamic_dims() == {}
+
+
+def test_only_sizes_that_vary_are_dynamic():
+    """Dimensions with min == max stay static."""
+    spec = Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(16, 8))
+
+    assert [0] == list(spec.dynamic_dims())
+
+
+def test_the_example_avoids_sizes_that_exporting_treats_specially():
+    """An optimal size of 1 is exported with 2, so that the size stays symbolic."""
+    spec = Input(min_shape=(1, 1), opt_shape=(1, 1), max_shape=(8, 1), dtype=torch.int64)
+
+    example = spec.example(torch.device("cpu"))
+
+    assert (2, 1) == tuple(example.shape)
+    assert example.dtype is torch.int64
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {},
+        {"shape": (1,), "min_shape": (1,)},
+        {"min_shape": (1,), "max_shape": (2,)},
+        {"min_shape": (4,), "opt_shape": (2,), "max_shape": (8,)},
+        {"min_shape": (1,), "opt_shape": (9,), "max_shape": (8,)},
+        {"min_shape": (1,), "opt_shape": (1, 2), "max_shape": (8, 2)},
+        {"min_shape": (-1,), "opt_shape": (1,), "max_shape": (8,)},
+    ],
+    ids=str,
+)
+def test_inconsistent_shapes_are_refused(keywords):
+    """min <= opt <= max, of equal rank, or one shape."""
+    with pytest.raises(InputError, match="Input"):
+        Input(**keywords)

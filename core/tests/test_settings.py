@@ -1,0 +1,84 @@
+"""CompilationSettings: what it accepts, and what it says otherwise."""
+
+import pytest
+import torch
+
+from torchtrt.errors import SettingsError, UnknownTargetError
+from torchtrt.settings import CompilationSettings
+
+ADD = torch.ops.aten.add
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [ADD, ADD.Tensor, "aten.add", "aten::add.Tensor", "torch.ops.aten.add.Tensor"],
+    ids=str,
+)
+def test_ops_are_taken_in_any_spelling(spelling):
+    """An overload, a packet and every textual form name the same op."""
+    settings = CompilationSettings(torch_executed_ops={spelling})
+
+    assert ADD.Tensor in settings.torch_executed_ops
+
+
+def test_a_packet_stands_for_all_of_its_overloads():
+    """Naming the packet keeps every overload in PyTorch."""
+    settings = CompilationSettings(torch_executed_ops={"aten.add"})
+
+    assert {ADD.Tensor, ADD.Scalar} <= settings.torch_executed_ops
+
+
+def test_one_name_needs_no_collection():
+    """A lone string is one op, not its letters."""
+    assert {ADD.Tensor} == CompilationSettings(torch_executed_ops="aten.add.Tensor").torch_executed_ops
+
+
+def test_an_unknown_op_is_an_error_that_names_the_closest():
+    """A misspelt op is not silently ignored."""
+    with pytest.raises(UnknownTargetError, match="aten"):
+        CompilationSettings(torch_executed_ops={"aten.ad"})
+
+
+def test_an_unknown_setting_is_an_error_that_names_the_closest():
+    """A misspelt setting is not silently ignored."""
+    with pytest.raises(SettingsError, match="Did you mean 'min_block_size'"):
+        CompilationSettings.from_keywords(min_blocksize=1)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"min_block_size": 0},
+        {"min_block_size": True},
+        {"min_block_size": "3"},
+        {"workspace_size": -1},
+        {"optimization_level": 6},
+    ],
+    ids=str,
+)
+def test_an_unusable_value_is_an_error_that_says_what_is_wanted(keywords):
+    """Values out of range are refused when the settings are made."""
+    with pytest.raises(SettingsError, match="it must be"):
+        CompilationSettings(**keywords)
+
+
+def test_an_op_cannot_be_both_enabled_and_disabled_for_decomposition():
+    """The two sets of decompositions are disjoint."""
+    with pytest.raises(SettingsError, match="both name"):
+        CompilationSettings(
+            torch_enabled_decompositions={"aten.gelu.default"},
+            torch_disabled_decompositions={"aten.gelu"},
+        )
+
+
+def test_preferences_are_by_op():
+    """A preference for a packet holds for its overloads."""
+    settings = CompilationSettings(converter_preferences={"aten.gelu": "mine"})
+
+    assert settings.converter_preferences[torch.ops.aten.gelu.default] == "mine"
+
+
+def test_settings_do_not_change():
+    """Settings are shared between threads, so nobody may change them."""
+    with pytest.raises(AttributeError):
+        CompilationSettings().min_block_size = 3

@@ -1,0 +1,86 @@
+"""Products of matrices and vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torchtrt.conversion import is_network_tensor
+from torchtrt.tensorrt import trt
+
+from torchtrt_converters_aten_core.impl import elementwise, types
+from torchtrt_converters_aten_core.impl.layers import add
+from torchtrt_converters_aten_core.impl.shape import to_rank
+
+
+def multiply(
+    ctx: Any,
+    first: Any,
+    second: Any,
+    name: str,
+    transpose_first: bool = False,
+    transpose_second: bool = False,
+) -> Any:
+    """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
+
+    One-dimensional operands are vectors; the dimensions before the last two broadcast.
+
+    Args:
+        ctx: The conversion context.
+        first: A network tensor of rank 1 or more.
+        second: A network tensor of rank 1 or more.
+        name: The layer's name.
+        transpose_first: Exchange the last two dimensions of ``first``.
+        transpose_second: Exchange the last two dimensions of ``second``.
+    """
+    batch = max(len(first.shape), len(second.shape), 2) - 2
+    operations = []
+    tensors = []
+    for label, tensor, transpose in (
+        ("first", first, transpose_first),
+        ("second", second, transpose_second),
+    ):
+        vector = len(tensor.shape) == 1
+        kind = "VECTOR" if vector else "TRANSPOSE" if transpose else "NONE"
+        operations.append(getattr(trt.MatrixOperation, kind))
+        tensors.append(to_rank(ctx, tensor, batch + 2 - vector, f"{name}/{label}"))
+    return add(
+        ctx, name, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1]
+    )
+
+
+def linear(ctx: Any, tensor: Any, weight: Any, bias: Any, name: str) -> Any:
+    """Returns ``tensor @ weight.T + bias``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A floating-point network tensor of shape ``(..., in)``.
+        weight: A PyTorch or network tensor of shape ``(out, in)`` or ``(in,)``.
+        bias: A PyTorch or network tensor of shape ``(out,)``, or ``None``.
+        name: The name of the last layer.
+    """
+    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
+    if is_network_tensor(weight) or weight.dim() < 2 or rank < 2:
+        weight = types.operand(ctx, weight, dtype, len(weight.shape), name + "/weight")
+    else:
+        weight = types.operand(ctx, weight, dtype, rank, name + "/weight")
+    product_name = name if bias is None else name + "/product"
+    product = multiply(ctx, tensor, weight, product_name, transpose_second=True)
+    if bias is None:
+        return product
+    return elementwise.arithmetic(ctx, "SUM", product, bias, dtype, name)
+
+
+def add_scaled(
+    ctx: Any, addend: Any, product: Any, beta: float, alpha: float, dtype: torch.dtype, name: str
+) -> Any:
+    """Returns ``beta * addend + alpha * product``; with ``beta`` 0 the addend is not read, whatever it holds."""
+    if alpha != 1:
+        product = elementwise.arithmetic(ctx, "PROD", product, alpha, dtype, name + "/alpha")
+    if beta == 0:
+        return product
+    if beta != 1:
+        addend = elementwise.arithmetic(ctx, "PROD", addend, beta, dtype, name + "/beta")
+    return elementwise.arithmetic(ctx, "SUM", product, addend, dtype, name)
+
+

@@ -1,0 +1,124 @@
+"""Normalization layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torchtrt.conversion import get_weights
+from torchtrt.tensorrt import trt
+
+from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt_converters_aten_core.impl.layers import add, add_layer, constant
+from torchtrt_converters_aten_core.impl.reduction import reduce
+
+
+def normalize(
+    ctx: Any,
+    tensor: Any,
+    dims: Sequence[int],
+    scale: Any,
+    bias: Any,
+    epsilon: float,
+    name: str,
+    groups: int = 1,
+) -> Any:
+    """Returns ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the statistics taken over ``dims``: a single layer.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A floating-point network tensor.
+        dims: The dimensions to take mean and variance over.
+        scale: A network tensor of the same dtype and rank.
+        bias: A network tensor of the same dtype and rank.
+        epsilon: What is added to the variance.
+        name: The layer's name.
+        groups: For group normalization, into how many groups the channels fall.
+    """
+    mask = sum(1 << dim for dim in dims)
+    layer = add_layer(ctx, name, "normalization", tensor, scale, bias, mask)
+    layer.epsilon = epsilon
+    if groups != 1:
+        layer.num_groups = groups
+    return layer.get_output(0)
+
+
+def affine(
+    ctx: Any, value: Any, fill: float, shape: Sequence[int], dtype: torch.dtype, name: str
+) -> Any:
+    """Returns a scale or bias as a network tensor of ``shape``; ``fill`` everywhere if ``value`` is ``None``."""
+    if value is None:
+        value = torch.full(tuple(shape), fill)
+    if isinstance(value, torch.Tensor):
+        return constant(ctx, value, name, dtype, tuple(shape))
+    return types.operand(ctx, value, dtype, len(shape), name)
+
+
+def layer_norm(
+    ctx: Any, tensor: Any, count: int, weight: Any, bias: Any, epsilon: float, name: str
+) -> Any:
+    """Returns a layer normalization over the last ``count`` dimensions, whose sizes are fixed."""
+    rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
+    dims = range(rank - count, rank)
+    shape = [tensor.shape[dim] if dim in dims else 1 for dim in range(rank)]
+    scale = affine(ctx, weight, 1.0, shape, dtype, name + "/scale")
+    shift = affine(ctx, bias, 0.0, shape, dtype, name + "/bias")
+    return normalize(ctx, tensor, dims, scale, shift, epsilon, name)
+
+
+def rms_norm(ctx: Any, tensor: Any, count: int, weight: Any, epsilon: float, name: str) -> Any:
+    """Returns ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last ``count`` dimensions; computed in float32."""
+    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
+    wide = types.cast(ctx, tensor, torch.float32, name + "/wide")
+    square = elementwise.combine(ctx, "PROD", wide, wide, name + "/square")
+    mean = reduce(ctx, "AVG", square, range(rank - count, rank), True, name + "/mean")
+    shifted = elementwise.arithmetic(ctx, "SUM", mean, epsilon, torch.float32, name + "/shifted")
+    root = unary.apply(ctx, "SQRT", shifted, name + "/root")
+    if weight is None:
+        result = elementwise.combine(ctx, "DIV", wide, root, name)
+        return types.cast(ctx, result, dtype, name)
+    unit = elementwise.combine(ctx, "DIV", wide, root, name + "/unit")
+    result = elementwise.arithmetic(ctx, "PROD", unit, weight, torch.float32, name)
+    return types.cast(ctx, result, dtype, name)
+
+
+def scale_channels(
+    ctx: Any, tensor: Any, scale: torch.Tensor, shift: torch.Tensor, name: str
+) -> Any:
+    """Returns ``tensor * scale + shift`` with one scale and one shift for each channel (dimension 1).
+
+    A single layer, which TensorRT folds into a convolution before it, where the rank allows.
+    """
+    rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
+    scale, shift = scale.to(dtype), shift.to(dtype)
+    if rank >= 4:
+        weights = [get_weights(ctx, values) for values in (shift, scale)]
+        power, axis = trt.Weights(), 1
+        mode = trt.ScaleMode.CHANNEL
+        return add(ctx, name, "scale_nd", tensor, mode, *weights, power, axis)
+    shape = [-1 if dim == 1 else 1 for dim in range(rank)]
+    scaled = elementwise.arithmetic(
+        ctx, "PROD", tensor, scale.reshape(shape), dtype, name + "/scaled"
+    )
+    return elementwise.arithmetic(ctx, "SUM", scaled, shift.reshape(shape), dtype, name)
+
+
+def batch_norm(
+    ctx: Any,
+    tensor: Any,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+    epsilon: float,
+    name: str,
+) -> Any:
+    """Returns a batch normalization with fixed statistics, folded into one scale and one shift for each channel."""
+    scale = (variance.double() + epsilon).rsqrt()
+    if weight is not None:
+        scale = scale * weight.double()
+    shift = -mean.double() * scale
+    if bias is not None:
+        shift = shift + bias.double()
+    return scale_channels(ctx, tensor, scale, shift, name)

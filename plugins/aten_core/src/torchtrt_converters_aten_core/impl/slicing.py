@@ -1,0 +1,147 @@
+"""Pieces of tensors, and tensors put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.tensorrt import trt
+
+from torchtrt_converters_aten_core.impl import shape, sizes
+from torchtrt_converters_aten_core.impl.layers import add, add_layer
+from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
+
+_NO_END = 2**31 - 1
+
+
+def take(
+    ctx: Any, tensor: Any, dim: int, start: Size, end: Size, step: int, name: str, count: Any = None
+) -> Any:
+    """Returns ``tensor[start:end:step]`` along one dimension, by Python's rules for negative and excessive bounds.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor.
+        dim: The dimension.
+        start: The first index; ``None`` for the beginning.
+        end: The index to stop before; ``None`` for the end.
+        step: The distance between elements, at least 1.
+        name: The prefix for the names of layers.
+        count: How many elements PyTorch says there are, if it can tell.
+    """
+    rank = len(tensor.shape)
+    dim %= rank
+    if step == 1 and same(ctx.symbolic_shape(tensor)[dim], count):
+        return tensor
+    length: Size = tensor.shape[dim] if tensor.shape[dim] >= 0 else None
+    if length is None:
+        length = sizes.size_of(ctx, tensor, dim, name + "/length")
+    first = _bound(ctx, 0 if start is None else start, length, name + "/start")
+    if isinstance(count, int):
+        extent: Size = count
+    elif step == 1 and first == 0 and is_network_tensor(end) and same(symbol_of(ctx, end), count):
+        extent = end
+    else:
+        last = _bound(ctx, length if end is None else end, length, name + "/end")
+        span = sizes.combine(ctx, "SUB", last, first, name + "/span")
+        span = sizes.combine(ctx, "MAX", span, 0, name + "/extent")
+        extent = sizes.ceil_divide(ctx, span, step, name + "/count")
+    starts: list[Size] = [0] * rank
+    steps: list[Size] = [1] * rank
+    extents = [
+        extent if index == dim else sizes.size_of(ctx, tensor, index, f"{name}/size{index}")
+        for index in range(rank)
+    ]
+    starts[dim], steps[dim] = first, step
+    return shape.slice_by(ctx, tensor, starts, extents, steps, name)
+
+
+def _bound(ctx: Any, bound: Size, length: Size, name: str) -> Size:
+    """Returns a bound of a slice as an index from 0 to ``length``."""
+    if isinstance(bound, int):
+        if isinstance(length, int):
+            return max(0, min(bound + length if bound < 0 else bound, length))
+        if bound == 0:
+            return 0
+        if bound >= _NO_END:
+            return length
+        if bound < 0:
+            from_end = sizes.combine(ctx, "SUM", length, bound, name + "/from_end")
+            return sizes.combine(ctx, "MAX", from_end, 0, name)
+        return sizes.combine(ctx, "MIN", length, bound, name)
+    if bound is length or same(symbol_of(ctx, bound), symbol_of(ctx, length)):
+        return bound
+    limited = sizes.combine(ctx, "MIN", bound, length, name + "/limited")
+    if is_never_negative(symbol_of(ctx, bound)):
+        return limited
+    wrapped = wrap(ctx, limited, length, name + "/wrapped")
+    return sizes.combine(ctx, "MAX", wrapped, 0, name)
+
+
+def is_never_negative(symbol: Any) -> bool:
+    """Returns whether a size is known to be at least 0."""
+    if isinstance(symbol, int):
+        return symbol >= 0
+    if symbol is None:
+        return False
+    return bool(statically_known_true(symbol >= 0))
+
+
+def wrap(ctx: Any, index: Size, length: Size, name: str) -> Size:
+    """Returns an index that may count from the end as one that counts from the beginning."""
+    if isinstance(index, int):
+        return index if index >= 0 else sizes.combine(ctx, "SUM", length, index, name)
+    zero = get_trt_tensor(ctx, 0, name + "/zero")
+    negative = add(
+        ctx, name + "/negative", "elementwise", index, zero, trt.ElementWiseOperation.LESS
+    )
+    moved = sizes.combine(ctx, "SUM", index, length, name + "/moved")
+    return add(ctx, name, "select", negative, moved, index)
+
+
+def pick(ctx: Any, tensor: Any, dim: int, index: Size, name: str) -> Any:
+    """Returns ``tensor`` at one index of a dimension, which is dropped."""
+    dim %= len(tensor.shape)
+    if isinstance(index, int):
+        length = tensor.shape[dim]
+        if index < 0 and length >= 0:
+            index += length
+        elif index < 0:
+            index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim, name + "/length"), name + "/index")
+    elif not is_never_negative(symbol_of(ctx, index)):
+        length = sizes.size_of(ctx, tensor, dim, name + "/length")
+        index = wrap(ctx, index, length, name + "/index")
+    place = get_trt_tensor(ctx, index, name + "/place")
+    return add(ctx, name, "gather", tensor, place, dim)
+
+
+def concatenate(ctx: Any, tensors: Sequence[Any], dim: int, name: str) -> Any:
+    """Returns network tensors of one dtype and rank joined along a dimension."""
+    if len(tensors) == 1:
+        return tensors[0]
+    layer = add_layer(ctx, name, "concatenation", list(tensors))
+    layer.axis = dim % len(tensors[0].shape)
+    return layer.get_output(0)
+
+
+def split(
+    ctx: Any, tensor: Any, dim: int, extents: Sequence[Size], name: str
+) -> tuple[Any, ...]:
+    """Returns consecutive pieces of ``tensor`` along a dimension."""
+    rank = len(tensor.shape)
+    dim %= rank
+    whole = [sizes.size_of(ctx, tensor, index, f"{name}/size{index}") for index in range(rank)]
+    pieces = []
+    offset: Size = 0
+    for place, extent in enumerate(extents):
+        if same(symbol_of(ctx, whole[dim]), symbol_of(ctx, extent)) and len(extents) == 1:
+            return (tensor,)
+        starts: list[Size] = [0] * rank
+        starts[dim] = offset
+        piece = [*whole[:dim], extent, *whole[dim + 1 :]]
+        pieces.append(shape.slice_by(ctx, tensor, starts, piece, [1] * rank, f"{name}/{place}"))
+        if place + 1 < len(extents):
+            offset = sizes.combine(ctx, "SUM", offset, extent, f"{name}/offset{place + 1}")
+    return tuple(pieces)

@@ -1,0 +1,114 @@
+"""Elements chosen by index tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torchtrt.conversion import get_trt_tensor
+
+from torchtrt_converters_aten_core.impl import indexing as impl
+from torchtrt_converters_aten_core.impl import shape, sizes, types
+from torchtrt_converters_aten_core.registration import (
+    STORAGE_DTYPES,
+    arguments,
+    converts,
+    node_arguments,
+    value_of,
+)
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+
+def _in_network(ctx: Any, value: Any, name: str) -> Any:
+    return get_trt_tensor(ctx, value, name)
+
+
+@converts(aten.embedding.default, dtypes=STORAGE_DTYPES)
+def embedding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
+    op = arguments(target, args, kwargs)
+    weight = _in_network(ctx, op.weight, name + "/weight")
+    return impl.gather(ctx, weight, _in_network(ctx, op.indices, name + "/indices"), 0, name)
+
+
+@converts(aten.index_select.default, dtypes=STORAGE_DTYPES)
+def index_select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the chosen indices of one dimension."""
+    op = arguments(target, args, kwargs)
+    if not len(op.self.shape):
+        return op.self
+    tensor = _in_network(ctx, op.self, name + "/tensor")
+    indices = types.operand(ctx, op.index, torch.int64, 1, name + "/index")
+    return impl.gather(ctx, tensor, indices, op.dim, name)
+
+
+@converts(aten.gather.default, dtypes=STORAGE_DTYPES)
+def gather(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts, for each place of ``index``, the element of ``self`` there with ``dim`` replaced by the index."""
+    op = arguments(target, args, kwargs)
+    rank = max(types.rank_of(op.self), types.rank_of(op.index), 1)
+    tensor = types.operand(ctx, op.self, types.output_dtype(ctx), rank, name + "/tensor")
+    indices = types.operand(ctx, op.index, torch.int64, rank, name + "/index")
+    result = impl.gather_elements(ctx, tensor, indices, op.dim, name)
+    return result if types.rank_of(op.index) else shape.squeeze(ctx, result, [0], name + "/scalar")
+
+
+def _masks(node: Node) -> str | None:
+    op = node_arguments(node)
+    indices = [value_of(index) for index in op.indices if index is not None]
+    if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
+        return "a boolean index makes a result whose size depends on the data"
+    if not indices:
+        return "there is no index tensor"
+    if any(size == 0 for size in value_of(op.self).shape):
+        return "nothing can be indexed in an empty tensor"
+    return None
+
+
+@converts(aten.index.Tensor, aten._unsafe_index.Tensor, unless=_masks, dtypes=STORAGE_DTYPES)
+def index(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts whole-number index tensors for any of the dimensions."""
+    op = arguments(target, args, kwargs)
+    return impl.index_by(ctx, _in_network(ctx, op.self, name + "/tensor"), op.indices, name)
+
+
+def _not_writable(node: Node) -> str | None:
+    op = node_arguments(node)
+    if getattr(op, "reduce", None) is not None:
+        return "a scatter that combines with what is there has no TensorRT layer"
+    if not value_of(op.self).dim():
+        return "a scatter into a scalar has no dimension"
+    return None
+
+
+@converts(aten.scatter.src, aten.scatter.value, unless=_not_writable)
+def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts values written at the places that ``index`` names along ``dim``."""
+    op = arguments(target, args, kwargs)
+    dtype, rank = types.output_dtype(ctx), types.rank_of(op.self)
+    logical = dtype is torch.bool
+    inner = torch.int32 if logical else dtype  # booleans are scattered as numbers
+    tensor = types.operand(ctx, op.self, inner, rank, name + "/tensor")
+    indices = types.operand(ctx, op.index, torch.int64, rank, name + "/index")
+    extents = sizes.sizes_of(ctx, indices, name + "/size")
+    if target is aten.scatter.value:
+        value = types.operand(ctx, op.value, inner, rank, name + "/value")
+        updates = shape.expand(ctx, value, extents, name + "/updates")
+    else:
+        source = types.operand(ctx, op.src, inner, rank, name + "/source")
+        updates = source
+        if not all(
+            sizes.same(first, second)
+            for first, second in zip(
+                ctx.symbolic_shape(source), ctx.symbolic_shape(indices), strict=True
+            )
+        ):
+            updates = shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank, name + "/updates")
+    result = impl.scatter_elements(ctx, tensor, indices, updates, op.dim, name)
+    return types.cast(ctx, result, dtype, name)

@@ -1,0 +1,81 @@
+"""What all benchmarks share: timing in turn, and rows of results."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: what was measured, the result, and the target it is held against."""
+
+    what: str
+    result: str
+    target: str = ""
+
+
+def seconds_in_turn(
+    calls: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1
+) -> dict[str, float]:
+    """Returns the median seconds of each call; they take turns, so that drift meets all alike."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(warm_up + rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn >= warm_up:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def run_python(code: str, *paths: Path) -> str:
+    """Returns what a fresh Python prints, with ``paths`` in front of its import path."""
+    search = os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": search},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def write_packs(folder: Path, count: int) -> None:
+    """Installs ``count`` third-party packs of 20 converters each into a folder: ten for ops of their own, ten STANDARD for ATen's."""
+    for index in range(count):
+        name = f"bench{index}"
+        package = folder / f"torchtrt_converters_{name}"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "convert.py").write_text("def convert(ctx, target, args, kwargs, name): ...\n")
+        (package / "_pack.py").write_text(
+            "from torchtrt.packs import ConverterPack, hookimpl\n"
+            f"pack = ConverterPack('{name}', api=(1, 0))\n"
+            "@hookimpl\n"
+            "def torchtrt_converter_pack():\n"
+            "    return pack\n"
+            "@hookimpl\n"
+            "def torchtrt_register_converters(pack):\n"
+            "    ops = ('add.Tensor', 'mul.Tensor', 'sub.Tensor', 'div.Tensor', 'relu.default', 'linear.default',\n"
+            "           'view.default', 'softmax.int', 'gelu.default', 'layer_norm.default')\n"
+            "    for op in ops:\n"
+            f"        pack.add('aten::' + op, 'torchtrt_converters_{name}.convert:convert')\n"
+            "    for index in range(10):\n"
+            f"        pack.add(f'{name}::op{{index}}', 'torchtrt_converters_{name}.convert:convert')\n"
+        )
+        metadata = folder / f"torchtrt_converters_{name}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: torchtrt-converters-{name}\nVersion: 1.0\n"
+        )
+        (metadata / "entry_points.txt").write_text(
+            f"[torchtrt.converters]\n{name} = torchtrt_converters_{name}._pack\n"
+        )

@@ -1,0 +1,467 @@
+"""torchtrt.compile from end to end: the demo's models, fallback, errors, threads, torch.compile."""
+
+import threading
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.demo.models import Decoder, ResNet18
+from torchtrt.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
+from torchtrt.errors import (
+    ConversionError,
+    ExportError,
+    FullCompilationError,
+    InputError,
+    SettingsError,
+    TensorRTUnavailableError,
+    UnknownTargetError,
+)
+from torchtrt.runtime import EngineModule
+
+VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
+
+
+@pytest.fixture(params=VERSIONS)
+def version(request):
+    """Runs a test with the reference TensorRT of each version."""
+    with torchtrt.use_tensorrt(f"reference@{request.param}"):
+        yield request.param
+
+
+def engines(compiled):
+    """Returns the engines of a compiled module."""
+    return [module for module in compiled.modules() if isinstance(module, EngineModule)]
+
+
+def assert_same(compiled, model, *inputs, tolerance=1e-4):
+    """Checks a call against eager PyTorch."""
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=tolerance, atol=tolerance)
+
+
+class Small(nn.Module):
+    """Seven ops, of which ``erfinv`` has no converter."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        """Linear layers on both sides of erfinv."""
+        y = torch.tanh(torch.relu(self.first(x)) * 0.5)
+        y = torch.special.erfinv(y)
+        return torch.sigmoid(torch.relu(self.second(y))) + x
+
+
+@pytest.fixture(scope="module")
+def small():
+    """The small model, in eval mode."""
+    torch.manual_seed(0)
+    return Small().eval()
+
+
+# The demo's models
+
+
+def test_the_sentence_encoder_runs_in_one_engine_at_every_size(version):
+    """A published model with its weights: one engine, equal to eager at least, odd and greatest sizes."""
+    encoder, tokenizer = load_encoder()
+    ids, mask = tokenize(tokenizer, SENTENCES)
+
+    compiled = torchtrt.compile(
+        encoder, (ids, mask), dynamic_shapes=sizes(), require_full_compilation=True
+    )
+
+    assert 1 == len(engines(compiled))
+    for batch, length in ((1, 2), (3, 17), (6, ids.shape[1]), (4, 128)):
+        tokens = torch.randint(1000, 2000, (batch, length))
+        attended = torch.ones_like(tokens)
+        attended[:, length // 2 + 1 :] = 0
+        assert_same(compiled, encoder, tokens, attended)
+
+
+def test_the_convolutional_network_runs_in_one_engine(version):
+    """ResNet-18's shape with dynamic batch and image size; its in-place ReLU is no obstacle."""
+    torch.manual_seed(0)
+    model = ResNet18(classes=10).eval()
+    shapes = torchtrt.Input(
+        min_shape=(1, 3, 64, 64), opt_shape=(2, 3, 64, 64), max_shape=(4, 3, 64, 64)
+    )
+
+    compiled = torchtrt.compile(model, [shapes], require_full_compilation=True)
+
+    assert 1 == len(engines(compiled))
+    for batch in (1, 2, 4):
+        assert_same(compiled, model, torch.rand(batch, 3, 64, 64))
+
+
+def test_the_decoder_runs_in_one_engine_at_every_length(version):
+    """A causal decoder with dynamic batch and length, and weights used twice."""
+    torch.manual_seed(0)
+    model = Decoder(vocabulary=100, width=32, heads=4, layers=2, context=64).eval()
+    shapes = torchtrt.Input(
+        min_shape=(1, 2), opt_shape=(2, 16), max_shape=(4, 64), dtype=torch.int64
+    )
+
+    compiled = torchtrt.compile(model, [shapes], require_full_compilation=True)
+
+    assert 1 == len(engines(compiled))
+    for batch, length in ((1, 2), (2, 16), (3, 33), (4, 64)):
+        assert_same(compiled, model, torch.randint(0, 100, (batch, length)))
+
+
+# Partitioning
+
+
+def test_what_has_no_converter_runs_in_pytorch_between_two_engines(version, small):
+    """The result is that of eager PyTorch, and the report says what stayed and why."""
+    compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=1)
+
+    assert 2 == len(engines(compiled))
+    assert_same(compiled, small, torch.rand(4, 8))
+    (stayed,) = compiled.report.in_torch
+    assert "aten.special_erfinv.default" == stayed.op or "aten.erfinv.default" == stayed.op
+    assert "No pack has a converter" in stayed.reason
+
+
+@pytest.mark.parametrize("spelling", ["aten.relu", "aten::relu", torch.ops.aten.relu.default])
+def test_torch_executed_ops_stay_in_pytorch(small, spelling):
+    """An op that the person excludes stays, in any spelling."""
+    compiled = torchtrt.compile(
+        small, (torch.rand(4, 8),), min_block_size=1, torch_executed_ops={spelling}
+    )
+
+    assert_same(compiled, small, torch.rand(4, 8))
+    reasons = {entry.op: entry.reason for entry in compiled.report.in_torch}
+    assert "torch_executed_ops" in reasons["aten.relu.default"]
+
+
+def test_small_blocks_stay_in_pytorch(small):
+    """With a min_block_size that no block reaches there is no engine, and the result is the same."""
+    compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=50)
+
+    assert [] == engines(compiled)
+    assert_same(compiled, small, torch.rand(4, 8))
+
+
+def test_a_dry_run_reports_and_runs_in_pytorch(small):
+    """Nothing is built, the report is that of the real thing."""
+    real = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=1)
+    dry = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=1, dryrun=True)
+
+    assert [] == engines(dry)
+    assert real.report.converted == dry.report.converted
+    assert real.report.in_torch == dry.report.in_torch
+    assert_same(dry, small, torch.rand(4, 8))
+
+
+def test_engines_record_which_pack_converted_which_node(small):
+    """A wrong engine can be traced to the pack and version behind each node."""
+    compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=1)
+
+    recorded = {name: pack for engine in engines(compiled) for name, pack in engine.converted_by.items()}
+    assert "aten_core 0.1.0" == recorded["linear"]
+
+
+# Errors
+
+
+def test_full_compilation_lists_what_would_stay(small):
+    """The error names the node, the op and the reason, and what to do."""
+    with pytest.raises(FullCompilationError, match=r"erfinv(.|\n)*No pack has a converter(.|\n)*Install a pack"):
+        torchtrt.compile(small, (torch.rand(4, 8),), require_full_compilation=True)
+
+
+def test_a_model_that_cannot_be_exported_is_a_clear_error():
+    """The message holds PyTorch's reason and the way out."""
+
+    class Untraceable(nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ExportError, match=r"could not trace Untraceable(.|\n)*draft_export"):
+        torchtrt.compile(Untraceable(), (torch.rand(3),))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((torch.rand(9, 8),), "dimension 0 of input 'x' is 9, but the model was compiled for 1 to 4"),
+        ((torch.rand(2, 7),), "dimension 1 of input 'x' is 7, but the model was compiled for 8"),
+        ((torch.rand(2, 8).double(),), "'x' is torch.float64, but the model was compiled for torch.float32"),
+        ((torch.rand(8),), "'x' has 1 dimensions, but the model was compiled for 2"),
+        ((), "The inputs nest as"),
+        ((3,), "'x' must be a tensor, not a int"),
+    ],
+    ids=["range", "fixed", "dtype", "rank", "count", "kind"],
+)
+def test_inputs_that_do_not_fit_are_refused_before_anything_runs(small, inputs, message):
+    """Outside the profile there is an error, never a result."""
+    shapes = torchtrt.Input(min_shape=(1, 8), opt_shape=(2, 8), max_shape=(4, 8))
+    compiled = torchtrt.compile(small, [shapes], min_block_size=1)
+
+    with pytest.raises(InputError, match=message):
+        compiled(*inputs)
+
+
+def test_an_unsupported_dtype_stays_in_pytorch_with_the_reason(version):
+    """complex64 is no TensorRT dtype: the ops on it fall back, the result is right."""
+
+    class Spectrum(nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.abs(torch.fft.fft(x)) + 1).sqrt() * 2
+
+    model = Spectrum().eval()
+    compiled = torchtrt.compile(model, (torch.rand(4, 8),), min_block_size=1)
+
+    assert_same(compiled, model, torch.rand(4, 8))
+    assert any("has no complex64" in entry.reason for entry in compiled.report.in_torch)
+
+
+def test_double_precision_is_truncated_only_on_request(version):
+    """float64 stays in PyTorch, unless truncate_double computes it in float32; it comes out as float64 either way."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).double().eval()
+    x = torch.rand(2, 4, dtype=torch.float64)
+
+    exact = torchtrt.compile(model, (x,), min_block_size=1)
+    truncated = torchtrt.compile(model, (x,), min_block_size=1, truncate_double=True)
+
+    assert [] == engines(exact)
+    assert any("truncate_double=True" in entry.reason for entry in exact.report.in_torch)
+    assert 1 == len(engines(truncated))
+    assert_same(exact, model, x, tolerance=1e-12)
+    assert_same(truncated, model, x, tolerance=1e-5)
+
+
+def test_unknown_settings_and_ops_name_the_closest():
+    """Nothing that a person asks for is ignored silently."""
+    with pytest.raises(SettingsError, match="min_block_size"):
+        torchtrt.compile(nn.ReLU(), (torch.rand(1),), min_block_siz=1)
+    with pytest.raises(UnknownTargetError, match="aten"):
+        torchtrt.compile(nn.ReLU(), (torch.rand(1),), torch_executed_ops={"aten.rellu"})
+    with pytest.raises(TensorRTUnavailableError, match=r"speaks 8\.6\.0"), torchtrt.use_tensorrt("reference@9"):
+        pass
+
+
+def test_a_size_without_a_bound_asks_for_one():
+    """An engine is built for a greatest size; without one the message says how to give it."""
+    exported = torch.export.export(
+        nn.ReLU(), (torch.rand(4, 3),), dynamic_shapes=({0: torch.export.Dim("n")},)
+    )
+
+    with pytest.raises(InputError, match=r"no upper bound(.|\n)*torchtrt\.Input"):
+        torchtrt.compile(exported)
+
+
+def test_a_dimension_that_the_model_fixes_cannot_be_dynamic():
+    """A range for a size that the code depends on is an error, not a silently narrower engine."""
+
+    class Fixed(nn.Module):
+        def forward(self, x):
+            return x + torch.ones(6)
+
+    shapes = torchtrt.Input(min_shape=(2,), opt_shape=(6,), max_shape=(9,))
+
+    with pytest.raises(InputError, match="the model fixes it to 6"):
+        torchtrt.compile(Fixed(), [shapes])
+
+
+def test_no_inputs_is_a_clear_error():
+    """A module needs inputs to be exported with."""
+    with pytest.raises(InputError, match="needs example inputs"):
+        torchtrt.compile(nn.ReLU())
+
+
+def test_what_is_no_model_is_a_clear_error():
+    """A plain function is not a module."""
+    with pytest.raises(InputError, match="takes a torch.nn.Module or an ExportedProgram, not a function"):
+        torchtrt.compile(lambda x: x, (torch.rand(1),))
+
+
+# Modules, programs, structure
+
+
+def test_an_exported_program_compiles_with_its_own_example_sizes(small):
+    """A program needs no inputs: ranges and optimal sizes are its own."""
+    dim = torch.export.Dim("batch", min=1, max=6)
+    exported = torch.export.export(small, (torch.rand(3, 8),), dynamic_shapes=({0: dim},))
+
+    compiled = torchtrt.compile(exported, min_block_size=1)
+
+    for batch in (1, 6):
+        assert_same(compiled, small, torch.rand(batch, 8))
+
+
+def test_nested_inputs_outputs_and_keywords_keep_their_structure():
+    """Dictionaries, tuples and keyword arguments go in and come out as they do in eager PyTorch."""
+
+    class Nested(nn.Module):
+        def forward(self, pair, *, options):
+            first, second = pair
+            total = torch.relu(first + second) * options["scale"]
+            return {"total": total, "parts": (first - second, [total.sum(0)])}
+
+    model = Nested().eval()
+    pair = (torch.rand(2, 3), torch.rand(2, 3))
+    options = {"scale": torch.rand(3)}
+
+    compiled = torchtrt.compile(model, (pair,), kwarg_inputs={"options": options}, min_block_size=1)
+
+    torch.testing.assert_close(compiled(pair, options=options), model(pair, options=options))
+
+
+def test_positional_inputs_may_be_given_by_name(small):
+    """A call by keyword means the same as in eager PyTorch."""
+    compiled = torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+    x = torch.rand(2, 8)
+
+    torch.testing.assert_close(compiled(x=x), compiled(x))
+
+
+def test_inputs_need_not_be_contiguous(small):
+    """Strided inputs give the same result."""
+    compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=1)
+
+    assert_same(compiled, small, torch.rand(8, 4).t())
+
+
+def test_a_buffer_that_the_model_writes_is_not_frozen():
+    """State changes from call to call, as in eager PyTorch."""
+
+    class Running(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x):
+            self.total.add_(x.sum(0))
+            return torch.relu(x * 2) + self.total
+
+    eager, source = Running().eval(), Running().eval()
+    compiled = torchtrt.compile(source, (torch.rand(2, 3),), min_block_size=1)
+
+    for _ in range(3):
+        assert_same(compiled, eager, torch.rand(2, 3))
+
+
+def test_a_model_in_training_mode_is_compiled_with_a_warning():
+    """Dropout that drops is probably not what a person wants in an engine."""
+    with pytest.warns(UserWarning, match="training mode"):
+        torchtrt.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), (torch.rand(1, 2),))
+
+
+def test_compiling_prints_nothing(small, capfd):
+    """In a pipe there is no progress bar and no noise from PyTorch or TensorRT."""
+    torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+
+    assert ("", "") == tuple(capfd.readouterr())
+
+
+def test_two_threads_compile_with_different_settings(small):
+    """Settings and the TensorRT in use belong to one compilation."""
+    results = {}
+
+    def work(version, ops):
+        with torchtrt.use_tensorrt(f"reference@{version}"):
+            for _ in range(2):
+                results[version] = torchtrt.compile(
+                    small, (torch.rand(2, 8),), min_block_size=1, torch_executed_ops=ops
+                )
+
+    threads = [
+        threading.Thread(target=work, args=arguments)
+        for arguments in (("8.6.0", {"aten.relu"}), ("11.4.0", set()))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert "reference@8.6.0" == results["8.6.0"].report.tensorrt
+    assert "aten.relu.default" in {entry.op for entry in results["8.6.0"].report.in_torch}
+    assert "aten.relu.default" not in {entry.op for entry in results["11.4.0"].report.in_torch}
+    for compiled in results.values():
+        assert_same(compiled, small, torch.rand(2, 8))
+
+
+# A converter that fails
+
+
+@pytest.fixture
+def failing_converter():
+    """Registers, for one test, a converter of this program that raises."""
+
+    @torchtrt.dynamo_tensorrt_converter(
+        torch.ops.aten.erfinv.default, capability_validator=lambda node: _fail_now
+    )
+    def broken(ctx, target, args, kwargs, name):
+        raise ValueError("no table for this")
+
+    global _fail_now
+    _fail_now = True
+    yield
+    _fail_now = False
+
+
+_fail_now = False
+
+
+def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_converter, small):
+    """The person learns whose converter failed, on what, and what to try."""
+    with pytest.raises(ConversionError) as caught:
+        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+
+    text = str(caught.value)
+    for part in (
+        "local",
+        "aten.erfinv.default",
+        "no table for this",
+        "test_compile.py",
+        "float32[2, 8]",
+        "torch_executed_ops",
+    ):
+        assert part in text
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+# torch.compile
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    """Forgets what Dynamo compiled for other tests."""
+    yield
+    torch._dynamo.reset()
+
+
+def test_torch_compile_finds_the_backend_by_name(small):
+    """The backend is registered through PyTorch's own entry point."""
+    assert "torchtrt" in torch._dynamo.list_backends()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(small, backend="torchtrt", options={"min_block_size": 1})
+        x = torch.rand(2, 8)
+        torch.testing.assert_close(compiled(x), small(x))
+
+
+def test_torch_compile_serves_other_sizes(small):
+    """A size without a bound gets an engine when it is first met; a bounded one shares an engine."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(small, backend="torchtrt", options={"min_block_size": 1})
+        for batch in (2, 3, 5, 3):
+            x = torch.rand(batch, 8)
+            torch.testing.assert_close(compiled(x), small(x))
+        bounded = torch.rand(4, 8)
+        torch._dynamo.mark_dynamic(bounded, 0, min=2, max=16)
+        torch.testing.assert_close(compiled(bounded), small(bounded))
+
+
+def test_torch_compile_refuses_unknown_options(small):
+    """A misspelt option is an error."""
+    with torch.no_grad(), warnings.catch_warnings(), pytest.raises(Exception, match="min_block_size"):
+        warnings.simplefilter("ignore")
+        torch.compile(small, backend="torchtrt", options={"min_blocksize": 1})(torch.rand(2, 8))

@@ -1,0 +1,102 @@
+"""The repository keeps its own promises: versions, names, layout."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = pytest.importorskip("tomli")
+
+ROOT = Path(__file__).parents[1]
+PROJECTS = {
+    str(path.parent.relative_to(ROOT)): tomllib.loads(path.read_text())
+    for path in sorted(
+        [ROOT / "pyproject.toml", ROOT / "core/pyproject.toml", *ROOT.glob("plugins/**/pyproject.toml")]
+    )
+}
+PACKS = {folder: project for folder, project in PROJECTS.items() if folder.startswith("plugins")}
+
+
+def test_all_distributions_share_one_version():
+    """One number is released for all."""
+    assert 1 == len({project["project"]["version"] for project in PROJECTS.values()})
+
+
+@pytest.mark.parametrize("folder", PACKS)
+def test_a_packs_names_follow_from_each_other(folder):
+    """Distribution, entry point and import package are one name in three spellings."""
+    project = PACKS[folder]["project"]
+    name = project["name"].removeprefix("torchtrt-converters-").replace("-", "_")
+
+    assert {name: f"torchtrt_converters_{name}._pack"} == project["entry-points"]["torchtrt.converters"]
+    assert (ROOT / folder / f"src/torchtrt_converters_{name}/_pack.py").is_file()
+    assert (ROOT / folder / f"src/torchtrt_converters_{name}/py.typed").is_file()
+
+
+@pytest.mark.parametrize("folder", PACKS)
+def test_a_pack_requires_one_minor_version_of_the_core(folder):
+    """The contract may change with a minor version before 1.0."""
+    project = PACKS[folder]["project"]
+    major, minor, _ = project["version"].split(".")
+
+    assert f"torchtrt-core>={major}.{minor},<{major}.{int(minor) + 1}" in project["dependencies"]
+
+
+@pytest.mark.parametrize("folder", PROJECTS)
+def test_a_distribution_supports_the_promised_pythons(folder):
+    """Python 3.10 and later, in every distribution."""
+    assert ">=3.10" == PROJECTS[folder]["project"]["requires-python"]
+
+
+def test_the_core_requires_no_tensorrt():
+    """TensorRT is an extra: everything imports and runs without it."""
+    core = PROJECTS["core"]["project"]
+
+    assert not any(line.startswith("tensorrt") for line in core["dependencies"])
+    assert ["tensorrt>=8.6"] == core["optional-dependencies"]["tensorrt"]
+
+
+def test_the_root_installs_every_other_distribution():
+    """`pip install torchtrt` brings the core and all first-party packs."""
+    text = (ROOT / "hatch_build.py").read_text()
+    names = {project["project"]["name"] for folder, project in PROJECTS.items() if folder != "."}
+
+    assert names == set(re.findall(r'"(torchtrt-[a-z-]+)":', text))
+
+
+def test_importing_torchtrt_imports_no_tensorrt():
+    """Nothing imports the real TensorRT before it is used."""
+    code = "import sys, torchtrt; print('tensorrt' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "False" == done.stdout.strip()
+
+
+def test_the_reference_stands_alone():
+    """The reference TensorRT imports nothing from the rest of torchtrt."""
+    sources = (ROOT / "core/src/torchtrt/reference").rglob("*.py")
+    imports = {
+        name
+        for path in sources
+        for name in re.findall(r"^\s*(?:from|import) (torchtrt[\w.]*)", path.read_text(), re.M)
+    }
+
+    assert all(name.startswith("torchtrt.reference") for name in imports), imports
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in ROOT.rglob("*.md") if not {".venv", "node_modules"} & set(path.parts)],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_links_between_pages_lead_somewhere(path):
+    """A relative link in a page names a file of this repository."""
+    targets = re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", path.read_text())
+
+    assert [] == [target for target in targets if not (path.parent / target).exists()]
