@@ -57,7 +57,7 @@ def test_a_registration_carries_every_argument() -> None:
     pack.add(
         relu,
         convert,
-        capability_validator=bool,
+        capability_validator=callable,
         priority=ConverterPriority.HIGH,
         supports_dynamic_shapes=True,
         requires_output_allocator=True,
@@ -66,7 +66,7 @@ def test_a_registration_carries_every_argument() -> None:
     registration = only(pack)
     assert registration.priority is ConverterPriority.HIGH
     assert registration.support.converter_implementation is convert
-    assert registration.support.capability_validator is bool
+    assert registration.support.capability_validator is callable
     assert registration.support.supports_dynamic_shapes
     assert registration.support.requires_output_allocator
 

@@ -23,6 +23,7 @@ from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.symbols import no_new_assumptions
 from torchtrt.registry import DYNAMO_CONVERTERS, Rejection, Resolution, decompositions
 from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import UnsupportedDtype, network_dtype
 
 _RESOLUTION = "torchtrt_resolution"
@@ -72,8 +73,7 @@ class _Resolver:
                 continue
             part_resolution, part_parts = self.resolve(part, depth + 1)
             if not part_resolution and not part_parts and not forced:
-                reason = f"its decomposition needs {part.target}, which stays in PyTorch"
-                return _with_rejection(resolution, reason), None
+                return _without_part(resolution, part), None
             part.meta[_RESOLUTION] = part_resolution
             if part_parts is not None:
                 _inline(parts, part, part_parts)
@@ -82,7 +82,7 @@ class _Resolver:
     def ask(self, node: Node) -> Resolution:
         reason = self.unusable_dtype(node)
         if reason is not None:
-            return Resolution(node.target, node.name, None, (Rejection(None, reason, None),))
+            return Resolution(node.target, node.name, None, (Rejection(None, reason),))
         return DYNAMO_CONVERTERS.resolve(node, self.settings)
 
     def unusable_dtype(self, node: Node) -> str | None:
@@ -185,7 +185,11 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
     graph.erase_node(node)
 
 
-def _with_rejection(resolution: Resolution, reason: str) -> Resolution:
+def _without_part(resolution: Resolution, part: Node) -> Resolution:
+    """Returns the resolution with the reason why the decomposition does not help."""
+    reason = f"its decomposition needs {qualified_name(part.target)}, which has no converter either"
+    if not resolution.rejections:
+        reason = f"no pack has a converter, and {reason}"
     return dataclasses.replace(
-        resolution, rejections=(*resolution.rejections, Rejection(None, reason, None))
+        resolution, rejections=(*resolution.rejections, Rejection(None, reason))
     )

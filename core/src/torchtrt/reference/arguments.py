@@ -133,14 +133,15 @@ class Types:
         message = f"Weights or a NumPy array are wanted here, not {type(value).__name__}."
         raise TypeError(message)
 
-    def default(self, text: str) -> Any:
-        """Returns the default value that the interface description spells as text."""
+    def default(self, text: str, owner: str) -> Any:
+        """Returns the default value that the interface description of a method of ``owner`` spells as text."""
         try:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            found: Any = self._namespace
-            for part in text.split("."):
-                found = found[part] if isinstance(found, Mapping) else getattr(found, part)
+            first, *rest = text.split(".")
+            found = self._namespace[first] if first in self._namespace else getattr(self._namespace[owner], first)
+            for part in rest:
+                found = getattr(found, part)
             return found
 
 
@@ -153,7 +154,7 @@ class Signature:
         for parameters, _ in overloads:
             form = []
             for parameter in parameters:
-                default = types.default(parameter[2]) if len(parameter) > 2 else _REQUIRED
+                default = types.default(parameter[2], owner) if len(parameter) > 2 else _REQUIRED
                 nullable = default is None
                 form.append((parameter[0], types.converter(parameter[1]), default, nullable))
             self._forms.append(form)

@@ -201,11 +201,11 @@ class Operation:
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """Sets an attribute of a layer; subclasses add TensorRT's side effects."""
-        layer.attributes[attribute] = value
+        layer._attributes[attribute] = value
 
     def read(self, layer: Any, attribute: str) -> Any:
         """Returns an attribute of a layer as the property shows it."""
-        return layer.attributes[attribute]
+        return layer._attributes[attribute]
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
         """Returns the attributes that are weights: input index in the built program, and (attribute, shape)."""

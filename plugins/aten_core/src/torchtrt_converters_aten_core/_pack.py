@@ -13,7 +13,23 @@ pack = ConverterPack(
 )
 
 FAMILIES = (
+    "activation",
+    "attention",
+    "cast",
+    "convolution",
+    "creation",
+    "decompositions",
     "elementwise",
+    "evaluators",
+    "indexing",
+    "matmul",
+    "normalization",
+    "pooling",
+    "reduction",
+    "shape",
+    "slicing",
+    "softmax",
+    "symbolic",
     "unary",
 )
 

@@ -15,6 +15,7 @@ from torchtrt_converters_aten_core.registration import (
     STORAGE_DTYPES,
     arguments,
     converts,
+    is_empty,
     node_arguments,
     value_of,
 )
@@ -25,16 +26,12 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-def _in_network(ctx: Any, value: Any, name: str) -> Any:
-    return get_trt_tensor(ctx, value, name)
-
-
 @converts(aten.embedding.default, dtypes=STORAGE_DTYPES)
 def embedding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
     op = arguments(target, args, kwargs)
-    weight = _in_network(ctx, op.weight, name + "/weight")
-    return impl.gather(ctx, weight, _in_network(ctx, op.indices, name + "/indices"), 0, name)
+    weight = get_trt_tensor(ctx, op.weight, name + "/weight")
+    return impl.gather(ctx, weight, get_trt_tensor(ctx, op.indices, name + "/indices"), 0, name)
 
 
 @converts(aten.index_select.default, dtypes=STORAGE_DTYPES)
@@ -43,7 +40,7 @@ def index_select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -
     op = arguments(target, args, kwargs)
     if not len(op.self.shape):
         return op.self
-    tensor = _in_network(ctx, op.self, name + "/tensor")
+    tensor = get_trt_tensor(ctx, op.self, name + "/tensor")
     indices = types.operand(ctx, op.index, torch.int64, 1, name + "/index")
     return impl.gather(ctx, tensor, indices, op.dim, name)
 
@@ -66,7 +63,7 @@ def _masks(node: Node) -> str | None:
         return "a boolean index makes a result whose size depends on the data"
     if not indices:
         return "there is no index tensor"
-    if any(size == 0 for size in value_of(op.self).shape):
+    if is_empty(value_of(op.self)):
         return "nothing can be indexed in an empty tensor"
     return None
 
@@ -75,7 +72,7 @@ def _masks(node: Node) -> str | None:
 def index(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts whole-number index tensors for any of the dimensions."""
     op = arguments(target, args, kwargs)
-    return impl.index_by(ctx, _in_network(ctx, op.self, name + "/tensor"), op.indices, name)
+    return impl.index_by(ctx, get_trt_tensor(ctx, op.self, name + "/tensor"), op.indices, name)
 
 
 def _not_writable(node: Node) -> str | None:

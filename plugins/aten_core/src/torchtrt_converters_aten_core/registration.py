@@ -117,6 +117,6 @@ def is_constant(argument: Any) -> bool:
     return not isinstance(argument, Node) or argument.op == "get_attr"
 
 
-def is_static(*values: Any) -> bool:
-    """Returns whether every size of these fake tensors is a fixed number."""
-    return all(isinstance(size, int) for value in values for size in value.shape)
+def is_empty(*values: Any) -> bool:
+    """Returns whether one of these fake tensors is known to have no elements."""
+    return any(isinstance(size, int) and size == 0 for value in values for size in value.shape)

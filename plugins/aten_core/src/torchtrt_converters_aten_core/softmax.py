@@ -17,7 +17,7 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-@converts(aten.softmax.int, aten._softmax.default, aten.special_softmax.int)
+@converts(aten.softmax.int, aten._softmax.default)
 def softmax(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts softmax over one dimension."""
     op = arguments(target, args, kwargs)
@@ -25,7 +25,7 @@ def softmax(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     return impl.softmax(ctx, tensor, op.dim, name)
 
 
-@converts(aten.log_softmax.int, aten._log_softmax.default, aten.special_log_softmax.int)
+@converts(aten.log_softmax.int, aten._log_softmax.default)
 def log_softmax(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the logarithm of the softmax; half precision is computed in float32, as PyTorch does."""
     op = arguments(target, args, kwargs)

@@ -9,7 +9,7 @@ import torch
 from torchtrt.conversion import get_weights
 from torchtrt.tensorrt import trt
 
-from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
 from torchtrt_converters_aten_core.impl.layers import add, add_layer, constant
 from torchtrt_converters_aten_core.impl.reduction import reduce
 
@@ -102,6 +102,40 @@ def scale_channels(
         ctx, "PROD", tensor, scale.reshape(shape), dtype, name + "/scaled"
     )
     return elementwise.arithmetic(ctx, "SUM", scaled, shift.reshape(shape), dtype, name)
+
+
+def group_norm(
+    ctx: Any,
+    tensor: Any,
+    groups: int,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    epsilon: float,
+    name: str,
+) -> Any:
+    """Returns a normalization over groups of channels of ``(batch, channels, *spatial)``, scaled and shifted by channel."""
+    rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
+    if rank != 4:
+        outline = sizes.outline(ctx, tensor, name + "/size")
+        wide = shape.reshape(ctx, tensor, [*outline[:2], -1, 1], name + "/wide")
+        result = group_norm(ctx, wide, groups, weight, bias, epsilon, name)
+        restored = [sizes.find(ctx, size, tensor, f"{name}/size{i}") for i, size in enumerate(outline)]
+        return shape.reshape(ctx, result, restored, name + "/narrow")
+    channels = tensor.shape[1]
+    if groups == channels:  # the layer's own scale and bias are by channel
+        scale = affine(ctx, weight, 1.0, (1, channels, 1, 1), dtype, name + "/scale")
+        shift = affine(ctx, bias, 0.0, (1, channels, 1, 1), dtype, name + "/bias")
+        return normalize(ctx, tensor, (2, 3), scale, shift, epsilon, name)
+    scale = affine(ctx, None, 1.0, (1, groups, 1, 1), dtype, name + "/scale")
+    shift = affine(ctx, None, 0.0, (1, groups, 1, 1), dtype, name + "/bias")
+    plain = weight is None and bias is None
+    label = name if plain else name + "/normalized"
+    result = normalize(ctx, tensor, (2, 3), scale, shift, epsilon, label, groups)
+    if plain:
+        return result
+    weight = torch.ones(channels) if weight is None else weight
+    bias = torch.zeros(channels) if bias is None else bias
+    return scale_channels(ctx, result, weight, bias, name)
 
 
 def batch_norm(

@@ -1,0 +1,73 @@
+"""Small objects of options, and the interfaces that a user implements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class RuntimeConfig:
+    """The options of an execution context."""
+
+    _trt: ClassVar[Any]
+    _strategy: str
+
+    @classmethod
+    def _made(cls) -> RuntimeConfig:
+        made = cls.__new__(cls)
+        made._strategy = "STATIC"
+        return made
+
+    def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
+        """Sets who provides the context's memory; the reference needs none."""
+        self._strategy = strategy.name
+
+    def get_execution_context_allocation_strategy(self) -> Any:
+        """Returns who provides the context's memory."""
+        return self._trt.ExecutionContextAllocationStrategy.__members__[self._strategy]
+
+
+class SerializationConfig:
+    """The options of serialization."""
+
+    _trt: ClassVar[Any]
+    _stored: ClassVar[Mapping[str, Any]] = {"flags": 0}
+    _values: dict[str, Any]
+
+    @classmethod
+    def _made(cls) -> SerializationConfig:
+        made = cls.__new__(cls)
+        made._values = {"flags": 0}
+        return made
+
+    def set_flag(self, flag: Any) -> bool:
+        """Sets a flag."""
+        self._values["flags"] |= 1 << int(flag)
+        return True
+
+    def clear_flag(self, flag: Any) -> bool:
+        """Clears a flag."""
+        self._values["flags"] &= ~(1 << int(flag))
+        return True
+
+    def get_flag(self, flag: Any) -> bool:
+        """Returns whether a flag is set."""
+        return bool(self._values["flags"] >> int(flag) & 1)
+
+
+class Interface:
+    """An interface that a user implements, such as an output allocator or a profiler."""
+
+    _trt: ClassVar[Any]
+    _stored: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes whatever a subclass passes on."""
+
+
+class Profiler(Interface):
+    """A profiler that prints what it is told."""
+
+    def report_layer_time(self, layer_name: str, ms: float) -> None:
+        """Prints the time of one layer."""
+        print(f"{layer_name}: {ms:.6f}ms")

@@ -1,0 +1,214 @@
+"""Loading: one pack at a time, each all or nothing. Every pack here is a real module on ``sys.path``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import importlib_metadata
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from torchtrt import packs
+from torchtrt.errors import PackError
+from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
+from torchtrt.packs._environment import Selection
+from torchtrt.packs._load import load
+from torchtrt.packs._scan import FoundPack, Scan, scan
+
+Loaded = tuple[PackSet, list[Problem]]
+
+
+@pytest.fixture
+def load_pack(site: Any) -> Callable[..., Loaded]:
+    """Installs a pack named ``probe`` from its source, and loads what is in the site."""
+
+    def install_and_load(source: str, strict: bool = False, **modules: str) -> Loaded:
+        site.unpack(site.wheel("probe", source, modules=modules))
+        found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+        return load(found, Selection(strict=strict), ConverterPack("local"))
+
+    return install_and_load
+
+
+def names(loaded: Loaded) -> list[str]:
+    """Returns the names of the packs in use."""
+    return [entry.info.name for entry in loaded[0].loaded]
+
+
+def only_problem(loaded: Loaded) -> Problem:
+    """Returns the one problem, once it is sure that the pack is not in use."""
+    assert names(loaded) == ["local"]
+    (problem,) = loaded[1]
+    return problem
+
+
+def test_a_good_pack_is_loaded_sealed_and_has_its_provenance(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """What is in use cannot change any more."""
+    result, problems = load_pack(source_of_pack("probe", "pack.add('aten.relu', convert)"))
+
+    assert problems == []
+    probe, _ = result.loaded
+    assert (probe.info.distribution, probe.info.version) == ("torchtrt-converters-probe", "1.0")
+    assert len(probe.pack.converters) == 1
+    with pytest.raises(PackError):
+        probe.pack.add("aten.gelu", "torchtrt_converters_probe.gelu:gelu")
+
+
+def test_a_pack_may_be_filled_without_the_second_hook(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """A pack of nothing but strings needs one hook only."""
+    source = source_of_pack("probe").split("@hookimpl\ndef torchtrt_register")[0]
+
+    result, problems = load_pack(source + "\npack.add('aten.relu', 'torchtrt_converters_probe.ops:relu')")
+
+    assert problems == []
+    assert len(result.loaded[0].pack.converters) == 1
+
+
+def test_a_hook_takes_the_arguments_that_it_names(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """The register hook may leave the pack out and use its module's own."""
+    source = source_of_pack("probe").replace("converters(pack)", "converters()")
+
+    assert names(load_pack(source)) == ["probe", "local"]
+
+
+def test_a_hook_that_asks_for_an_unknown_argument_needs_a_newer_torchtrt(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """Parameters are how hooks grow."""
+    problem = only_problem(load_pack(source_of_pack("probe").replace("(pack):", "(pack, gpu):")))
+
+    assert problem.code == "bad-hook"
+    assert "gpu" in problem.what
+    assert "newer torchtrt" in problem.hint
+
+
+def test_a_hook_wrapper_is_refused(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """No hook lets one pack see or change another."""
+    source = source_of_pack("probe", "yield").replace(
+        "@hookimpl\ndef torchtrt_register", "@hookimpl(wrapper=True)\ndef torchtrt_register"
+    )
+
+    problem = only_problem(load_pack(source))
+
+    assert problem.code == "bad-hook"
+    assert "wrapper" in problem.what
+
+
+def test_a_string_outside_the_packs_own_package_is_refused(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """A pack cannot make torchtrt call another's function."""
+    problem = only_problem(load_pack(source_of_pack("probe", "pack.add('aten.relu', 'os:system')")))
+
+    assert problem.code == "bad-name"
+    assert "'os:system'" in problem.what
+
+
+@pytest.mark.parametrize("argument", ["torch", "tensorrt"])
+def test_a_malformed_range_is_found_at_loading(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str], argument: str
+) -> None:
+    """Not when a node is first looked up."""
+    problem = only_problem(load_pack(source_of_pack("probe", arguments=f", {argument}='8.6 or so'")))
+
+    assert problem.code == "bad-range"
+    assert "'8.6 or so'" in problem.what
+
+
+def test_an_older_minor_contract_is_fine_and_a_newer_one_is_not(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """Minors only add."""
+    major, minor = packs.API_VERSION
+
+    problem = only_problem(load_pack(source_of_pack("probe", arguments=f", api=({major}, {minor + 1})")))
+
+    assert problem.code == "contract-version"
+    assert "Update torchtrt" in problem.hint
+
+
+def test_an_older_major_contract_asks_for_a_newer_pack(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """The remedy depends on which side is behind."""
+    problem = only_problem(load_pack(source_of_pack("probe", arguments=", api=(0, 9)")))
+
+    assert problem.hint == "Install a newer torchtrt-converters-probe."
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import no_such_module",
+        "1 / 0",
+        "def f(:",
+        "def f(): f()\nf()",
+        "raise MemoryError",
+        "raise GeneratorExit",
+        "class Odd(BaseException): ...\nraise Odd",
+        "import warnings\nwarnings.simplefilter('error')\nwarnings.warn('odd', DeprecationWarning)",
+    ],
+    ids=["missing", "bug", "syntax", "recursion", "memory", "generator-exit", "base", "warning"],
+)
+def test_nothing_that_an_import_raises_gets_out(load_pack: Callable[..., Loaded], statement: str) -> None:
+    """It becomes a problem with a traceback that ends in the pack's own line."""
+    problem = only_problem(load_pack(statement))
+
+    assert problem.code == "import-failed"
+    assert problem.traceback is not None
+    assert "torchtrt_converters_probe" in problem.traceback
+
+
+def test_an_interrupt_is_the_persons_and_gets_out(load_pack: Callable[..., Loaded]) -> None:
+    """Ctrl-C during a slow import must still work."""
+    with pytest.raises(KeyboardInterrupt):
+        load_pack("raise KeyboardInterrupt")
+
+
+def test_strict_raises_with_the_cause(load_pack: Callable[..., Loaded]) -> None:
+    """The pack's own exception is the cause, with its traceback."""
+    with pytest.raises(PackError, match="Pack 'probe'.*ZeroDivisionError") as caught:
+        load_pack("1 / 0", strict=True)
+
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@given(
+    junk=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_no_value_that_a_hook_returns_gets_through(monkeypatch: pytest.MonkeyPatch, junk: Any) -> None:
+    """Anything but a ConverterPack is a problem."""
+    module = ModuleType("torchtrt_converters_fuzzed")
+
+    @hookimpl
+    def torchtrt_converter_pack() -> Any:
+        return junk
+
+    module.torchtrt_converter_pack = torchtrt_converter_pack  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    found = Scan((FoundPack(PackInfo("fuzzed", "torchtrt-converters-fuzzed"), module.__name__),), ())
+
+    problem = only_problem(load(found, Selection(), ConverterPack("local")))
+
+    assert problem.code == "bad-hook"
+
+
+def test_loading_twice_is_loading_once() -> None:
+    """The process has one set of packs."""
+    assert packs.load_packs() is packs.load_packs()

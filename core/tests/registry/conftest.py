@@ -1,0 +1,67 @@
+"""Registries over packs made in memory, and graph nodes to look up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.fx import Graph, Node
+
+from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
+from torchtrt.packs._info import LOCAL, LOCAL_TIER, distribution_name, tier_of
+from torchtrt.packs._state import _state, local_pack
+from torchtrt.registry import ConverterRegistry
+
+
+def load(pack: ConverterPack, version: str = "1.0") -> LoadedPack:
+    """Returns a pack as if it had been installed."""
+    if pack.name == LOCAL:
+        return LoadedPack(PackInfo(LOCAL, tier=LOCAL_TIER), pack)
+    info = PackInfo(pack.name, distribution_name(pack.name), version, "/site", tier_of(pack.name))
+    return LoadedPack(info, pack)
+
+
+def build_registry(*packs: ConverterPack, preferred: Sequence[str] = ()) -> ConverterRegistry:
+    """Returns a registry over packs, whatever order they are given in."""
+    loaded = sorted(map(load, packs), key=lambda entry: entry.info.order)
+    found = tuple(entry.info for entry in loaded if entry.info.name != LOCAL)
+    result = PackSet(found=found, loaded=tuple(loaded), preferred=tuple(preferred))
+    return ConverterRegistry(lambda: result)
+
+
+@pytest.fixture(scope="session")
+def registry_of() -> Callable[..., ConverterRegistry]:
+    """Makes a registry over packs, whatever order they are given in."""
+    return build_registry
+
+
+@pytest.fixture
+def call() -> Callable[..., Node]:
+    """Makes a node that calls an op on the arguments, or on one placeholder of a fixed shape."""
+    graph = Graph()
+
+    def make(target: Any, *args: Any, value: Any = None, **kwargs: Any) -> Node:
+        node = graph.call_function(target, args or (placeholder(),), kwargs)
+        node.meta["val"] = value
+        return node
+
+    def placeholder(value: Any = None) -> Node:
+        node = graph.placeholder("x")
+        node.meta["val"] = torch.empty(2, 3, device="meta") if value is None else value
+        return node
+
+    make.placeholder = placeholder  # type: ignore[attr-defined]
+    return make
+
+
+@pytest.fixture
+def local() -> Iterator[ConverterPack]:
+    """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
+    packs, problems = _state.packs, list(_state.problems)
+    contents = {name: list(getattr(local_pack, name)) for name in ("_converters", "_decompositions")}
+    yield local_pack
+    for name, entries in contents.items():
+        getattr(local_pack, name)[:] = entries
+    _state.packs, _state.problems[:] = packs, problems

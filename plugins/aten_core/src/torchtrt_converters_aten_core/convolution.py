@@ -1,0 +1,98 @@
+"""Convolutions and their transposes, in one to three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt_converters_aten_core.impl import convolution as impl
+from torchtrt_converters_aten_core.impl import types
+from torchtrt_converters_aten_core.registration import (
+    arguments,
+    converts,
+    is_empty,
+    node_arguments,
+    value_of,
+)
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+CONVOLUTIONS = (
+    aten.conv1d.default,
+    aten.conv2d.default,
+    aten.conv3d.default,
+    aten.conv1d.padding,
+    aten.conv2d.padding,
+    aten.conv3d.padding,
+    aten.convolution.default,
+)
+TRANSPOSED = (
+    aten.conv_transpose1d.default,
+    aten.conv_transpose2d.input,
+    aten.conv_transpose3d.input,
+)
+
+
+def _unfit(node: Node) -> str | None:
+    op = node_arguments(node)
+    tensor, kernel = value_of(op.input), value_of(op.weight)
+    spatial = kernel.dim() - 2
+    if not 1 <= spatial <= 3:
+        return f"TensorRT convolves over one to three dimensions, not {spatial}"
+    if not tensor.dtype.is_floating_point:
+        return "TensorRT convolves floating-point numbers only"
+    if not isinstance(tensor.shape[tensor.dim() - spatial - 1], int):
+        return "the number of channels must be fixed"
+    if not all(isinstance(size, int) for size in kernel.shape):
+        return "the kernel's sizes must be fixed"
+    if is_empty(tensor, kernel):
+        return "TensorRT does not convolve empty tensors"
+    if any(number < 0 for number in _numbers(op.padding)):
+        return "TensorRT has no negative padding"
+    extra = _numbers(getattr(op, "output_padding", ()))
+    if extra and _is_transposed(node.target, op):
+        padding = _each(op.padding, spatial)
+        if any(more > size for more, size in zip(_each(extra, spatial), padding, strict=True)):
+            return "TensorRT's output padding cannot exceed the padding"
+    return None
+
+
+def _is_transposed(target: Any, op: Any) -> bool:
+    return bool(getattr(op, "transposed", target in TRANSPOSED))
+
+
+def _numbers(value: Any) -> list[int]:
+    return list(value) if isinstance(value, (list, tuple)) else []
+
+
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    numbers = list(value) if isinstance(value, Sequence) else [value]
+    return tuple(numbers * count if len(numbers) == 1 else numbers)
+
+
+@converts(*CONVOLUTIONS, *TRANSPOSED, unless=_unfit)
+def convolution(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a convolution or a transposed one."""
+    op = arguments(target, args, kwargs)
+    kernel_size = tuple(op.weight.shape)[2:]
+    count = len(kernel_size)
+    stride, dilation = _each(op.stride, count), _each(op.dilation, count)
+    transposed = _is_transposed(target, op)
+    if op.padding == "same":
+        before, after = impl.same_padding(kernel_size, dilation)
+    else:
+        before = [0] * count if op.padding == "valid" else list(_each(op.padding, count))
+        after = list(before)
+    if transposed:
+        extra = _each(op.output_padding, count)
+        after = [padding - more for padding, more in zip(after, extra, strict=True)]
+    window = impl.Window(stride, dilation, tuple(before), tuple(after), op.groups)
+    dtype = types.output_dtype(ctx)
+    tensor = types.operand(ctx, op.input, dtype, types.rank_of(op.input), name + "/input")
+    return impl.convolve(ctx, tensor, op.weight, op.bias, window, transposed, name)

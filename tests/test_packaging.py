@@ -1,0 +1,91 @@
+"""The distributions build, and a clean environment with their wheels finds all packs."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("core", "plugins/aten_core", "plugins/aten_experimental", "plugins/contrib/quantization", ".")
+
+
+def pip(*arguments, **environment):
+    """Runs pip without network access."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    """Release wheels of every distribution."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for path in FOLDERS:
+        pip(
+            "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+            "--wheel-dir", str(folder), str(ROOT / path), TORCHTRT_RELEASE="1",
+        )  # fmt: skip
+    return folder
+
+
+def metadata(wheels, name):
+    """Returns the METADATA of a wheel."""
+    (path,) = wheels.glob(f"{name}-0*.whl")
+    with zipfile.ZipFile(path) as archive:
+        (entry,) = (entry for entry in archive.namelist() if entry.endswith("/METADATA"))
+        return archive.read(entry).decode()
+
+
+def test_the_released_root_pins_its_parts_and_holds_no_code(wheels):
+    """`pip install torchtrt` brings one tested set, and paths of a checkout never get into it."""
+    text = metadata(wheels, "torchtrt")
+
+    for name in ("core", "converters-aten-core", "converters-aten-experimental", "converters-quantization"):
+        assert f"Requires-Dist: torchtrt-{name}==0.1.0" in text
+    assert "file:" not in text
+    (path,) = wheels.glob("torchtrt-0*.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".py")]
+
+
+def test_the_root_from_a_checkout_depends_on_the_folders_beside_it(tmp_path):
+    """`pip install .` installs this checkout's packs, not released ones."""
+    pip(
+        "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+        "--wheel-dir", str(tmp_path), str(ROOT),
+    )  # fmt: skip
+
+    assert f"torchtrt-core @ {(ROOT / 'core').as_uri()}" in metadata(tmp_path, "torchtrt")
+
+
+def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
+    """Separate distributions, installed as a user has them, show up by name and version."""
+    pip(
+        "install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path),
+        *map(str, wheels.glob("*.whl")),
+    )  # fmt: skip
+
+    # -I would drop PYTHONPATH; -S drops the editable installs of this checkout but torch has to be found.
+    code = (
+        "import sys; sys.path = [p for p in sys.path if 'src' not in p]; "
+        "from torchtrt.cli import main; main(['packs', '--json'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+
+    found = {row["name"]: row for row in json.loads(done.stdout)["packs"]}
+    assert {"aten_core", "aten_experimental", "quantization"} <= set(found)
+    assert all(row["version"] == "0.1.0" for row in found.values())
+    assert all(str(tmp_path) in row["location"] for row in found.values())
