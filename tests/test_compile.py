@@ -52,7 +52,7 @@ class Small(nn.Module):
     def forward(self, x):
         """Linear layers on both sides of erfinv."""
         y = torch.tanh(torch.relu(self.first(x)) * 0.5)
-        y = torch.special.erfinv(y)
+        y = torch.erfinv(y)
         return torch.sigmoid(torch.relu(self.second(y))) + x
 
 
@@ -123,8 +123,8 @@ def test_what_has_no_converter_runs_in_pytorch_between_two_engines(version, smal
     assert 2 == len(engines(compiled))
     assert_same(compiled, small, torch.rand(4, 8))
     (stayed,) = compiled.report.in_torch
-    assert "aten.special_erfinv.default" == stayed.op or "aten.erfinv.default" == stayed.op
-    assert "No pack has a converter" in stayed.reason
+    assert "aten.erfinv.default" == stayed.op
+    assert "no pack has a converter" in stayed.reason
 
 
 @pytest.mark.parametrize("spelling", ["aten.relu", "aten::relu", torch.ops.aten.relu.default])
@@ -171,7 +171,7 @@ def test_engines_record_which_pack_converted_which_node(small):
 
 def test_full_compilation_lists_what_would_stay(small):
     """The error names the node, the op and the reason, and what to do."""
-    with pytest.raises(FullCompilationError, match=r"erfinv(.|\n)*No pack has a converter(.|\n)*Install a pack"):
+    with pytest.raises(FullCompilationError, match=r"erfinv(.|\n)*no pack has a converter(.|\n)*Install a pack"):
         torchtrt.compile(small, (torch.rand(4, 8),), require_full_compilation=True)
 
 
@@ -183,7 +183,7 @@ def test_a_model_that_cannot_be_exported_is_a_clear_error():
             return x if x.sum() > 0 else -x
 
     with pytest.raises(ExportError, match=r"could not trace Untraceable(.|\n)*draft_export"):
-        torchtrt.compile(Untraceable(), (torch.rand(3),))
+        torchtrt.compile(Untraceable().eval(), (torch.rand(3),))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_dimension_that_the_model_fixes_cannot_be_dynamic():
     shapes = torchtrt.Input(min_shape=(2,), opt_shape=(6,), max_shape=(9,))
 
     with pytest.raises(InputError, match="the model fixes it to 6"):
-        torchtrt.compile(Fixed(), [shapes])
+        torchtrt.compile(Fixed().eval(), [shapes])
 
 
 def test_no_inputs_is_a_clear_error():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,9 @@ from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import create_network
+
+_TRACING = threading.RLock()
+"""PyTorch traces one program at a time: it keeps what it traces in global state."""
 
 
 def compile(
@@ -61,9 +65,9 @@ def compile(
     options = CompilationSettings.from_keywords(**settings)
     report = CompilationReport(describe())
     with Stages(report.seconds, options.progress) as stages, torch.no_grad():
-        with stages.stage("exporting"):
+        with _TRACING, stages.stage("exporting"):
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
-        with stages.stage("lowering"):
+        with _TRACING, stages.stage("lowering"):
             program = lower(exported, options)
             ranges = size_ranges(program, inputs, kwarg_inputs)
         with stages.stage("partitioning"):

@@ -21,12 +21,21 @@ def test_without_variables_every_pack_is_loaded() -> None:
 
 def test_an_empty_allow_list_means_none() -> None:
     """Set to nothing is not the same as unset."""
-    assert read_selection({"TORCHTRT_PACKS": ""}).why_not("vision") == "not listed in TORCHTRT_PACKS"
+    assert (
+        read_selection({"TORCHTRT_PACKS": ""}).why_not("vision") == "not listed in TORCHTRT_PACKS"
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["my_ops", "my-ops", "My.Ops", "torchtrt-converters-my-ops", "torchtrt_converters_my_ops", " other , my_ops ,"],
+    [
+        "my_ops",
+        "my-ops",
+        "My.Ops",
+        "torchtrt-converters-my-ops",
+        "torchtrt_converters_my_ops",
+        " other , my_ops ,",
+    ],
 )
 def test_a_pack_may_be_called_by_its_name_or_its_distribution_in_any_spelling(text: str) -> None:
     """People copy names from pip, from imports and from listings."""
@@ -48,7 +57,8 @@ def test_preferred_packs_keep_their_order_and_are_listed_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "strict"), [("1", True), ("true", True), ("True", True), ("0", False), ("false", False), ("", False)]
+    ("text", "strict"),
+    [("1", True), ("true", True), ("True", True), ("0", False), ("false", False), ("", False)],
 )
 def test_strict_is_on_or_off(text: str, strict: bool) -> None:
     """0 means off."""
@@ -66,7 +76,9 @@ def test_a_strict_that_is_neither_on_nor_off_is_a_problem() -> None:
     assert [problem.code for problem in selection.problems] == ["unknown-value"]
 
 
-@pytest.mark.parametrize("variable", ["TORCHTRT_PACKS", "TORCHTRT_PACKS_DISABLE", "TORCHTRT_PACKS_PREFER"])
+@pytest.mark.parametrize(
+    "variable", ["TORCHTRT_PACKS", "TORCHTRT_PACKS_DISABLE", "TORCHTRT_PACKS_PREFER"]
+)
 def test_a_name_that_matches_nothing_is_a_problem_with_the_closest_one(variable: str) -> None:
     """A misspelt name would otherwise cost hours."""
     (problem,) = read_selection({variable: "visoin"}).unknown_names(["aten_core", "vision"])

@@ -177,17 +177,52 @@ def test_packs_are_in_pack_order_and_local_is_the_last(report: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("pack", "code", "what", "hint"),
     [
-        ("broken", "import-failed", "ImportError: libfoo.so.2: cannot open", "TORCHTRT_PACKS_DISABLE=broken"),
+        (
+            "broken",
+            "import-failed",
+            "ImportError: libfoo.so.2: cannot open",
+            "TORCHTRT_PACKS_DISABLE=broken",
+        ),
         ("exits", "import-failed", "SystemExit: 3", "TORCHTRT_PACKS_DISABLE=exits"),
-        ("future", "contract-version", "written for converter contract 2.0, and this torchtrt has 1.0", "Update"),
-        ("junk", "bad-hook", "torchtrt_converter_pack returned something of type int", "Return one"),
+        (
+            "future",
+            "contract-version",
+            "written for converter contract 2.0, and this torchtrt has 1.0",
+            "Update",
+        ),
+        (
+            "junk",
+            "bad-hook",
+            "torchtrt_converter_pack returned something of type int",
+            "Return one",
+        ),
         ("empty", "bad-hook", "no torchtrt_converter_pack hook", "Return one"),
-        ("half", "hook-failed", "torchtrt_register_converters raised RuntimeError: half way", "DISABLE=half"),
-        ("misspelt", "bad-hook", "unknown hook, 'torchtrt_register_convertors'", "'torchtrt_register_converters'?"),
-        ("generator", "bad-hook", "torchtrt_register_converters returned something of type generator", "pack.add"),
+        (
+            "half",
+            "hook-failed",
+            "torchtrt_register_converters raised RuntimeError: half way",
+            "DISABLE=half",
+        ),
+        (
+            "misspelt",
+            "bad-hook",
+            "unknown hook, 'torchtrt_register_convertors'",
+            "'torchtrt_register_converters'?",
+        ),
+        (
+            "generator",
+            "bad-hook",
+            "torchtrt_register_converters returned something of type generator",
+            "pack.add",
+        ),
         ("old", "torch-version", "works with PyTorch <2", "torchtrt-converters-old"),
         ("liar", "bad-name", "calls itself 'aten_core'", "ConverterPack('liar'"),
-        ("vision", "bad-name", "comes from torchtrt-converters-vision, not from", "Name the entry point 'impostor'"),
+        (
+            "vision",
+            "bad-name",
+            "comes from torchtrt-converters-vision, not from",
+            "Name the entry point 'impostor'",
+        ),
     ],
 )
 def test_an_unusable_pack_is_a_problem_that_says_what_and_what_to_do(
@@ -201,7 +236,9 @@ def test_an_unusable_pack_is_a_problem_that_says_what_and_what_to_do(
     assert hint in found_hint
 
 
-def test_corrupt_metadata_hides_one_pack_and_no_other(report: dict[str, Any], installed: Installed) -> None:
+def test_corrupt_metadata_hides_one_pack_and_no_other(
+    report: dict[str, Any], installed: Installed
+) -> None:
     """The scan reads each distribution by itself."""
     (problem,) = [problem for problem in report["problems"] if problem[1] == "bad-metadata"]
 
@@ -219,7 +256,9 @@ def test_every_problem_is_one_warning(report: dict[str, Any]) -> None:
         assert sum(what in text for text in shown) == 1
 
 
-def test_a_problem_names_distribution_version_and_folder(report: dict[str, Any], installed: Installed) -> None:
+def test_a_problem_names_distribution_version_and_folder(
+    report: dict[str, Any], installed: Installed
+) -> None:
     """Whoever reads it can find the files."""
     (problem,) = [problem for problem in report["problems"] if problem[0] == "broken"]
 
@@ -272,14 +311,18 @@ def test_an_empty_allow_list_imports_no_pack(installed: Installed) -> None:
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])
-def test_the_hash_seed_changes_nothing(installed: Installed, report: dict[str, Any], seed: str) -> None:
+def test_the_hash_seed_changes_nothing(
+    installed: Installed, report: dict[str, Any], seed: str
+) -> None:
     """Order never comes from a set or a dictionary of hashes."""
     assert installed.report(PYTHONHASHSEED=seed) == report
 
 
 def test_a_preferred_pack_comes_first_and_an_unknown_name_warns(installed: Installed) -> None:
     """TORCHTRT_PACKS_PREFER outranks HIGH; a name that matches nothing is a problem with the closest one."""
-    report = installed.report(TORCHTRT_PACKS="aten_core,vision", TORCHTRT_PACKS_PREFER="aten_core visoin")
+    report = installed.report(
+        TORCHTRT_PACKS="aten_core,vision", TORCHTRT_PACKS_PREFER="aten_core visoin"
+    )
 
     assert report["gelu"][0] == "aten_core"
     (problem,) = [problem for problem in report["problems"] if problem[1] == "unknown-name"]

@@ -66,7 +66,9 @@ def test_a_pack_may_be_filled_without_the_second_hook(
     """A pack of nothing but strings needs one hook only."""
     source = source_of_pack("probe").split("@hookimpl\ndef torchtrt_register")[0]
 
-    result, problems = load_pack(source + "\npack.add('aten.relu', 'torchtrt_converters_probe.ops:relu')")
+    result, problems = load_pack(
+        source + "\npack.add('aten.relu', 'torchtrt_converters_probe.ops:relu')"
+    )
 
     assert problems == []
     assert len(result.loaded[0].pack.converters) == 1
@@ -121,7 +123,9 @@ def test_a_malformed_range_is_found_at_loading(
     load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str], argument: str
 ) -> None:
     """Not when a node is first looked up."""
-    problem = only_problem(load_pack(source_of_pack("probe", arguments=f", {argument}='8.6 or so'")))
+    problem = only_problem(
+        load_pack(source_of_pack("probe", arguments=f", {argument}='8.6 or so'"))
+    )
 
     assert problem.code == "bad-range"
     assert "'8.6 or so'" in problem.what
@@ -133,7 +137,9 @@ def test_an_older_minor_contract_is_fine_and_a_newer_one_is_not(
     """Minors only add."""
     major, minor = packs.API_VERSION
 
-    problem = only_problem(load_pack(source_of_pack("probe", arguments=f", api=({major}, {minor + 1})")))
+    problem = only_problem(
+        load_pack(source_of_pack("probe", arguments=f", api=({major}, {minor + 1})"))
+    )
 
     assert problem.code == "contract-version"
     assert "Update torchtrt" in problem.hint
@@ -162,7 +168,9 @@ def test_an_older_major_contract_asks_for_a_newer_pack(
     ],
     ids=["missing", "bug", "syntax", "recursion", "memory", "generator-exit", "base", "warning"],
 )
-def test_nothing_that_an_import_raises_gets_out(load_pack: Callable[..., Loaded], statement: str) -> None:
+def test_nothing_that_an_import_raises_gets_out(
+    load_pack: Callable[..., Loaded], statement: str
+) -> None:
     """It becomes a problem with a traceback that ends in the pack's own line."""
     problem = only_problem(load_pack(statement))
 
@@ -185,14 +193,18 @@ def test_strict_raises_with_the_cause(load_pack: Callable[..., Loaded]) -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+)
 @given(
     junk=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-def test_no_value_that_a_hook_returns_gets_through(monkeypatch: pytest.MonkeyPatch, junk: Any) -> None:
+def test_no_value_that_a_hook_returns_gets_through(
+    monkeypatch: pytest.MonkeyPatch, junk: Any
+) -> None:
     """Anything but a ConverterPack is a problem."""
     module = ModuleType("torchtrt_converters_fuzzed")
 
@@ -202,7 +214,9 @@ def test_no_value_that_a_hook_returns_gets_through(monkeypatch: pytest.MonkeyPat
 
     module.torchtrt_converter_pack = torchtrt_converter_pack  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    found = Scan((FoundPack(PackInfo("fuzzed", "torchtrt-converters-fuzzed"), module.__name__),), ())
+    found = Scan(
+        (FoundPack(PackInfo("fuzzed", "torchtrt-converters-fuzzed"), module.__name__),), ()
+    )
 
     problem = only_problem(load(found, Selection(), ConverterPack("local")))
 

@@ -37,7 +37,10 @@ def test_a_decorated_function_is_registered_and_stays_what_it_was() -> None:
     returned = pack.converter(relu)(pack.converter(torch.ops.aten.gelu.default)(convert))
 
     assert returned is convert
-    assert [registration.target for registration in pack.converters] == [torch.ops.aten.gelu.default, relu]
+    assert [registration.target for registration in pack.converters] == [
+        torch.ops.aten.gelu.default,
+        relu,
+    ]
 
 
 def test_a_converter_that_is_not_enabled_is_not_registered() -> None:
@@ -106,7 +109,9 @@ def test_a_target_may_be_an_op_a_packet_or_a_name(target: Any, expected: Any) ->
 @pytest.mark.parametrize("target", [torch.ops.aten.add, "aten.add"])
 def test_a_packet_of_several_overloads_is_an_error_that_names_them(target: Any) -> None:
     """The author has to say which one is meant."""
-    with pytest.raises(AmbiguousTargetError, match=r"aten\.add has several overloads.*aten\.add\.Tensor"):
+    with pytest.raises(
+        AmbiguousTargetError, match=r"aten\.add has several overloads.*aten\.add\.Tensor"
+    ):
         ConverterPack("vision").add(target, convert)
 
 
@@ -116,12 +121,17 @@ def test_a_packet_of_several_overloads_is_an_error_that_names_them(target: Any) 
         (convert, CallingConvention.CTX),
         (convert_for_network, CallingConvention.LEGACY),
         (lambda network, target, args, kwargs, name: None, CallingConvention.LEGACY),
-        (functools.partial(lambda flag, ctx, target, args, kwargs, name: None, True), CallingConvention.CTX),
+        (
+            functools.partial(lambda flag, ctx, target, args, kwargs, name: None, True),
+            CallingConvention.CTX,
+        ),
         (functools.wraps(convert)(lambda *args: None), CallingConvention.CTX),
     ],
     ids=["ctx", "net", "network", "partial", "wrapped"],
 )
-def test_the_first_parameter_tells_the_calling_convention(function: Any, convention: CallingConvention) -> None:
+def test_the_first_parameter_tells_the_calling_convention(
+    function: Any, convention: CallingConvention
+) -> None:
     """``ctx`` is the conversion context, ``net`` or ``network`` the bare network."""
     pack = ConverterPack("vision")
 
@@ -143,7 +153,9 @@ def test_a_bound_method_is_judged_without_self() -> None:
     assert only(pack).convention is CallingConvention.CTX
 
 
-@pytest.mark.parametrize("function", [lambda a, b, c, d, e: None, lambda *args: None, lambda: None, 7])
+@pytest.mark.parametrize(
+    "function", [lambda a, b, c, d, e: None, lambda *args: None, lambda: None, 7]
+)
 def test_an_ambiguous_signature_is_an_error_that_says_what_to_write(function: Any) -> None:
     """A wrong guess would fail deep inside a conversion."""
     with pytest.raises(ConverterSignatureError, match=r"Write \(ctx, target, args, kwargs, name\)"):
@@ -186,7 +198,9 @@ def test_a_reject_is_false_and_keeps_its_reason() -> None:
     assert reject.reason == "only 2-D kernels"
 
 
-@pytest.mark.parametrize("where", ["module.function", "os:system; rm", ":function", "module:", "a b:c", "1a:b"])
+@pytest.mark.parametrize(
+    "where", ["module.function", "os:system; rm", ":function", "module:", "a b:c", "1a:b"]
+)
 def test_a_string_implementation_has_one_form(where: str) -> None:
     """Nothing else is ever imported, let alone evaluated."""
     with pytest.raises(PackError, match="'module:function'"):
@@ -234,4 +248,6 @@ def test_a_pack_carries_decompositions_passes_and_torchscript_converters() -> No
 
     assert [entry.target for entry in pack.decompositions] == [torch.ops.aten.silu.default]
     assert [entry.name for entry in pack.lowering_passes] == ["convert", "fold_boxes"]
-    assert [entry.schema for entry in pack.torchscript_converters] == ["aten::relu(Tensor self) -> Tensor"]
+    assert [entry.schema for entry in pack.torchscript_converters] == [
+        "aten::relu(Tensor self) -> Tensor"
+    ]

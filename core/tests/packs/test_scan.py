@@ -31,7 +31,9 @@ def write_metadata(folder: Path, stem: str, **files: bytes) -> Path:
 
 def metadata_of(name: str, version: str = "1.0") -> bytes:
     """Returns the headers of a METADATA file."""
-    return f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not a header\n".encode()
+    return (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n\nName: not a header\n".encode()
+    )
 
 
 def entry_of(pack: str, module: str | None = None) -> bytes:
@@ -67,7 +69,10 @@ def test_a_pack_is_known_from_its_metadata_alone(tmp_path: Path) -> None:
 
     (pack,) = scan_folders(tmp_path).packs
 
-    assert (pack.info.name, pack.info.distribution) == ("aten_core", "torchtrt-converters-aten-core")
+    assert (pack.info.name, pack.info.distribution) == (
+        "aten_core",
+        "torchtrt-converters-aten-core",
+    )
     assert (pack.info.version, Path(pack.info.location)) == ("0.1.0", tmp_path)
     assert pack.info.tier == 0
     assert pack.module == "torchtrt_converters_aten_core._pack"
@@ -86,10 +91,16 @@ def test_packs_come_in_pack_order(tmp_path: Path) -> None:
     ("files", "what"),
     [
         ({"METADATA": b"Version: 1.0\n", "entry_points": entry_of("bad")}, "no Name"),
-        ({"METADATA": b"Name: torchtrt-converters-bad\n", "entry_points": entry_of("bad")}, "no Version"),
+        (
+            {"METADATA": b"Name: torchtrt-converters-bad\n", "entry_points": entry_of("bad")},
+            "no Version",
+        ),
         ({"entry_points": entry_of("bad")}, "no Name"),
         ({"METADATA": b"\xff", "entry_points": entry_of("bad")}, "UnicodeDecodeError"),
-        ({"METADATA": metadata_of("x"), "entry_points": entry_of("bad") + b"\xff"}, "UnicodeDecodeError"),
+        (
+            {"METADATA": metadata_of("x"), "entry_points": entry_of("bad") + b"\xff"},
+            "UnicodeDecodeError",
+        ),
     ],
     ids=["no-name", "no-version", "no-metadata", "metadata-bytes", "entry-points-bytes"],
 )
@@ -109,10 +120,14 @@ def test_unreadable_metadata_is_one_problem_and_the_others_are_found(
     assert problem.distribution == "torchtrt_converters_bad-1.0.dist-info"
 
 
-def test_broken_metadata_of_a_distribution_that_is_no_pack_is_not_our_business(tmp_path: Path) -> None:
+def test_broken_metadata_of_a_distribution_that_is_no_pack_is_not_our_business(
+    tmp_path: Path,
+) -> None:
     """No warning about somebody else's files."""
     write_metadata(tmp_path, "other-1.0", METADATA=b"\xff", entry_points=b"[console_scripts]\n\xff")
-    write_metadata(tmp_path, "another-1.0", METADATA=b"\xff", entry_points=b"[console_scripts]\nno equals\n")
+    write_metadata(
+        tmp_path, "another-1.0", METADATA=b"\xff", entry_points=b"[console_scripts]\nno equals\n"
+    )
 
     assert scan_folders(tmp_path) == Scan((), ())
 
@@ -139,13 +154,23 @@ def test_a_half_deleted_distribution_does_not_hide_the_whole_one(tmp_path: Path)
         ("acme", entry_of("x"), "torchtrt-converters-x"),
         ("torchtrt-converters-x", b"[torchtrt.converters]\nx\n", "torchtrt_converters_x._pack"),
     ],
-    ids=["capital", "reserved", "not-a-module", "foreign-module", "other-name", "other-distribution", "no-value"],
+    ids=[
+        "capital",
+        "reserved",
+        "not-a-module",
+        "foreign-module",
+        "other-name",
+        "other-distribution",
+        "no-value",
+    ],
 )
 def test_names_that_do_not_follow_from_each_other_are_refused(
     tmp_path: Path, distribution: str, entry_points: bytes, hint: str
 ) -> None:
     """Pack, distribution and package have one name, so a pack cannot pose as another."""
-    write_metadata(tmp_path, "some-1.0", METADATA=metadata_of(distribution), entry_points=entry_points)
+    write_metadata(
+        tmp_path, "some-1.0", METADATA=metadata_of(distribution), entry_points=entry_points
+    )
 
     found = scan_folders(tmp_path)
 
@@ -155,7 +180,9 @@ def test_names_that_do_not_follow_from_each_other_are_refused(
 
 
 @pytest.mark.parametrize("spelling", ["Torchtrt_Converters.My_Ops", "torchtrt-converters-my-ops"])
-def test_a_distribution_may_spell_its_name_as_packaging_allows(tmp_path: Path, spelling: str) -> None:
+def test_a_distribution_may_spell_its_name_as_packaging_allows(
+    tmp_path: Path, spelling: str
+) -> None:
     """Runs of ``-``, ``_`` and ``.`` are the same, and so are cases."""
     write_metadata(
         tmp_path, "my_ops-1.0", METADATA=metadata_of(spelling), entry_points=entry_of("my_ops")
@@ -190,7 +217,7 @@ def test_of_two_versions_in_one_folder_the_newer_counts(tmp_path: Path) -> None:
 
 
 def test_an_editable_install_that_is_seen_twice_is_one_pack(tmp_path: Path) -> None:
-    """setuptools leaves an egg-info folder beside the sources."""
+    """Setuptools leaves an egg-info folder beside the sources."""
     write_pack(tmp_path / "site", "vision")
     egg = tmp_path / "src" / "torchtrt_converters_vision.egg-info"
     egg.mkdir(parents=True)
@@ -248,12 +275,17 @@ class BytesDistribution(importlib_metadata.Distribution):
 
 LINES = st.one_of(
     st.binary(max_size=20),
-    st.sampled_from([b"[torchtrt.converters]", b"x = torchtrt_converters_x", b"=", b"[", b"a = b:c", b"# x"]),
+    st.sampled_from(
+        [b"[torchtrt.converters]", b"x = torchtrt_converters_x", b"=", b"[", b"a = b:c", b"# x"]
+    ),
 )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(entry_points=st.lists(LINES, max_size=6), metadata=st.one_of(st.binary(), st.just(metadata_of("x"))))
+@given(
+    entry_points=st.lists(LINES, max_size=6),
+    metadata=st.one_of(st.binary(), st.just(metadata_of("x"))),
+)
 def test_no_content_of_a_metadata_file_stops_the_scan(
     tmp_path: Path, entry_points: list[bytes], metadata: bytes
 ) -> None:

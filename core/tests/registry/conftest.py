@@ -60,7 +60,9 @@ def call() -> Callable[..., Node]:
 def local() -> Iterator[ConverterPack]:
     """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
     packs, problems = _state.packs, list(_state.problems)
-    contents = {name: list(getattr(local_pack, name)) for name in ("_converters", "_decompositions")}
+    contents = {
+        name: list(getattr(local_pack, name)) for name in ("_converters", "_decompositions")
+    }
     yield local_pack
     for name, entries in contents.items():
         getattr(local_pack, name)[:] = entries

@@ -32,7 +32,9 @@ class Registered:
 
 registered = st.builds(Registered, st.sampled_from(OPS), st.sampled_from(ConverterPriority))
 contents = st.dictionaries(
-    st.sampled_from((*FIRST_PARTY, *THIRD_PARTY, "local")), st.lists(registered, max_size=5), max_size=7
+    st.sampled_from((*FIRST_PARTY, *THIRD_PARTY, "local")),
+    st.lists(registered, max_size=5),
+    max_size=7,
 )
 Contents = dict[str, list[Registered]]
 
@@ -144,7 +146,10 @@ def test_the_order_of_discovery_changes_nothing(
     assert first.display_all_available_converters() == second.display_all_available_converters()
 
 
-@given(everything=contents, preferred=st.lists(st.sampled_from((*FIRST_PARTY, *THIRD_PARTY)), unique=True))
+@given(
+    everything=contents,
+    preferred=st.lists(st.sampled_from((*FIRST_PARTY, *THIRD_PARTY)), unique=True),
+)
 def test_preferred_packs_come_first_in_their_order_and_the_law_holds_inside(
     registry_for: Callable[..., ConverterRegistry], everything: Contents, preferred: list[str]
 ) -> None:
@@ -167,7 +172,8 @@ def test_two_third_parties_with_high_for_one_op_are_a_conflict(
     registry = registry_for(everything)
 
     rivals = {
-        op: {name for name in THIRD_PARTY if Registered(op, HIGH) in everything.get(name, [])} for op in OPS
+        op: {name for name in THIRD_PARTY if Registered(op, HIGH) in everything.get(name, [])}
+        for op in OPS
     }
     expected = {op: names for op, names in rivals.items() if len(names) > 1}
     found = {

@@ -39,7 +39,13 @@ def test_an_op_has_one_name_and_the_name_leads_back_to_it(target: Any, name: str
 
 @pytest.mark.parametrize(
     "spelling",
-    [add.Tensor, "aten.add.Tensor", "aten::add.Tensor", "torch.ops.aten.add.Tensor", " aten.add.Tensor "],
+    [
+        add.Tensor,
+        "aten.add.Tensor",
+        "aten::add.Tensor",
+        "torch.ops.aten.add.Tensor",
+        " aten.add.Tensor ",
+    ],
 )
 def test_one_overload_has_several_spellings(spelling: Any) -> None:
     """An object, PyTorch's dots, the dispatcher's colons, and the full path."""
@@ -80,7 +86,16 @@ def test_an_unknown_name_like_no_other_hints_at_the_library_that_adds_it() -> No
 
 @pytest.mark.parametrize(
     "name",
-    ["", "aten", "aten.", "aten.name", "aten.add.overloads", "torch.Tensor", "builtins.ValueError", "math.pi"],
+    [
+        "",
+        "aten",
+        "aten.",
+        "aten.name",
+        "aten.add.overloads",
+        "torch.Tensor",
+        "builtins.ValueError",
+        "math.pi",
+    ],
 )
 def test_what_is_no_op_is_unknown_although_python_finds_it(name: str) -> None:
     """Namespaces and packets have attributes of their own, and modules have classes and constants."""
@@ -112,7 +127,9 @@ def test_a_packet_of_one_overload_stands_for_it(spelling: Any) -> None:
 
 def test_a_packet_of_several_overloads_does_not_stand_for_one() -> None:
     """The message lists them, so that one can be copied."""
-    with pytest.raises(AmbiguousTargetError, match=r"Write the one that is meant: aten\.add\.Scalar"):
+    with pytest.raises(
+        AmbiguousTargetError, match=r"Write the one that is meant: aten\.add\.Scalar"
+    ):
         parse_target(add)
 
 
@@ -125,6 +142,8 @@ def test_a_packet_of_several_overloads_does_not_stand_for_one() -> None:
         ("_operator.no_such", "operator.no_such"),
     ],
 )
-def test_a_name_can_be_brought_into_the_one_spelling_without_its_op(spelling: str, canonical: str) -> None:
+def test_a_name_can_be_brought_into_the_one_spelling_without_its_op(
+    spelling: str, canonical: str
+) -> None:
     """A pack may name an op whose library is imported later."""
     assert canonical_spelling(spelling) == canonical

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -198,7 +199,7 @@ def _remember(context: ConversionContext, result: Any, value: Any) -> None:
 def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> str:
     lines = [
         f"{candidate.pack.name} {candidate.pack.version} could not convert {node.target} (node {node.name}): "
-        f"{type(error).__name__}: {error}",
+        f"{type(error).__name__}: {textwrap.shorten(str(error), 500)}",
         f"  converter  {candidate.qualified_function} from {candidate.pack.distribution}",
     ]
     with contextlib.suppress(Exception):

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
-from torch.utils._pytree import TreeSpec
+from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
 
@@ -32,8 +33,8 @@ class Program:
     """
 
     graph_module: GraphModule
-    input_tree: TreeSpec
-    output_tree: TreeSpec
+    input_tree: pytree.TreeSpec
+    output_tree: pytree.TreeSpec
     ranges: Mapping[Any, tuple[int, int | None]]
     mutated: frozenset[str] = field(default_factory=frozenset)
 
@@ -82,11 +83,27 @@ def open_program(exported: ExportedProgram) -> Program:
             env[node] = graph.node_copy(node, env.__getitem__)
     for name, tensor in weights.items():
         _assign(root, name, tensor)
+    for node in graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = pytree.tree_map(_settle, node.meta["val"])
     module = GraphModule(root, graph, class_name="LoweredProgram")
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
     assert in_spec is not None
     assert out_spec is not None
     return Program(module, in_spec, out_spec, dict(_ranges(exported)), mutated)
+
+
+def _settle(value: Any) -> Any:
+    """Returns ``value`` with plain numbers for the sizes that exporting fixed to one, which stay symbols in name only."""
+    if isinstance(value, torch.SymInt) and value.node.expr.is_Integer:
+        return int(value.node.expr)
+    if not isinstance(value, FakeTensor) or all(type(size) is int for size in value.shape):
+        return value
+    sizes, strides = ([_settle(size) for size in each] for each in (value.shape, value.stride()))
+    if [type(size) for size in sizes] == [type(size) for size in value.shape]:
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
 
 
 def _writes(node: Node) -> bool:

@@ -116,9 +116,10 @@ def list_converters(
     lines = [headline]
     if rows:
         lines += ["", *_pack_lines(rows)]
+    listed = {row.info.name for row in rows}
     for problem in problems:
-        if problem.pack not in {row.info.name for row in rows}:
-            lines.append(f"problem: {problem}")
+        if problem.pack not in listed:
+            lines += ["", f"problem: {problem}"]
     if pending:
         lines += ["", f"not in this PyTorch: {', '.join(sorted(pending))}"]
     named = sorted((qualified_name(target), entries) for target, entries in candidates.items())
@@ -131,7 +132,11 @@ def _pack_lines(rows: Sequence[PackRow]) -> list[str]:
     table = [("pack", "from", "ops", "high", "status")]
     for row in rows:
         counts = (str(row.ops), str(row.high)) if row.status == IN_USE else ("-", "-")
-        status = f"{row.status}: {row.reason}" if row.reason else row.status
+        status = (
+            row.reason
+            if row.status == DISABLED
+            else ": ".join(filter(None, (row.status, row.reason)))
+        )
         table.append((row.info.name, row.info.origin, *counts, status))
     return _aligned(table, right=(2, 3))
 

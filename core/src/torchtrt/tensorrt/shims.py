@@ -151,19 +151,16 @@ def add_fill(
 
 
 def add_attention(
-    network: Any, query: Any, key: Any, value: Any, mask: Any | None, causal: bool, name: str
+    network: Any, query: Any, key: Any, value: Any, causal: bool, name: str
 ) -> Any:
-    """Returns fused attention. It does not scale: scale the query before.
+    """Returns fused attention without a mask. It does not scale: scale the query before.
 
     Args:
         network: A network of a TensorRT for which :func:`has_attention` is true.
         query: ``(N, heads, length, depth)``, floating point.
-        key: ``(N, key heads, key length, depth)``; the number of heads is a multiple of that of key
-            heads.
+        key: ``(N, heads, key length, depth)``.
         value: Like ``key``.
-        mask: Four-dimensional and broadcastable over batch and heads: boolean (true attends) or
-            added to the scores. None for none.
-        causal: Position i attends to positions up to i. Not together with a mask.
+        causal: Position i attends to positions up to i.
         name: The layer's name.
     """
     normalization = trt.AttentionNormalizationOp.SOFTMAX
@@ -176,8 +173,6 @@ def add_attention(
         message = f"TensorRT refused the attention of {name}; its log says why."
         raise ConversionError(message)
     attention.decomposable = True  # build from ordinary layers where there is no fused kernel
-    if mask is not None:
-        attention.mask = mask
     attention.name = name
     return attention.get_output(0)
 

@@ -119,7 +119,7 @@ def _slope_in_graph(node: Node) -> str | None:
     return None if is_constant(node_arguments(node).weight) else "the slope must be a weight"
 
 
-@converts(aten.prelu.default, unless=_slope_in_graph)
+@converts(aten.prelu.default, unless=_slope_in_graph, keep_constants=True)
 def prelu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a learned slope for negative numbers, one for all or one for each channel."""
     tensor, slope = args

@@ -43,7 +43,7 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(aten.scaled_dot_product_attention.default, unless=_unfit)
+@converts(aten.scaled_dot_product_attention.default, unless=_unfit, keep_constants=True)
 def attention(
     ctx: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
 ) -> Any:

@@ -76,7 +76,7 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
     return tuple(numbers * count if len(numbers) == 1 else numbers)
 
 
-@converts(*CONVOLUTIONS, *TRANSPOSED, unless=_unfit)
+@converts(*CONVOLUTIONS, *TRANSPOSED, unless=_unfit, keep_constants=True)
 def convolution(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a convolution or a transposed one."""
     op = arguments(target, args, kwargs)

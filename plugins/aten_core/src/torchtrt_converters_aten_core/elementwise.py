@@ -76,7 +76,7 @@ SUMS = {
 }
 
 
-@converts(*BINARY)
+@converts(*BINARY, keep_constants=True)
 def binary(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, BINARY[target], args[0], args[1], name)
@@ -89,7 +89,7 @@ def _arithmetic(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
     return elementwise.arithmetic(ctx, kind, first, second, dtype, name)
 
 
-@converts(*SUMS)
+@converts(*SUMS, keep_constants=True)
 def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``self ± alpha * other``, and ``rsub`` with the two exchanged."""
     op = arguments(target, args, kwargs)
@@ -102,13 +102,13 @@ def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str
     return _arithmetic(ctx, SUMS[target], first, second, name)
 
 
-@converts(*COMPARISONS)
+@converts(*COMPARISONS, keep_constants=True)
 def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
     return elementwise.compare(ctx, COMPARISONS[target], args[0], args[1], name)
 
 
-@converts(*LOGICAL)
+@converts(*LOGICAL, keep_constants=True)
 def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a logical op: operands of any dtype are true where they are not zero."""
     return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
@@ -120,7 +120,7 @@ def _not_bool(node: Node) -> str | None:
     return "TensorRT has no bitwise arithmetic on whole numbers, only logic on booleans"
 
 
-@converts(*BITWISE, unless=_not_bool)
+@converts(*BITWISE, unless=_not_bool, keep_constants=True)
 def bitwise(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a bitwise op on booleans."""
     return elementwise.logical(ctx, BITWISE[target], args[0], args[1], name)
@@ -154,6 +154,7 @@ def _inexact_quotient(node: Node) -> str | None:
     aten.divide.Tensor,
     aten.true_divide.Tensor,
     unless=_inexact_quotient,
+    keep_constants=True,
 )
 def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts division: true, or rounded toward zero or down."""
@@ -162,7 +163,7 @@ def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return elementwise.divide(ctx, op.self, op.other, types.output_dtype(ctx), rounding, name)
 
 
-@converts(aten.floor_divide.default, aten.floor_divide.Scalar, unless=_inexact_quotient)
+@converts(aten.floor_divide.default, aten.floor_divide.Scalar, unless=_inexact_quotient, keep_constants=True)
 def floor_divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts division rounded down."""
     return elementwise.divide(ctx, args[0], args[1], types.output_dtype(ctx), "floor", name)
@@ -177,7 +178,7 @@ REMAINDERS = {
 }
 
 
-@converts(*REMAINDERS, unless=_inexact_quotient)
+@converts(*REMAINDERS, unless=_inexact_quotient, keep_constants=True)
 def remainder(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
     dtype = types.output_dtype(ctx)
@@ -193,7 +194,7 @@ def _whole_power(node: Node) -> str | None:
     return "TensorRT raises whole numbers only to a fixed whole power of at least 1"
 
 
-@converts(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar, unless=_whole_power)
+@converts(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar, unless=_whole_power, keep_constants=True)
 def power(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a power; small whole ones by multiplication, which is exact for whole numbers."""
     base, exponent = args
@@ -225,34 +226,34 @@ def _repeated_product(ctx: Any, base: Any, exponent: int, name: str) -> Any:
     return result
 
 
-@converts(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar)
+@converts(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar, keep_constants=True)
 def where(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a choice between two values."""
     op = arguments(target, args, kwargs)
     return elementwise.select(ctx, op.condition, op.self, op.other, types.output_dtype(ctx), name)
 
 
-@converts(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
+@converts(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
 def masked_fill(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``self`` with a value where ``mask`` is true."""
     op = arguments(target, args, kwargs)
     return elementwise.select(ctx, op.mask, op.value, op.self, types.output_dtype(ctx), name)
 
 
-@converts(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor)
+@converts(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True)
 def clamp(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts limits from below and above."""
     op = arguments(target, args, kwargs)
     return elementwise.clamp(ctx, op.self, op.min, op.max, types.output_dtype(ctx), name)
 
 
-@converts(aten.clamp_min.default, aten.clamp_min.Tensor)
+@converts(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
 def clamp_min(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a limit from below."""
     return elementwise.clamp(ctx, args[0], args[1], None, types.output_dtype(ctx), name)
 
 
-@converts(aten.clamp_max.default, aten.clamp_max.Tensor)
+@converts(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
 def clamp_max(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a limit from above."""
     return elementwise.clamp(ctx, args[0], None, args[1], types.output_dtype(ctx), name)

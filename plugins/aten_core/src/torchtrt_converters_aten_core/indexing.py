@@ -26,7 +26,7 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-@converts(aten.embedding.default, dtypes=STORAGE_DTYPES)
+@converts(aten.embedding.default, dtypes=STORAGE_DTYPES, keep_constants=True)
 def embedding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
     op = arguments(target, args, kwargs)
@@ -34,7 +34,7 @@ def embedding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return impl.gather(ctx, weight, get_trt_tensor(ctx, op.indices, name + "/indices"), 0, name)
 
 
-@converts(aten.index_select.default, dtypes=STORAGE_DTYPES)
+@converts(aten.index_select.default, dtypes=STORAGE_DTYPES, keep_constants=True)
 def index_select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the chosen indices of one dimension."""
     op = arguments(target, args, kwargs)
@@ -45,7 +45,7 @@ def index_select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -
     return impl.gather(ctx, tensor, indices, op.dim, name)
 
 
-@converts(aten.gather.default, dtypes=STORAGE_DTYPES)
+@converts(aten.gather.default, dtypes=STORAGE_DTYPES, keep_constants=True)
 def gather(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts, for each place of ``index``, the element of ``self`` there with ``dim`` replaced by the index."""
     op = arguments(target, args, kwargs)
@@ -68,7 +68,7 @@ def _masks(node: Node) -> str | None:
     return None
 
 
-@converts(aten.index.Tensor, aten._unsafe_index.Tensor, unless=_masks, dtypes=STORAGE_DTYPES)
+@converts(aten.index.Tensor, aten._unsafe_index.Tensor, unless=_masks, dtypes=STORAGE_DTYPES, keep_constants=True)
 def index(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts whole-number index tensors for any of the dimensions."""
     op = arguments(target, args, kwargs)
@@ -84,7 +84,7 @@ def _not_writable(node: Node) -> str | None:
     return None
 
 
-@converts(aten.scatter.src, aten.scatter.value, unless=_not_writable)
+@converts(aten.scatter.src, aten.scatter.value, unless=_not_writable, keep_constants=True)
 def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts values written at the places that ``index`` names along ``dim``."""
     op = arguments(target, args, kwargs)

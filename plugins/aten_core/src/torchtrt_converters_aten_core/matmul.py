@@ -47,13 +47,13 @@ def _product(ctx: Any, first: Any, second: Any, name: str) -> Any:
     return impl.multiply(ctx, *tensors, name)
 
 
-@converts(*PRODUCTS, unless=_not_floating)
+@converts(*PRODUCTS, unless=_not_floating, keep_constants=True)
 def product(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a product of matrices or vectors."""
     return _product(ctx, args[0], args[1], name)
 
 
-@converts(*SUMS_OF_PRODUCTS, unless=_not_floating)
+@converts(*SUMS_OF_PRODUCTS, unless=_not_floating, keep_constants=True)
 def sum_of_product(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``beta * self + alpha * (first @ second)``."""
     op = arguments(target, args, kwargs)
@@ -62,7 +62,7 @@ def sum_of_product(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str)
     return impl.add_scaled(ctx, op.self, result, op.beta, op.alpha, types.output_dtype(ctx), name)
 
 
-@converts(aten.linear.default, unless=_not_floating)
+@converts(aten.linear.default, unless=_not_floating, keep_constants=True)
 def linear(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``input @ weight.T + bias``."""
     op = arguments(target, args, kwargs)

@@ -32,7 +32,7 @@ def _unfit_layer_norm(node: Node) -> str | None:
     return "the normalized sizes must be fixed"
 
 
-@converts(aten.layer_norm.default, unless=_unfit_layer_norm)
+@converts(aten.layer_norm.default, unless=_unfit_layer_norm, keep_constants=True)
 def layer_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a layer normalization."""
     op = arguments(target, args, kwargs)
@@ -40,7 +40,7 @@ def layer_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> 
     return impl.layer_norm(ctx, op.input, count, op.weight, op.bias, op.eps, name)
 
 
-@converts(aten.rms_norm.default, unless=_unfit_layer_norm)
+@converts(aten.rms_norm.default, unless=_unfit_layer_norm, keep_constants=True)
 def rms_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a normalization by the root of the mean square."""
     op = arguments(target, args, kwargs)
@@ -65,6 +65,7 @@ def _unfit_batch_norm(node: Node) -> str | None:
     aten.batch_norm.default,
     aten._native_batch_norm_legit_no_training.default,
     unless=_unfit_batch_norm,
+    keep_constants=True,
 )
 def batch_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts batch normalization with the statistics that training left."""
@@ -87,7 +88,7 @@ def _unfit_group_norm(node: Node) -> str | None:
     return None
 
 
-@converts(aten.group_norm.default, aten.instance_norm.default, unless=_unfit_group_norm)
+@converts(aten.group_norm.default, aten.instance_norm.default, unless=_unfit_group_norm, keep_constants=True)
 def group_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a normalization over groups of channels, or over each channel alone."""
     op = arguments(target, args, kwargs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
+from torchtrt.conversion import get_trt_tensor
 from torchtrt.conversion.constants import dtype_name
 from torchtrt.packs import ConverterPack
 from torchtrt.registry import Reject
@@ -39,6 +42,7 @@ def converts(
     *targets: Any,
     unless: Check | Sequence[Check] = (),
     dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
+    keep_constants: bool = False,
     into: ConverterPack = pack,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator that registers a converter for each of the targets.
@@ -50,6 +54,7 @@ def converts(
         *targets: The ops.
         unless: One check or several: each returns a reason to reject a node, or ``None``.
         dtypes: The dtypes that the converter handles.
+        keep_constants: Whether the converter wants weights as PyTorch tensors. Otherwise it receives them as network tensors.
         into: The pack to register in.
     """
     checks = (unless,) if callable(unless) else tuple(unless)
@@ -62,13 +67,35 @@ def converts(
         return True
 
     def register(converter: Callable[..., Any]) -> Callable[..., Any]:
+        registered = converter if keep_constants else _with_network_tensors(converter)
         for target in targets:
             into.add(
-                target, converter, capability_validator=validate, supports_dynamic_shapes=True
+                target, registered, capability_validator=validate, supports_dynamic_shapes=True
             )
         return converter
 
     return register
+
+
+def _with_network_tensors(converter: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(converter)
+    def convert(
+        ctx: Any, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], name: str
+    ) -> Any:
+        places = itertools.count()
+
+        def as_network_tensor(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return get_trt_tensor(ctx, value, f"{name}/constant{next(places)}")
+            if isinstance(value, (list, tuple)):
+                return type(value)(map(as_network_tensor, value))
+            return value
+
+        args = tuple(map(as_network_tensor, args))
+        kwargs = {label: as_network_tensor(value) for label, value in kwargs.items()}
+        return converter(ctx, target, args, kwargs, name)
+
+    return convert
 
 
 def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype]) -> str | None:

@@ -119,7 +119,7 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any], name: str) -> Any:
     return rest
 
 
-@converts(aten.cat.default, aten.concat.default, aten.concatenate.default, dtypes=STORAGE_DTYPES)
+@converts(aten.cat.default, aten.concat.default, aten.concatenate.default, dtypes=STORAGE_DTYPES, keep_constants=True)
 def concatenate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts tensors joined along a dimension, in the dtype PyTorch promotes them to; its empty ``(0,)`` tensors are skipped."""
     op = arguments(target, args, kwargs)
@@ -132,7 +132,7 @@ def concatenate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) ->
     return impl.concatenate(ctx, tensors, op.dim, name)
 
 
-@converts(aten.stack.default, dtypes=STORAGE_DTYPES)
+@converts(aten.stack.default, dtypes=STORAGE_DTYPES, keep_constants=True)
 def stack(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts tensors joined along a new dimension."""
     op = arguments(target, args, kwargs)

@@ -18,7 +18,7 @@ from torchtrt.conversion import ConversionContext, TRTTensor, enforce_tensor_typ
 from torchtrt.registry import ConverterPriority, Reject
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import add_attention, has_attention
-from torchtrt_converters_aten_core import impl
+from torchtrt_converters_aten_core.impl import elementwise
 from torchtrt_converters_aten_experimental._pack import pack
 
 _PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -26,7 +26,7 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None}
+    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
     return {**defaults, **dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
 
 
@@ -45,15 +45,12 @@ def fits_fused_attention(node: Node) -> bool | Reject:
     if call["is_causal"] and not statically_known_true(query.shape[2] == key.shape[2]):
         return Reject("a causal mask over queries and keys of different lengths")
     if call["attn_mask"] is not None:
-        mask = call["attn_mask"].meta["val"]
-        if mask.dim() > 4:
-            return Reject("a mask of more than four dimensions")
-        if mask.dtype not in (torch.bool, query.dtype):
-            return Reject(f"a mask of {mask.dtype} for scores of {query.dtype}")
-        if mask.dtype is torch.bool:
-            return Reject(
-                "a boolean mask: rows that attend to nothing are 0 in PyTorch, not so here"
-            )
+        return Reject(
+            "a mask: PyTorch gives 0 to a query that attends to nothing, and what fused attention gives is not "
+            "documented"
+        )
+    if call["enable_gqa"]:
+        return Reject("fewer heads of keys than of queries, which fused attention does not document")
     return True
 
 
@@ -63,15 +60,15 @@ def fits_fused_attention(node: Node) -> bool | Reject:
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
 )
-@enforce_tensor_types({0: (TRTTensor,), 1: (TRTTensor,), 2: (TRTTensor,), 3: (TRTTensor,)})
+@enforce_tensor_types({0: (TRTTensor,), 1: (TRTTensor,), 2: (TRTTensor,)})
 def scaled_dot_product_attention(
     ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
 ) -> Any:
-    """``softmax(query @ key.T * scale + mask) @ value`` in one operator."""
+    """``softmax(query @ key.T * scale) @ value`` in one operator, causal or not."""
     call = _bind(args, kwargs)
-    query, mask = call["query"], call["attn_mask"]
+    query = call["query"]
     scale = call["scale"] or 1.0 / math.sqrt(query.shape[-1])
-    scaled = impl.elementwise.multiply(ctx, query, scale, name + "/scale")
-    if mask is not None:
-        mask = impl.shape.align_rank(ctx, mask, 4, name + "/mask")
-    return add_attention(ctx.net, scaled, call["key"], call["value"], mask, call["is_causal"], name)
+    scaled = elementwise.arithmetic(
+        ctx, "PROD", query, scale, ctx.dtype_of(query), name + "/scale"
+    )
+    return add_attention(ctx.net, scaled, call["key"], call["value"], call["is_causal"], name)

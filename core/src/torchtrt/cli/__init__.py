@@ -1,0 +1,42 @@
+"""The ``torchtrt`` command: shows packs and converters, and explains what becomes of an op or a model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from torchtrt.cli.converters import add_converters_command
+from torchtrt.cli.explain import add_explain_command
+from torchtrt.cli.packs import add_packs_command
+from torchtrt.errors import TorchTRTError
+
+USAGE_ERROR = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command and returns its exit status.
+
+    Args:
+        arguments: The command line after the program's name; the process's own if omitted.
+
+    Returns:
+        0, or 1 when the answer is "there is none", or 2 when the question makes no sense.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except TorchTRTError as error:
+        print(f"torchtrt: {error}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="torchtrt", description="Shows which converter packs there are and what they convert."
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    add_packs_command(commands)
+    add_converters_command(commands)
+    add_explain_command(commands)
+    return parser

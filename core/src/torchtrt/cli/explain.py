@@ -1,0 +1,115 @@
+"""``torchtrt explain MODEL.pt2|OP``: what becomes of a model's nodes, or what is known about an op, and why."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from torchtrt.cli.converters import (
+    NO_CONVERTER,
+    candidate_table,
+    candidates_as_json,
+    candidates_for,
+)
+from torchtrt.cli.output import add_json_flag, console, print_json
+from torchtrt.cli.packs import problem_as_json
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.packs import loaded_packs, problems
+from torchtrt.packs._support import qualified_function
+from torchtrt.registry import decompositions
+from torchtrt.targets import Target, parse_targets, qualified_name
+
+if TYPE_CHECKING:
+    from torchtrt.cli.output import Commands
+
+MODEL_SUFFIX = ".pt2"
+
+
+def add_explain_command(commands: Commands) -> None:
+    """Adds the command to the parser."""
+    summary = "say what converts a model's nodes, or an op, and why"
+    parser = commands.add_parser("explain", help=summary, description=summary)
+    parser.add_argument(
+        "subject",
+        metavar="MODEL.pt2|OP",
+        help="a program saved by torch.export.save, or an op in any spelling",
+    )
+    add_json_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the explanation of a model or of an op."""
+    subject: str = arguments.subject
+    if subject.endswith(MODEL_SUFFIX):
+        return explain_model(Path(subject), arguments.json)
+    return explain_op(subject, arguments.json)
+
+
+def explain_model(path: Path, as_json: bool) -> int:
+    """Prints which converters a saved program's nodes get, and what stays in PyTorch and why."""
+    from torchtrt.compiler import explain
+
+    try:
+        program = torch.export.load(path)
+    except Exception as error:
+        message = (
+            f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
+            "Make it with torch.export.save(torch.export.export(model, inputs), path)."
+        )
+        raise UnsupportedProgramError(message) from error
+    report = explain(program)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        console().print(report)
+    return 0
+
+
+def explain_op(op: str, as_json: bool) -> int:
+    """Prints an op's candidates and decompositions and, if it has no converter, the packs that are not in use."""
+    found = candidates_for(op)
+    decomposed = {
+        name: text
+        for name, text in (
+            (qualified_name(target), _decomposition(target)) for target in parse_targets(op)
+        )
+        if text is not None
+    }
+    in_use = {loaded.info.name for loaded in loaded_packs()}
+    unused = [problem for problem in problems() if problem.pack not in in_use]
+    if as_json:
+        print_json(
+            {
+                "op": op,
+                "converters": {name: candidates_as_json(found[name]) for name in found},
+                "decompositions": dict(sorted(decomposed.items())),
+                "problems": [problem_as_json(problem) for problem in unused],
+            }
+        )
+        return 0 if found else NO_CONVERTER
+    out = console()
+    lines: list[Any] = []
+    if found:
+        lines.append(candidate_table(found))
+    else:
+        lines.append(f"No pack has a converter for {op}.")
+        lines += [f"not loaded: {problem}" for problem in unused]
+    lines += [f"{name} decomposes: {decomposed[name]}" for name in sorted(decomposed)]
+    for line in lines:
+        out.print(line, markup=False, highlight=False)
+    return 0 if found else NO_CONVERTER
+
+
+def _decomposition(target: Target) -> str | None:
+    """Returns whose decomposition of an op would be used when no converter accepts it."""
+    ours = decompositions().get(target)
+    if ours is not None:
+        function, pack = ours
+        return f"{qualified_function(function)} of {pack.name} ({pack.origin})"
+    if target in torch._decomp.decomposition_table:
+        return "PyTorch's own"
+    return None

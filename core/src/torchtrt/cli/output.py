@@ -1,0 +1,49 @@
+"""How answers are printed: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_WIDTH_IN_A_PIPE = 200
+
+
+def console() -> Console:
+    """Returns a console on standard output, wide when it is not a terminal so that lines stay whole."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    """Gives a command the ``--json`` flag."""
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON, the same for the same packs"
+    )
+
+
+def print_json(value: Any) -> None:
+    """Prints a value as JSON that diffs well: indented, one entry per line."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Returns a table whose columns of whole numbers are aligned to the right."""
+    made = Table(title=Text(title), title_justify="left")
+    for index, heading in enumerate(headings):
+        numeric = bool(rows) and all(
+            isinstance(row[index], int) or row[index] == "-" for row in rows
+        )
+        made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        # Text, because a reason or a name may look like rich's markup.
+        made.add_row(*(Text(str(cell)) for cell in row))
+    return made

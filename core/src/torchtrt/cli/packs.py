@@ -1,0 +1,107 @@
+"""``torchtrt packs``: which packs are installed, which are in use, and why the others are not."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from torchtrt.cli.output import add_json_flag, console, print_json, table
+from torchtrt.packs import API_VERSION, Problem, current_packs, problems
+from torchtrt.packs._environment import NO_LOAD
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.registry._listing import IN_USE, PackRow, list_packs
+from torchtrt.targets import qualified_name
+
+if TYPE_CHECKING:
+    from torchtrt.cli.output import Commands
+
+
+def add_packs_command(commands: Commands) -> None:
+    """Adds the command to the parser."""
+    summary = "list the installed packs, in use or not, and every problem with them"
+    parser = commands.add_parser("packs", help=summary, description=summary)
+    add_json_flag(parser)
+    parser.add_argument(
+        NO_LOAD,
+        action="store_true",
+        help="read installed metadata only and import no pack: works whatever a pack does",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the packs."""
+    rows = list_packs(current_packs(), problems())
+    if arguments.json:
+        print_json(as_json(rows))
+        return 0
+    out = console()
+    out.print(
+        table(
+            "Converter packs",
+            ("pack", "from", "ops", "high", "status", "summary"),
+            [_cells(row) for row in rows],
+        )
+    )
+    for problem in problems():
+        out.print(f"problem: {problem}", style="yellow", markup=False, highlight=False)
+    for conflict in DYNAMO_CONVERTERS.conflicts():
+        winner, *others = (candidate.pack.name for candidate in conflict.candidates)
+        text = (
+            f"conflict: {qualified_name(conflict.target)} is claimed with HIGH by {winner} and {', '.join(others)}; "
+            f"{winner} is asked first. Set TORCHTRT_PACKS_PREFER to choose."
+        )
+        out.print(text, style="yellow", markup=False, highlight=False)
+    missing = DYNAMO_CONVERTERS.missing_targets()
+    if missing:
+        out.print(
+            f"not in this PyTorch: {', '.join(sorted(missing))}", markup=False, highlight=False
+        )
+    return 0
+
+
+def as_json(rows: tuple[PackRow, ...]) -> dict[str, Any]:
+    """Returns the packs as plain data, in pack order."""
+    from torchtrt import __version__
+
+    return {
+        "torchtrt": __version__,
+        "contract": ".".join(map(str, API_VERSION)),
+        "packs": [
+            {
+                "name": row.info.name,
+                "distribution": row.info.distribution,
+                "version": row.info.version,
+                "location": row.info.location,
+                "tier": row.info.tier,
+                "status": row.status,
+                "reason": row.reason,
+                "summary": row.summary,
+                "ops": row.ops,
+                "high": row.high,
+                "decompositions": row.decompositions,
+            }
+            for row in rows
+        ],
+        "missing_ops": sorted(DYNAMO_CONVERTERS.missing_targets()),
+        "conflicts": [
+            {
+                "op": qualified_name(conflict.target),
+                "packs": [candidate.pack.name for candidate in conflict.candidates],
+            }
+            for conflict in DYNAMO_CONVERTERS.conflicts()
+        ],
+        "problems": [problem_as_json(problem) for problem in problems()],
+    }
+
+
+def problem_as_json(problem: Problem) -> dict[str, str]:
+    """Returns a problem as plain data, without its traceback."""
+    names = ("code", "pack", "distribution", "version", "location", "what", "hint")
+    return {name: getattr(problem, name) for name in names}
+
+
+def _cells(row: PackRow) -> tuple[object, ...]:
+    counts = (row.ops, row.high) if row.status == IN_USE else ("-", "-")
+    status = ": ".join(filter(None, (row.status, row.reason)))
+    return (row.info.name, row.info.origin, *counts, status, row.summary)

@@ -1,0 +1,99 @@
+"""What a program registers itself, at any time."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+
+from torchtrt import packs
+from torchtrt.errors import AmbiguousTargetError, PackError
+from torchtrt.packs import ConverterPack, ConverterPriority
+from torchtrt.packs._state import _state
+from torchtrt.registry import (
+    DYNAMO_CONVERTERS,
+    decompositions,
+    dynamo_tensorrt_converter,
+    lowering_passes,
+    register_torch_trt_decomposition,
+)
+
+erfinv = torch.ops.aten.erfinv.default
+
+
+def test_the_decorator_registers_into_the_pack_local(local: ConverterPack, call: Any) -> None:
+    """After import time too: the merged table follows."""
+    assert DYNAMO_CONVERTERS.get(call(operator.matmul)) is None
+
+    @dynamo_tensorrt_converter(operator.matmul, supports_dynamic_shapes=True)
+    def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> None: ...
+
+    chosen = DYNAMO_CONVERTERS.resolve(call(operator.matmul)).chosen
+    assert chosen is not None
+    assert chosen.converter is convert
+    assert chosen.pack.name == "local"
+    assert chosen.pack.origin == "this program"
+
+
+def test_a_disabled_decorator_returns_the_function_unregistered(local: ConverterPack) -> None:
+    """The function can still be called by hand."""
+
+    @dynamo_tensorrt_converter(operator.matmul, enabled=False)
+    def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> str:
+        return "called"
+
+    assert convert(None, None, (), {}, "") == "called"
+    assert operator.matmul not in DYNAMO_CONVERTERS
+
+
+def test_the_decorator_takes_a_packet_of_one_overload_and_refuses_others(
+    local: ConverterPack,
+) -> None:
+    """The error names the overloads to choose from."""
+    register = dynamo_tensorrt_converter(torch.ops.aten.erfinv, priority=ConverterPriority.HIGH)
+    register(lambda ctx, target, args, kwargs, name: None)
+
+    assert DYNAMO_CONVERTERS.candidates(erfinv)[0].pack.name == "local"
+    with pytest.raises(AmbiguousTargetError, match=r"aten\.add\.Tensor"):
+        dynamo_tensorrt_converter(torch.ops.aten.add)(lambda ctx, target, args, kwargs, name: None)
+
+
+def test_a_decomposition_of_the_program_is_used(local: ConverterPack) -> None:
+    """With HIGH it overrides a pack's."""
+
+    @register_torch_trt_decomposition("aten.erfinv", priority=ConverterPriority.HIGH)
+    def decompose(x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    function, info = decompositions()[erfinv]
+    assert function is decompose
+    assert info.name == "local"
+
+
+def test_passes_run_in_pack_order() -> None:
+    """Whatever is installed, by tier and name."""
+    order = [entry.pack.order for entry in lowering_passes()]
+
+    assert order == sorted(order)
+
+
+def test_a_pack_cannot_hide_behind_local_while_it_loads(
+    local: ConverterPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every converter has the provenance of its own distribution."""
+    monkeypatch.setattr(_state, "loading", True)
+
+    with pytest.raises(PackError, match=r"Use @pack\.converter"):
+        dynamo_tensorrt_converter(erfinv)(lambda ctx, target, args, kwargs, name: None)
+
+
+def test_the_same_packs_are_the_same_object_until_something_changes(local: ConverterPack) -> None:
+    """It is how a registry knows that its table still holds."""
+    before = packs.current_packs()
+    assert packs.current_packs() is before
+
+    local.add(erfinv, lambda ctx, target, args, kwargs, name: None)
+
+    assert packs.current_packs() is not before
