@@ -39,7 +39,9 @@ def engines(compiled):
 def assert_same(compiled, model, *inputs, tolerance=1e-4):
     """Checks a call against eager PyTorch."""
     with torch.no_grad():
-        torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(
+            compiled(*inputs), model(*inputs), rtol=tolerance, atol=tolerance
+        )
 
 
 class Small(nn.Module):
@@ -162,7 +164,9 @@ def test_engines_record_which_pack_converted_which_node(small):
     """A wrong engine can be traced to the pack and version behind each node."""
     compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=1)
 
-    recorded = {name: pack for engine in engines(compiled) for name, pack in engine.converted_by.items()}
+    recorded = {
+        name: pack for engine in engines(compiled) for name, pack in engine.converted_by.items()
+    }
     assert "aten_core 0.1.0" == recorded["linear"]
 
 
@@ -171,7 +175,9 @@ def test_engines_record_which_pack_converted_which_node(small):
 
 def test_full_compilation_lists_what_would_stay(small):
     """The error names the node, the op and the reason, and what to do."""
-    with pytest.raises(FullCompilationError, match=r"erfinv(.|\n)*no pack has a converter(.|\n)*Install a pack"):
+    with pytest.raises(
+        FullCompilationError, match=r"erfinv(.|\n)*no pack has a converter(.|\n)*Install a pack"
+    ):
         torchtrt.compile(small, (torch.rand(4, 8),), require_full_compilation=True)
 
 
@@ -189,9 +195,15 @@ def test_a_model_that_cannot_be_exported_is_a_clear_error():
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ((torch.rand(9, 8),), "dimension 0 of input 'x' is 9, but the model was compiled for 1 to 4"),
+        (
+            (torch.rand(9, 8),),
+            "dimension 0 of input 'x' is 9, but the model was compiled for 1 to 4",
+        ),
         ((torch.rand(2, 7),), "dimension 1 of input 'x' is 7, but the model was compiled for 8"),
-        ((torch.rand(2, 8).double(),), "'x' is torch.float64, but the model was compiled for torch.float32"),
+        (
+            (torch.rand(2, 8).double(),),
+            "'x' is torch.float64, but the model was compiled for torch.float32",
+        ),
         ((torch.rand(8),), "'x' has 1 dimensions, but the model was compiled for 2"),
         ((), "The inputs nest as"),
         ((3,), "'x' must be a tensor, not a int"),
@@ -242,7 +254,10 @@ def test_unknown_settings_and_ops_name_the_closest():
         torchtrt.compile(nn.ReLU(), (torch.rand(1),), min_block_siz=1)
     with pytest.raises(UnknownTargetError, match="aten"):
         torchtrt.compile(nn.ReLU(), (torch.rand(1),), torch_executed_ops={"aten.rellu"})
-    with pytest.raises(TensorRTUnavailableError, match=r"speaks 8\.6\.0"), torchtrt.use_tensorrt("reference@9"):
+    with (
+        pytest.raises(TensorRTUnavailableError, match=r"speaks 8\.6\.0"),
+        torchtrt.use_tensorrt("reference@9"),
+    ):
         pass
 
 
@@ -277,7 +292,9 @@ def test_no_inputs_is_a_clear_error():
 
 def test_what_is_no_model_is_a_clear_error():
     """A plain function is not a module."""
-    with pytest.raises(InputError, match="takes a torch.nn.Module or an ExportedProgram, not a function"):
+    with pytest.raises(
+        InputError, match="takes a torch.nn.Module or an ExportedProgram, not a function"
+    ):
         torchtrt.compile(lambda x: x, (torch.rand(1),))
 
 
@@ -462,6 +479,10 @@ def test_torch_compile_serves_other_sizes(small):
 
 def test_torch_compile_refuses_unknown_options(small):
     """A misspelt option is an error."""
-    with torch.no_grad(), warnings.catch_warnings(), pytest.raises(Exception, match="min_block_size"):
+    with (
+        torch.no_grad(),
+        warnings.catch_warnings(),
+        pytest.raises(Exception, match="min_block_size"),
+    ):
         warnings.simplefilter("ignore")
         torch.compile(small, backend="torchtrt", options={"min_blocksize": 1})(torch.rand(2, 8))

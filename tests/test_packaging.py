@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("core", "plugins/aten_core", "plugins/aten_experimental", "plugins/contrib/quantization", ".")
+FOLDERS = (
+    "core",
+    "plugins/aten_core",
+    "plugins/aten_experimental",
+    "plugins/contrib/quantization",
+    ".",
+)
 
 
 def pip(*arguments, **environment):
@@ -46,7 +52,12 @@ def test_the_released_root_pins_its_parts_and_holds_no_code(wheels):
     """`pip install torchtrt` brings one tested set, and paths of a checkout never get into it."""
     text = metadata(wheels, "torchtrt")
 
-    for name in ("core", "converters-aten-core", "converters-aten-experimental", "converters-quantization"):
+    for name in (
+        "core",
+        "converters-aten-core",
+        "converters-aten-experimental",
+        "converters-quantization",
+    ):
         assert f"Requires-Dist: torchtrt-{name}==0.1.0" in text
     assert "file:" not in text
     (path,) = wheels.glob("torchtrt-0*.whl")

@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[1]
 PROJECTS = {
     str(path.parent.relative_to(ROOT)): tomllib.loads(path.read_text())
     for path in sorted(
-        [ROOT / "pyproject.toml", ROOT / "core/pyproject.toml", *ROOT.glob("plugins/**/pyproject.toml")]
+        [
+            ROOT / "pyproject.toml",
+            ROOT / "core/pyproject.toml",
+            *ROOT.glob("plugins/**/pyproject.toml"),
+        ]
     )
 }
 PACKS = {folder: project for folder, project in PROJECTS.items() if folder.startswith("plugins")}
@@ -33,7 +37,9 @@ def test_a_packs_names_follow_from_each_other(folder):
     project = PACKS[folder]["project"]
     name = project["name"].removeprefix("torchtrt-converters-").replace("-", "_")
 
-    assert {name: f"torchtrt_converters_{name}._pack"} == project["entry-points"]["torchtrt.converters"]
+    assert {name: f"torchtrt_converters_{name}._pack"} == project["entry-points"][
+        "torchtrt.converters"
+    ]
     assert (ROOT / folder / f"src/torchtrt_converters_{name}/_pack.py").is_file()
     assert (ROOT / folder / f"src/torchtrt_converters_{name}/py.typed").is_file()
 

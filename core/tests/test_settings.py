@@ -30,7 +30,9 @@ def test_a_packet_stands_for_all_of_its_overloads():
 
 def test_one_name_needs_no_collection():
     """A lone string is one op, not its letters."""
-    assert {ADD.Tensor} == CompilationSettings(torch_executed_ops="aten.add.Tensor").torch_executed_ops
+    assert {ADD.Tensor} == CompilationSettings(
+        torch_executed_ops="aten.add.Tensor"
+    ).torch_executed_ops
 
 
 def test_an_unknown_op_is_an_error_that_names_the_closest():

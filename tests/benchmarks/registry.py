@@ -55,7 +55,9 @@ def measure() -> Iterator[Row]:
         for total in (3, 30, 300):
             paths = [folders[total]] if folders[total] else []
             cost = statistics.median(float(run_python(LOOKUP, *paths)) for _ in range(3))
-            yield Row(f"lookup, validators included, {total} packs", f"{cost:.1f} µs a node", "≤ 2 µs")
+            yield Row(
+                f"lookup, validators included, {total} packs", f"{cost:.1f} µs a node", "≤ 2 µs"
+            )
         over: dict[int, list[float]] = {3: [], 103: []}
         torch_alone = []
         for turn in range(8):

@@ -106,7 +106,8 @@ class CompilationReport:
                 heading, justify="right" if heading == "nodes" else "left", overflow="fold"
             )
         for row in self.converted:
-            table.add_row(row.op, str(row.count), row.pack, row.converter)
+            function = row.converter.partition(".")[2] or row.converter
+            table.add_row(row.op, str(row.count), row.pack, function)
         return table
 
     def block_table(self) -> Table:

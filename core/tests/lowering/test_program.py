@@ -78,5 +78,10 @@ def test_a_program_without_writes_is_not_retraced():
     """Composites such as linear stay whole: functionalising would have cost more than exporting."""
     program = opened(nn.Sequential(nn.Linear(3, 3), nn.GELU()), torch.ones(1, 3))
 
-    targets = {node.target for node in program.graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default)}
+    targets = {
+        node.target
+        for node in program.graph_module.graph.find_nodes(
+            op="call_function", target=torch.ops.aten.linear.default
+        )
+    }
     assert {torch.ops.aten.linear.default} == targets

@@ -28,7 +28,10 @@ def size(graph):
 
 def test_comparing_a_symbolic_size_raises(graph):
     """Without this the comparison would fix the size for the whole program."""
-    with no_new_assumptions(graph), pytest.raises(NewAssumptionError, match="statically_known_true"):
+    with (
+        no_new_assumptions(graph),
+        pytest.raises(NewAssumptionError, match="statically_known_true"),
+    ):
         bool(size(graph) == 5)
 
     assert not isinstance(size(graph), int)

@@ -1,4 +1,4 @@
-"""Real distributions, installed by pip into a folder, seen by a fresh Python: good, broken and hostile packs together."""
+"""Real distributions, installed by pip into a folder and seen by a fresh Python: good, broken and hostile ones."""
 
 from __future__ import annotations
 

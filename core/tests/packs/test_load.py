@@ -187,7 +187,7 @@ def test_an_interrupt_is_the_persons_and_gets_out(load_pack: Callable[..., Loade
 
 def test_strict_raises_with_the_cause(load_pack: Callable[..., Loaded]) -> None:
     """The pack's own exception is the cause, with its traceback."""
-    with pytest.raises(PackError, match="Pack 'probe'.*ZeroDivisionError") as caught:
+    with pytest.raises(PackError, match=r"Pack 'probe'.*ZeroDivisionError") as caught:
         load_pack("1 / 0", strict=True)
 
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

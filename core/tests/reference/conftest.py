@@ -25,7 +25,9 @@ TORCH_OF = {
 class Bench:
     """One network of one version, its errors, and a way to run it."""
 
-    def __init__(self, version: str, flags: tuple[str, ...] = ("EXPLICIT_BATCH", "STRONGLY_TYPED")) -> None:
+    def __init__(
+        self, version: str, flags: tuple[str, ...] = ("EXPLICIT_BATCH", "STRONGLY_TYPED")
+    ) -> None:
         self.trt = trt = reference.load(version)
         self.errors: list[str] = []
 
@@ -36,7 +38,9 @@ class Bench:
         self.logger = Collecting()
         self.builder = trt.Builder(self.logger)
         known = trt.NetworkDefinitionCreationFlag.__members__
-        self.net = self.builder.create_network(sum(1 << int(known[name]) for name in flags if name in known))
+        self.net = self.builder.create_network(
+            sum(1 << int(known[name]) for name in flags if name in known)
+        )
         self.config = self.builder.create_builder_config()
         self.profile = self.builder.create_optimization_profile()
         self.values: dict[str, torch.Tensor] = {}
@@ -108,7 +112,9 @@ class Bench:
                 keep.append(Allocator())
                 context.set_output_allocator(name, keep[-1])
             else:
-                buffers[name] = torch.empty(shape, dtype=TORCH_OF[engine.get_tensor_dtype(name).name])
+                buffers[name] = torch.empty(
+                    shape, dtype=TORCH_OF[engine.get_tensor_dtype(name).name]
+                )
                 context.set_tensor_address(name, buffers[name].data_ptr() or 1)
         assert context.execute_async_v3(0), self.errors
         return [buffers[f"o{index}"] for index in range(len(outputs))]

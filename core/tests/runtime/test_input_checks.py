@@ -20,7 +20,10 @@ class Model(nn.Module):
 @pytest.fixture(scope="module")
 def checks():
     """Checks for (batch 1..8, length 2..16) int64 ids and mask, a (3, 2 * length) table, and a flag."""
-    batch, length = torch.export.Dim("batch", min=1, max=8), torch.export.Dim("length", min=2, max=16)
+    batch, length = (
+        torch.export.Dim("batch", min=1, max=8),
+        torch.export.Dim("length", min=2, max=16),
+    )
     ids = torch.ones(4, 6, dtype=torch.int64)
     exported = torch.export.export(
         Model(),
@@ -50,15 +53,27 @@ def test_every_size_in_range_fits(checks, batch, length):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (inputs(batch=9), r"dimension 0 of input 'ids' is 9, but the model was compiled for 1 to 8"),
+        (
+            inputs(batch=9),
+            r"dimension 0 of input 'ids' is 9, but the model was compiled for 1 to 8",
+        ),
         (inputs(length=1), r"dimension 1 of input 'ids' is 1.*2 to 16"),
         (
             inputs(mask=torch.ones(2, 4, dtype=torch.int64)),
             r"dimension 1 of input 'mask' is 4, but it must equal the size of dimension 1 of input 'ids', which is 5",
         ),
-        (inputs(table=torch.ones(3, 9)), r"dimension 1 of input 'table' is 9, but it must be .* = 10"),
-        (inputs(table=torch.ones(4, 10)), r"dimension 0 of input 'table' is 4, but the model was compiled for 3"),
-        (inputs(mask=torch.ones(2, 5)), r"'mask' is torch.float32, but the model was compiled for torch.int64"),
+        (
+            inputs(table=torch.ones(3, 9)),
+            r"dimension 1 of input 'table' is 9, but it must be .* = 10",
+        ),
+        (
+            inputs(table=torch.ones(4, 10)),
+            r"dimension 0 of input 'table' is 4, but the model was compiled for 3",
+        ),
+        (
+            inputs(mask=torch.ones(2, 5)),
+            r"'mask' is torch.float32, but the model was compiled for torch.int64",
+        ),
         (inputs(mask=torch.ones(2, dtype=torch.int64)), r"'mask' has 1 dimension.*compiled for 2"),
         (inputs(mask=1.5), r"'mask' must be a tensor, not a float"),
         (inputs(flag=False), r"'flag' is False, but the model was compiled for True"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._ops import OpOverload
 
 from torchtrt.cli.converters import (
     NO_CONVERTER,
@@ -17,6 +18,7 @@ from torchtrt.cli.converters import (
 from torchtrt.cli.output import add_json_flag, console, print_json
 from torchtrt.cli.packs import problem_as_json
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.packs._support import qualified_function
 from torchtrt.registry import decompositions
@@ -53,6 +55,9 @@ def explain_model(path: Path, as_json: bool) -> int:
     """Prints which converters a saved program's nodes get, and what stays in PyTorch and why."""
     from torchtrt.compiler import explain
 
+    if not path.is_file():
+        message = f"There is no file {path}."
+        raise UnsupportedProgramError(message)
     try:
         program = torch.export.load(path)
     except Exception as error:
@@ -98,7 +103,7 @@ def explain_op(op: str, as_json: bool) -> int:
     else:
         lines.append(f"No pack has a converter for {op}.")
         lines += [f"not loaded: {problem}" for problem in unused]
-    lines += [f"{name} decomposes: {decomposed[name]}" for name in sorted(decomposed)]
+    lines += [f"{name} decomposes {decomposed[name]}" for name in sorted(decomposed)]
     for line in lines:
         out.print(line, markup=False, highlight=False)
     return 0 if found else NO_CONVERTER
@@ -106,10 +111,10 @@ def explain_op(op: str, as_json: bool) -> int:
 
 def _decomposition(target: Target) -> str | None:
     """Returns whose decomposition of an op would be used when no converter accepts it."""
+    if isinstance(target, OpOverload) and target._schema.is_mutable:
+        return None  # Graphs are functional before anything is decomposed.
     ours = decompositions().get(target)
     if ours is not None:
         function, pack = ours
-        return f"{qualified_function(function)} of {pack.name} ({pack.origin})"
-    if target in torch._decomp.decomposition_table:
-        return "PyTorch's own"
-    return None
+        return f"by {qualified_function(function)} of {pack.name} ({pack.origin})"
+    return "by PyTorch's own" if decomposition_for(target) is not None else None

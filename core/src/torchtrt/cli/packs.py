@@ -36,6 +36,12 @@ def run(arguments: argparse.Namespace) -> int:
         print_json(as_json(rows))
         return 0
     out = console()
+    if not rows:
+        out.print(
+            "No converter packs are installed. `pip install torchtrt` brings the first ones.",
+            markup=False,
+        )
+        return 0
     out.print(
         table(
             "Converter packs",

@@ -146,9 +146,7 @@ class TRTInterpreter:
             first = context
         name = f"{qualified_name(node.target)}/{node.name}"
         try:
-            result = candidate.converter(
-                first, node.target, tuple(args), dict(kwargs), name
-            )
+            result = candidate.converter(first, node.target, tuple(args), dict(kwargs), name)
         except Exception as error:
             raise ConversionError(_conversion_message(node, candidate, error)) from error
         if candidate.support.requires_output_allocator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from torchtrt.runtime import CompiledModule
 from torchtrt.tensorrt import is_reference
 from torchtrt.tensorrt.selection import describe
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 110)
 
 
 def main() -> None:
@@ -71,9 +72,7 @@ def pack_table() -> Table:
     for row in list_packs(current_packs(), problems()):
         note = row.summary if row.status == IN_USE else f"[red]{row.status}: {row.reason}[/red]"
         info = row.info
-        table.add_row(
-            info.name, info.distribution, info.version, str(row.ops), str(row.high), note
-        )
+        table.add_row(info.name, info.distribution, info.version, str(row.ops), str(row.high), note)
     return table
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.lowering.functionalization import functionalize
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -53,19 +53,15 @@ def open_program(exported: ExportedProgram) -> Program:
     Raises:
         UnsupportedProgramError: The program has effect tokens or custom objects among its inputs.
     """
-    if any(_writes(node) for node in exported.graph.nodes):
-        # Functionalisation retraces the graph, which takes longer than exporting it did: only where it is needed.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-            exported = exported.run_decompositions({})
+    exported, source = functionalize(exported)
     signature = exported.graph_signature
     graph = torch.fx.Graph()
-    root = GraphModule(exported.graph_module, exported.graph)
+    root = GraphModule(source, source.graph)
     inputs = {spec.arg.name: spec for spec in signature.input_specs}
     env: dict[Node, Node] = {}
     attributes: dict[str, Node] = {}
     weights: dict[str, torch.Tensor] = {}
-    for node in exported.graph.nodes:
+    for node in source.graph.nodes:
         if node.op == "placeholder" and inputs[node.name].kind is not InputKind.USER_INPUT:
             spec = inputs[node.name]
             if spec.kind not in _WEIGHTS:
@@ -77,7 +73,7 @@ def open_program(exported: ExportedProgram) -> Program:
             env[node].meta = dict(node.meta)
         elif node.op == "output":
             results = [env[value] if isinstance(value, Node) else value for value in node.args[0]]
-            mutated, outputs = _write_back(graph, signature, results, attributes, env, exported)
+            mutated, outputs = _write_back(graph, signature, results, attributes, env)
             graph.output(tuple(outputs)).meta = dict(node.meta)
         else:
             env[node] = graph.node_copy(node, env.__getitem__)
@@ -94,7 +90,7 @@ def open_program(exported: ExportedProgram) -> Program:
 
 
 def _settle(value: Any) -> Any:
-    """Returns ``value`` with plain numbers for the sizes that exporting fixed to one, which stay symbols in name only."""
+    """Returns ``value`` with numbers for the sizes that exporting fixed, which stay symbols in name only."""
     if isinstance(value, torch.SymInt) and value.node.expr.is_Integer:
         return int(value.node.expr)
     if not isinstance(value, FakeTensor) or all(type(size) is int for size in value.shape):
@@ -104,10 +100,6 @@ def _settle(value: Any) -> Any:
         return value
     with value.fake_mode:
         return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
-
-
-def _writes(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
@@ -133,9 +125,8 @@ def _write_back(
     results: list[Any],
     attributes: Mapping[str, Node],
     env: Mapping[Node, Node],
-    exported: ExportedProgram,
 ) -> tuple[frozenset[str], list[Any]]:
-    placeholders = {node.name: env[node] for node in exported.graph.find_nodes(op="placeholder")}
+    placeholders = {node.name: copy for node, copy in env.items() if node.op == "placeholder"}
     mutated, outputs = set(), []
     for spec, value in zip(signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:

@@ -113,11 +113,6 @@ def tensor_inputs(node: Node) -> dict[Node, None]:
     return found
 
 
-def is_write(node: Node) -> bool:
-    """Returns whether a node writes to one of its inputs."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
-
 def _producer(node: Node) -> Node:
     """Returns the call whose output ``node`` picks, for ``getitem`` on a call with several outputs; else ``node``."""
     while node.target is operator.getitem:

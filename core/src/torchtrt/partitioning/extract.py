@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from torchtrt.partitioning.blocks import Partition, is_scalar, is_write, tensor_inputs
+from torchtrt.lowering.functionalization import writes
+from torchtrt.partitioning.blocks import Partition, is_scalar, tensor_inputs
 
 
 def extract_blocks(
@@ -45,14 +46,14 @@ class _Extraction:
         for node in nodes:
             if node.op == "placeholder":
                 self.env[node] = self.graph.node_copy(node)
-        writes = [node for node in nodes if is_write(node)]
+        last = [node for node in nodes if writes(node)]
         for level in range(max(levels.values(), default=-1) + 1):
             if level in self.partition.blocks:
                 self.add_block(f"block_{len(self.blocks)}", self.partition.blocks[level])
             for node in levels:
-                if levels[node] == level and node not in in_blocks and not is_write(node):
+                if levels[node] == level and node not in in_blocks and not writes(node):
                     self.copy(node)
-        for node in writes:  # last, so that everything reads the values from before
+        for node in last:  # so that everything reads the values from before
             self.copy(node)
         output = next(iter(self.source.graph.find_nodes(op="output")))
         result = torch.fx.map_arg(output.args[0], self.copy)

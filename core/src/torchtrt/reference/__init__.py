@@ -32,7 +32,9 @@ def load(version: str | None = None) -> Any:
     """
     wanted = version or DEFAULT_VERSION
     if wanted not in VERSIONS:
-        message = f"The reference TensorRT does not speak {wanted!r}. It speaks {', '.join(VERSIONS)}."
+        message = (
+            f"The reference TensorRT does not speak {wanted!r}. It speaks {', '.join(VERSIONS)}."
+        )
         raise ValueError(message)
     if wanted not in _loaded:
         # The interface is read and assembled on first use, so that importing this package stays cheap.

@@ -17,7 +17,9 @@ _REQUIRED = object()
 
 
 def _to_float(value: Any) -> float:
-    if isinstance(value, (str, bytes)) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
+    if isinstance(value, (str, bytes)) or not (
+        hasattr(value, "__float__") or hasattr(value, "__index__")
+    ):
         message = f"A number is wanted here, not {value!r} of type {type(value).__name__}."
         raise TypeError(message)
     return float(value)
@@ -90,7 +92,9 @@ class Types:
 
             def to_list(value: Any) -> list[Any]:
                 if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-                    message = f"A sequence is wanted here, not {value!r} of type {type(value).__name__}."
+                    message = (
+                        f"A sequence is wanted here, not {value!r} of type {type(value).__name__}."
+                    )
                     raise TypeError(message)
                 return [element(item) for item in value]
 
@@ -139,7 +143,11 @@ class Types:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
             first, *rest = text.split(".")
-            found = self._namespace[first] if first in self._namespace else getattr(self._namespace[owner], first)
+            found = (
+                self._namespace[first]
+                if first in self._namespace
+                else getattr(self._namespace[owner], first)
+            )
             for part in rest:
                 found = getattr(found, part)
             return found
@@ -171,14 +179,16 @@ class Signature:
                 return self._fit(form, args, kwargs)
             except (TypeError, ValueError) as error:
                 problems.append(str(error))
-        forms = " or ".join("(" + ", ".join(name for name, *_ in form) + ")" for form in self._forms)
-        message = (
-            f"{self._title}(): incompatible function arguments. It takes {forms}. {' '.join(dict.fromkeys(problems))}"
+        forms = " or ".join(
+            "(" + ", ".join(name for name, *_ in form) + ")" for form in self._forms
         )
+        message = f"{self._title}(): incompatible function arguments. It takes {forms}. {' '.join(dict.fromkeys(problems))}"
         raise TypeError(message)
 
     @staticmethod
-    def _fit(form: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _fit(
+        form: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
         if len(args) > len(form):
             message = f"{len(args)} arguments were given."
             raise TypeError(message)

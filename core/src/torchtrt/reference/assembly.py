@@ -15,13 +15,27 @@ from typing import Any
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.arguments import Signature, Types, stored
-from torchtrt.reference.builder import Builder, BuilderConfig, HostMemory, OptimizationProfile, TimingCache
+from torchtrt.reference.builder import (
+    Builder,
+    BuilderConfig,
+    HostMemory,
+    OptimizationProfile,
+    TimingCache,
+)
 from torchtrt.reference.context import ExecutionContext
+from torchtrt.reference.control_flow import IfBoundaryLayer, IfConditional, Loop, LoopBoundaryLayer
 from torchtrt.reference.dimensions import Dims, Dims2, Dims3, Dims4, DimsHW, Permutation, volume
 from torchtrt.reference.engine import Engine, Inspector, Runtime
 from torchtrt.reference.enumerations import Enumeration, make_enumeration
-from torchtrt.reference.layer import FillLayer, Layer
-from torchtrt.reference.layers import METHODS
+from torchtrt.reference.layer import (
+    AttentionBoundaryLayer,
+    AttentionHandle,
+    FillLayer,
+    KVCacheUpdateLayer,
+    Layer,
+    MoELayer,
+)
+from torchtrt.reference.layers import METHODS, OPERATIONS
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.operation import Operation
 from torchtrt.reference.options import Interface, Profiler, RuntimeConfig, SerializationConfig
@@ -43,7 +57,15 @@ _IMPLEMENTATIONS: dict[str, type] = {
     "ICudaEngine": Engine,
     "IExecutionContext": ExecutionContext,
     "IFillLayer": FillLayer,
+    "IAttention": AttentionHandle,
+    "IAttentionBoundaryLayer": AttentionBoundaryLayer,
     "IHostMemory": HostMemory,
+    "IIfConditional": IfConditional,
+    "IIfConditionalBoundaryLayer": IfBoundaryLayer,
+    "IKVCacheUpdateLayer": KVCacheUpdateLayer,
+    "ILoop": Loop,
+    "ILoopBoundaryLayer": LoopBoundaryLayer,
+    "IMoELayer": MoELayer,
     "ILayer": Layer,
     "ILogger": ILogger,
     "INetworkDefinition": NetworkDefinition,
@@ -60,7 +82,16 @@ _IMPLEMENTATIONS: dict[str, type] = {
     "Weights": Weights,
 }
 # These check their arguments themselves.
-_SELF_CHECKING = {"Dims", "Dims2", "Dims3", "Dims4", "DimsHW", "Permutation", "Weights", "IHostMemory"}
+_SELF_CHECKING = {
+    "Dims",
+    "Dims2",
+    "Dims3",
+    "Dims4",
+    "DimsHW",
+    "Permutation",
+    "Weights",
+    "IHostMemory",
+}
 # Properties whose type the description leaves open.
 _OPEN_TYPES = {
     **dict.fromkeys(("kernel", "bias", "weights", "scale", "power"), "Weights"),
@@ -97,7 +128,9 @@ def assemble(version: str) -> ReferenceModule:
     Args:
         version: A version with a description, such as ``"8.6.0"``.
     """
-    text = resources.files("torchtrt.reference").joinpath("api", f"{version}.json").read_text("utf-8")
+    text = (
+        resources.files("torchtrt.reference").joinpath("api", f"{version}.json").read_text("utf-8")
+    )
     return _Assembly(version, json.loads(text)).module
 
 
@@ -105,7 +138,9 @@ class _Assembly:
     def __init__(self, version: str, description: Mapping[str, Any]) -> None:
         self._version = version
         self._description = description
-        self.module = ReferenceModule(f"torchtrt.reference[{version}]", f"Reference TensorRT {version}.")
+        self.module = ReferenceModule(
+            f"torchtrt.reference[{version}]", f"Reference TensorRT {version}."
+        )
         self._names: dict[str, Any] = self.module.__dict__
         self._names["__version__"] = version
         self._types = Types(self._names)
@@ -143,18 +178,24 @@ class _Assembly:
 
     def _operations_by_interface(self) -> dict[str, Operation]:
         methods = self._description["classes"]["INetworkDefinition"]["methods"]
-        return {methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods}
+        return {
+            methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods
+        }
 
     def _class(self, name: str) -> type:
         if name in self._names:
             found: type = self._names[name]
             return found
         spec = self._description["classes"][name]
-        bases = [self._class(base) for base in spec["bases"] if base in self._description["classes"]]
+        bases = [
+            self._class(base) for base in spec["bases"] if base in self._description["classes"]
+        ]
         implementation = _IMPLEMENTATIONS.get(name)
         if implementation is None and not bases:
             implementation = Interface
-        if implementation is not None and not any(issubclass(base, implementation) for base in bases):
+        if implementation is not None and not any(
+            issubclass(base, implementation) for base in bases
+        ):
             bases.insert(0, implementation)
         members: dict[str, Any] = {
             "_trt": self.module,
@@ -165,7 +206,9 @@ class _Assembly:
         }
         self._names[name] = made = type(name, tuple(bases), members)
         if name == "Dims":
-            made._largest = 2**31 - 1 if isinstance(spec["properties"].get("MAX_DIMS"), list) else 2**63 - 1  # type: ignore[attr-defined]
+            made._largest = (
+                2**31 - 1 if isinstance(spec["properties"].get("MAX_DIMS"), list) else 2**63 - 1
+            )  # type: ignore[attr-defined]
         self._nested(made, name, spec)
         return made
 
@@ -211,14 +254,21 @@ class _Assembly:
             function = getattr(made, method, None)
             if method == "__init__" and issubclass(made, Interface):
                 continue
-            setattr(made, method, _checked(method, function or _pure_virtual(name, method), signature))
+            setattr(
+                made, method, _checked(method, function or _pure_virtual(name, method), signature)
+            )
 
     def _adder(self, method: str, overloads: Any, signature: Signature) -> Any:
         kind, operation = self._names, METHODS[method]
         interface = overloads[0][1]
 
         def add(self: NetworkDefinition, *args: Any, **kwargs: Any) -> Any:
-            return self._add(kind[interface], operation, signature.bind(args, kwargs), method)
+            arguments = signature.bind(args, kwargs)
+            if interface != "IAttention":
+                return self._add(kind[interface], operation, arguments, method)
+            # What attention returns is no layer; the layer of the network is its output boundary.
+            layer = self._add(kind["IAttentionOutputLayer"], operation, arguments, method)
+            return None if layer is None else AttentionHandle._of(layer)
 
         add.__name__ = method
         add.__doc__ = f"{operation.__doc__}\n\nReturns the layer; None, with the reason logged, if it is refused."
@@ -237,7 +287,11 @@ class _Assembly:
                 elif existing.fset is not None:
                     setattr(made, text, property(existing.fget, doc=existing.__doc__))
             elif text in getattr(made, "_stored", {}):
-                setattr(made, text, self._stored_property(text, spelling, is_settable, made._stored[text]))  # type: ignore[attr-defined]
+                setattr(
+                    made,
+                    text,
+                    self._stored_property(text, spelling, is_settable, made._stored[text]),
+                )  # type: ignore[attr-defined]
             elif issubclass(made, Interface):
                 setattr(made, text, None)
 
@@ -250,7 +304,9 @@ class _Assembly:
 
         return property(existing.fget, set_, doc=existing.__doc__)
 
-    def _attribute(self, attribute: str, spelling: str | None, is_settable: bool, operation: Operation) -> property:
+    def _attribute(
+        self, attribute: str, spelling: str | None, is_settable: bool, operation: Operation
+    ) -> property:
         if spelling in ("object", "numpy.ndarray"):
             spelling = _OPEN_TYPES.get(attribute, "Weights" if attribute == "shift" else spelling)
         convert, show = self._types.converter(spelling), self._shower(spelling)
@@ -260,12 +316,16 @@ class _Assembly:
 
         def set_(self: Any, value: Any) -> None:
             converted = stored(convert(value))
-            operation.write(self, attribute, tuple(converted) if isinstance(converted, list) else converted)
+            operation.write(
+                self, attribute, tuple(converted) if isinstance(converted, list) else converted
+            )
             self._invalidate()
 
         return property(get, set_ if is_settable else None, doc=f"The layer's {attribute}.")
 
-    def _stored_property(self, text: str, spelling: str | None, is_settable: bool, default: Any) -> property:
+    def _stored_property(
+        self, text: str, spelling: str | None, is_settable: bool, default: Any
+    ) -> property:
         nullable = default is None
         convert, show = self._types.converter(spelling), self._shower(spelling)
         if spelling in (None, "None"):
@@ -288,7 +348,9 @@ class _Assembly:
         if spelling in ("Dims", "DimsHW"):
             dims: Any = self._class(spelling)
             unset = None if RULES[self._version].unset_dims_are_none else "invalid"
-            return lambda value: dims(value) if value is not None else unset and self._names["Dims"]._invalid()
+            return lambda value: (
+                dims(value) if value is not None else unset and self._names["Dims"]._invalid()
+            )
         if spelling == "Permutation":
             permutation: Any = self._class("Permutation")
             return lambda value: permutation(range(8) if value is None else value)
@@ -302,14 +364,26 @@ class _Assembly:
     def _hide(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         public = set(spec["methods"]) | set(spec["properties"]) | set(spec.get("constants", {}))
         for base in made.__mro__[1:]:
-            if base.__name__ in self._description["classes"] and base is self._names.get(base.__name__):
+            if base.__name__ in self._description["classes"] and base is self._names.get(
+                base.__name__
+            ):
                 inherited = self._description["classes"][base.__name__]
-                public |= set(inherited["methods"]) | set(inherited["properties"]) | set(inherited.get("constants", {}))
+                public |= (
+                    set(inherited["methods"])
+                    | set(inherited["properties"])
+                    | set(inherited.get("constants", {}))
+                )
         own = (key for base in made.__mro__ if base not in (object, bytes) for key in vars(base))
         for key in sorted(set(own)):
             is_kept = key in public or key.startswith("_") or key in ("Severity", "torch_device")
             if not is_kept and not isinstance(vars(made).get(key), _Absent):
-                setattr(made, key, _Absent(f"TensorRT {self._version} {name} has no attribute {key!r} (reference)."))
+                setattr(
+                    made,
+                    key,
+                    _Absent(
+                        f"TensorRT {self._version} {name} has no attribute {key!r} (reference)."
+                    ),
+                )
 
 
 def _checked(method: str, function: Any, signature: Signature) -> Any:

@@ -48,7 +48,9 @@ class OptimizationProfile:
         self._ranges: Ranges = {}
         self._values: dict[str, Any] = {}
 
-    def set_shape(self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]) -> None:  # noqa: A002 - TensorRT's names
+    def set_shape(
+        self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
+    ) -> None:  # noqa: A002 - TensorRT's names
         """Sets the least, typical and largest shape of an input.
 
         Raises:
@@ -60,7 +62,9 @@ class OptimizationProfile:
         """Returns the three shapes of an input; nothing if they are not set."""
         return [self._trt.Dims(shape) for shape in self._shapes.get(input, ())]
 
-    def set_shape_input(self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]) -> None:  # noqa: A002
+    def set_shape_input(
+        self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
+    ) -> None:  # noqa: A002
         """Sets the least, typical and largest values of a shape input.
 
         Raises:
@@ -153,11 +157,15 @@ class BuilderConfig:
 
     def set_quantization_flag(self, flag: Any) -> None:
         """Sets a flag of implicit quantization."""
-        self._values["quantization_flags"] = self._values.get("quantization_flags", 0) | 1 << int(flag)
+        self._values["quantization_flags"] = self._values.get("quantization_flags", 0) | 1 << int(
+            flag
+        )
 
     def clear_quantization_flag(self, flag: Any) -> None:
         """Clears a flag of implicit quantization."""
-        self._values["quantization_flags"] = self._values.get("quantization_flags", 0) & ~(1 << int(flag))
+        self._values["quantization_flags"] = self._values.get("quantization_flags", 0) & ~(
+            1 << int(flag)
+        )
 
     def get_quantization_flag(self, flag: Any) -> bool:
         """Returns whether a flag of implicit quantization is set."""
@@ -334,7 +342,10 @@ class Builder:
         return self._description(network, config) is not None
 
     def build_serialized_network(
-        self, network: NetworkDefinition, config: BuilderConfig, kernel_text: Any = None  # noqa: ARG002
+        self,
+        network: NetworkDefinition,
+        config: BuilderConfig,
+        kernel_text: Any = None,  # noqa: ARG002
     ) -> Any:
         """Returns the plan; None, with the reason logged, if the network breaks a rule."""
         description = self._description(network, config)
@@ -350,13 +361,17 @@ class Builder:
     def build_engine_with_config(self, network: NetworkDefinition, config: BuilderConfig) -> Any:
         """Returns the engine itself; None, with the reason logged, if the network breaks a rule."""
         plan = self.build_serialized_network(network, config)
-        return None if plan is None else self._trt.Runtime(self._logger).deserialize_cuda_engine(plan)
+        return (
+            None if plan is None else self._trt.Runtime(self._logger).deserialize_cuda_engine(plan)
+        )
 
     def build_engine(self, network: NetworkDefinition, config: BuilderConfig) -> Any:
         """Returns the engine itself (TensorRT 8); None, with the reason logged, if the network breaks a rule."""
         return self.build_engine_with_config(network, config)
 
-    def _description(self, network: NetworkDefinition, config: BuilderConfig) -> EngineDescription | None:
+    def _description(
+        self, network: NetworkDefinition, config: BuilderConfig
+    ) -> EngineDescription | None:
         try:
             return _build(network, config, self._rules)
         except Refused as error:
@@ -368,13 +383,17 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
     if rules.needs_explicit_batch and not network._has_flag("EXPLICIT_BATCH"):
         message = "the reference has no implicit batch: create the network with NetworkDefinitionCreationFlag.EXPLICIT_BATCH"
         raise Refused(message)
-    refittable = any(config._has_flag(flag) for flag in ("REFIT", "REFIT_IDENTICAL", "REFIT_INDIVIDUAL"))
+    refittable = any(
+        config._has_flag(flag) for flag in ("REFIT", "REFIT_IDENTICAL", "REFIT_INDIVIDUAL")
+    )
     with torch.inference_mode():
         graph = lower(network, keeps_named_weights=refittable)
         shapes, values = _profiles(graph, config)
         for profile_shapes, profile_values in zip(shapes, values, strict=True):
             for which in range(3):
-                infer_graph(graph, _profile_facts(graph, profile_shapes, profile_values, which), rules)
+                infer_graph(
+                    graph, _profile_facts(graph, profile_shapes, profile_values, which), rules
+                )
         fuse(graph, rules)
     return EngineDescription(
         version=rules.version,
@@ -403,7 +422,13 @@ def _profiles(graph: Graph, config: BuilderConfig) -> tuple[list[Ranges], list[R
                 message = f"optimization profile {index} names {name!r}, which is no network input"
                 raise Refused(message)
         shapes.append({port.name: _range_of(port, profile_shapes, index) for port in graph.inputs})
-        values.append({port.name: _values_of(port, profile_values, index) for port in graph.inputs if port.is_shape})
+        values.append(
+            {
+                port.name: _values_of(port, profile_values, index)
+                for port in graph.inputs
+                if port.is_shape
+            }
+        )
     return shapes, values
 
 

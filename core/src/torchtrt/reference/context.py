@@ -98,7 +98,9 @@ class ExecutionContext:
         if port is None:
             return self._error(f"the engine has no input named {name!r}")
         if len(shape) != len(port.shape):
-            return self._error(f"input {name!r} has rank {len(port.shape)}; {shape} has rank {len(shape)}")
+            return self._error(
+                f"input {name!r} has rank {len(port.shape)}; {shape} has rank {len(shape)}"
+            )
         low, _, high = self._engine._description.profiles[self._profile][name]
         for axis, size in enumerate(shape):
             if not low[axis] <= size <= high[axis]:
@@ -161,11 +163,11 @@ class ExecutionContext:
             for axis, text in port.dimension_names.items():
                 known, other = lengths.setdefault(text, (shape[axis], name))
                 if known != shape[axis]:
-                    message = (
-                        f"dimensions named {text!r} must be equal: it is {known} in {other!r}, {shape[axis]} in {name!r}"
-                    )
+                    message = f"dimensions named {text!r} must be equal: it is {known} in {other!r}, {shape[axis]} in {name!r}"
                     raise Refused(message)
-            facts[port.slot] = Fact(port.dtype, shape, self._value(port, shape) if port.is_shape else None)
+            facts[port.slot] = Fact(
+                port.dtype, shape, self._value(port, shape) if port.is_shape else None
+            )
         return facts
 
     def _value(self, port: Port, shape: tuple[int, ...]) -> Value:
@@ -190,7 +192,10 @@ class ExecutionContext:
             return self._ready[0]
         program = self._engine._program(self._facts())
         shape_inputs = tuple(port.name for port in self._engine._inputs.values() if port.is_shape)
-        self._ready = (program, shape_inputs)  # values may change unnoticed, so they are read every time
+        self._ready = (
+            program,
+            shape_inputs,
+        )  # values may change unnoticed, so they are read every time
         return program
 
     def infer_shapes(self) -> list[str]:
@@ -249,7 +254,11 @@ class ExecutionContext:
     @property
     def all_shape_inputs_specified(self) -> bool:
         """Whether every shape input has an address."""
-        return all(self._addresses.get(name) for name, port in self._engine._inputs.items() if port.is_shape)
+        return all(
+            self._addresses.get(name)
+            for name, port in self._engine._inputs.items()
+            if port.is_shape
+        )
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         """Executes; returns whether that succeeded. On the CPU it has finished when this returns."""
@@ -267,17 +276,23 @@ class ExecutionContext:
     def execute_v2(self, bindings: Sequence[int]) -> bool:
         """Executes with the addresses of all inputs and outputs in order, and waits."""
         if len(bindings) != len(self._engine._ports):
-            return self._error(f"the engine has {len(self._engine._ports)} inputs and outputs, not {len(bindings)}")
+            return self._error(
+                f"the engine has {len(self._engine._ports)} inputs and outputs, not {len(bindings)}"
+            )
         for port, address in zip(self._engine._ports, bindings, strict=True):
             self._addresses[port.name] = address
         done = self.execute_async_v3(
-            torch.cuda.current_stream(self.torch_device).cuda_stream if self.torch_device.type == "cuda" else 0
+            torch.cuda.current_stream(self.torch_device).cuda_stream
+            if self.torch_device.type == "cuda"
+            else 0
         )
         if done and self.torch_device.type == "cuda":
             torch.cuda.synchronize(self.torch_device)
         return done
 
-    def execute_async_v2(self, bindings: Sequence[int], stream_handle: int, input_consumed: Any = None) -> bool:  # noqa: ARG002
+    def execute_async_v2(
+        self, bindings: Sequence[int], stream_handle: int, input_consumed: Any = None
+    ) -> bool:  # noqa: ARG002
         """Executes with the addresses of all inputs and outputs in order (TensorRT 8)."""
         for port, address in zip(self._engine._ports, bindings, strict=True):
             self._addresses[port.name] = address
@@ -287,7 +302,8 @@ class ExecutionContext:
         with torch.inference_mode():
             program = self._program()
             inputs = {
-                port.slot: self._wrap(port, self._shapes[name]) for name, port in self._engine._inputs.items()
+                port.slot: self._wrap(port, self._shapes[name])
+                for name, port in self._engine._inputs.items()
             }
             for name in self._engine._outputs:
                 if name not in self._allocators and not self._addresses.get(name):
@@ -307,7 +323,9 @@ class ExecutionContext:
         if known is not None and known[0] == address and known[1] == shape:
             return known[2]
         device = _CPU if port.is_shape else self.torch_device
-        tensor = dtypes.tensor_at(address, dtypes.TORCH[port.dtype], shape, device).to(self.torch_device)
+        tensor = dtypes.tensor_at(address, dtypes.TORCH[port.dtype], shape, device).to(
+            self.torch_device
+        )
         if device == self.torch_device:
             self._wrapped[port.name] = (address, shape, tensor)
         return tensor
@@ -318,7 +336,14 @@ class ExecutionContext:
         if allocator is not None:
             size = max(1, result.numel() * result.element_size())
             current = self._addresses.get(port.name, 0)
-            address = _allocate(allocator, port.name, current, size, stream_handle, self._engine._rules.async_allocation)
+            address = _allocate(
+                allocator,
+                port.name,
+                current,
+                size,
+                stream_handle,
+                self._engine._rules.async_allocation,
+            )
             if not address:
                 message = f"the allocator of output {port.name!r} gave no memory for {size} bytes"
                 raise Refused(message)
@@ -383,7 +408,11 @@ class ExecutionContext:
         return self._engine.create_runtime_config()
 
 
-def _allocate(allocator: Any, name: str, current: int, size: int, stream_handle: int, may_be_async: bool) -> int:
+def _allocate(
+    allocator: Any, name: str, current: int, size: int, stream_handle: int, may_be_async: bool
+) -> int:
     if may_be_async and hasattr(allocator, "reallocate_output_async"):
-        return int(allocator.reallocate_output_async(name, current, size, _ALIGNMENT, stream_handle) or 0)
+        return int(
+            allocator.reallocate_output_async(name, current, size, _ALIGNMENT, stream_handle) or 0
+        )
     return int(allocator.reallocate_output(name, current, size, _ALIGNMENT) or 0)

@@ -69,7 +69,9 @@ def byte_count(dtype: str, count: int) -> int:
     return (count * BITS[dtype] + 7) // 8
 
 
-def tensor_at(address: int, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device) -> torch.Tensor:
+def tensor_at(
+    address: int, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device
+) -> torch.Tensor:
     """Returns a tensor over memory that someone else owns, without a copy.
 
     Args:

@@ -55,7 +55,9 @@ class Runtime:
     def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
         """Returns the engine in a plan; None, with the reason logged, if the bytes are no plan of this version."""
         if hasattr(serialized_engine, "read") and hasattr(serialized_engine, "seek"):
-            message = "The reference loads plans from bytes, not from a stream reader: pass the bytes."
+            message = (
+                "The reference loads plans from bytes, not from a stream reader: pass the bytes."
+            )
             raise TypeError(message)
         try:
             description, owner = decode(serialized_engine, self._rules.version)
@@ -108,13 +110,18 @@ class Engine:
             Refused: A rule is broken.
         """
         key = tuple(
-            (fact.shape, None if fact.constant is None else tuple(fact.constant.reshape(-1).tolist()))
+            (
+                fact.shape,
+                None if fact.constant is None else tuple(fact.constant.reshape(-1).tolist()),
+            )
             for fact in facts.values()
         )
         program = self._programs.get(key)
         if program is None:
             with torch.inference_mode():
-                program = bind_graph(self._description.graph, facts, self._rules, self._constants, self.torch_device)
+                program = bind_graph(
+                    self._description.graph, facts, self._rules, self._constants, self.torch_device
+                )
             self._programs[key] = program
             if len(self._programs) > _PROGRAMS_KEPT:
                 self._programs.popitem(last=False)
@@ -192,7 +199,11 @@ class Engine:
     def get_tensor_format_desc(self, name: str, profile_index: int = 0) -> str:  # noqa: ARG002
         """Returns the memory format of an input or output as text."""
         port = self._port(name)
-        return "" if port is None else f"Row-major linear {dtypes.SPELLING[port.dtype]} format (kLINEAR)"
+        return (
+            ""
+            if port is None
+            else f"Row-major linear {dtypes.SPELLING[port.dtype]} format (kLINEAR)"
+        )
 
     def get_tensor_vectorized_dim(self, name: str, profile_index: int = 0) -> int:  # noqa: ARG002
         """Returns the dimension that a vectorized format splits; -1 for linear formats."""
@@ -210,14 +221,19 @@ class Engine:
         """Returns the least, typical and largest values of a shape input in a profile."""
         if not 0 <= profile_index < len(self._description.value_profiles):
             return []
-        return [list(values) for values in self._description.value_profiles[profile_index].get(name, ())]
+        return [
+            list(values) for values in self._description.value_profiles[profile_index].get(name, ())
+        ]
 
     def get_aliased_input_tensor(self, name: str) -> str | None:
         """Returns the input whose memory an output must share, None if there is none."""
         slot = self._outputs[name].slot if name in self._outputs else None
         for node in self._description.graph.nodes:
             if node.operation == "kv_cache_update" and slot in node.outputs:
-                return next((port.name for port in self._inputs.values() if port.slot == node.inputs[0]), None)
+                return next(
+                    (port.name for port in self._inputs.values() if port.slot == node.inputs[0]),
+                    None,
+                )
         return None
 
     def create_execution_context(self, strategy: Any = None) -> Any:  # noqa: ARG002
@@ -297,12 +313,16 @@ class Engine:
     @property
     def engine_capability(self) -> Any:
         """The capability it was built for."""
-        return self._trt.EngineCapability.__members__[self._description.settings["engine_capability"]]
+        return self._trt.EngineCapability.__members__[
+            self._description.settings["engine_capability"]
+        ]
 
     @property
     def profiling_verbosity(self) -> Any:
         """How much the inspector says."""
-        return self._trt.ProfilingVerbosity.__members__[self._description.settings["profiling_verbosity"]]
+        return self._trt.ProfilingVerbosity.__members__[
+            self._description.settings["profiling_verbosity"]
+        ]
 
     @property
     def hardware_compatibility_level(self) -> Any:
@@ -384,7 +404,11 @@ class Inspector:
         ports = {port.slot: port for port in self._engine._ports}
         if slot in ports:
             port = ports[slot]
-            return {"Name": port.name, "Dimensions": list(port.shape), "Datatype": dtypes.SPELLING[port.dtype]}
+            return {
+                "Name": port.name,
+                "Dimensions": list(port.shape),
+                "Datatype": dtypes.SPELLING[port.dtype],
+            }
         return {"Name": f"(slot {slot})"}
 
     def get_layer_information(self, layer_index: int, format: Any) -> str:  # noqa: A002 - TensorRT's name

@@ -104,7 +104,12 @@ def make_enumeration(
     made: type[Enumeration] = type(
         name,
         (base,),
-        {"__members__": {}, "_by_value": {}, "_home": (version, qualified_name), "__doc__": f"TensorRT {version} {name}."},
+        {
+            "__members__": {},
+            "_by_value": {},
+            "_home": (version, qualified_name),
+            "__doc__": f"TensorRT {version} {name}.",
+        },
     )
     for member_name, value in members.items():
         member = made._by_value.get(value)

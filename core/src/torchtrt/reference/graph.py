@@ -104,4 +104,6 @@ class Graph:
         self.nodes = kept[::-1]
         self.constants = {slot: value for slot, value in self.constants.items() if slot in needed}
         self.constant_types = {slot: self.constant_types[slot] for slot in self.constants}
-        self.weights_names = {slot: name for slot, name in self.weights_names.items() if slot in self.constants}
+        self.weights_names = {
+            slot: name for slot, name in self.weights_names.items() if slot in self.constants
+        }

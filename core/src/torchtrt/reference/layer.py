@@ -45,13 +45,19 @@ class Layer:
                 tensor._consumers[id(self)] = self
         self._outputs = [
             network._new_tensor(
-                f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}", self, index
+                f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}",
+                self,
+                index,
             )
             for index in range(operation.outputs)
         ]
 
+    def _operands(self) -> Sequence[Tensor | None]:
+        """What the operation reads: the inputs, unless a subclass adds what TensorRT does not count as one."""
+        return self._inputs
+
     def _facts_of_inputs(self) -> list[Fact | None]:
-        return [None if tensor is None else tensor._fact() for tensor in self._inputs]
+        return [None if tensor is None else tensor._fact() for tensor in self._operands()]
 
     def _call(self) -> Call:
         return Call(
@@ -93,14 +99,10 @@ class Layer:
                 continue
             seen.add(id(layer))
             stack.append((layer, True))
-            for tensor in layer._tensors_that_decide():
+            for tensor in layer._operands():
                 if tensor is not None and tensor._producer is not None:
                     stack.append((tensor._producer, False))
         return order
-
-    def _tensors_that_decide(self) -> Sequence[Tensor | None]:
-        """The inputs that inference reads; a loop's recurrence must not wait for its own body."""
-        return self._inputs
 
     def _settle(self) -> None:
         try:
@@ -185,7 +187,9 @@ class Layer:
     @property
     def type(self) -> Any:
         """What kind of layer this is."""
-        return self._trt.LayerType.__members__[self._operation.name.upper()]
+        return self._trt.LayerType.__members__[
+            self._operation.layer_type or self._operation.name.upper()
+        ]
 
     @property
     def num_inputs(self) -> int:
@@ -218,7 +222,9 @@ class Layer:
     def set_output_type(self, index: int, dtype: Any) -> None:
         """Sets the type of an output of a weakly typed network."""
         if self._network._strong:
-            self._network._error(f"{self._name}: output types cannot be set in a strongly typed network")
+            self._network._error(
+                f"{self._name}: output types cannot be set in a strongly typed network"
+            )
             return
         self._output_types[index] = dtype.name
         self._invalidate()
@@ -247,7 +253,9 @@ class Layer:
     @num_ranks.setter
     def num_ranks(self, value: int) -> None:
         if value != 1:
-            self._network._error(f"{self._name}: the reference runs in one process, num_ranks stays 1")
+            self._network._error(
+                f"{self._name}: the reference runs in one process, num_ranks stays 1"
+            )
 
 
 class FillLayer(Layer):
@@ -257,3 +265,93 @@ class FillLayer(Layer):
         """Returns whether alpha and beta were given as integers."""
         values = (self._attributes["alpha"], self._attributes["beta"])
         return any(isinstance(value, int) for value in values)
+
+
+class KVCacheUpdateLayer(Layer):
+    """A cache update, which may be told how long each update is."""
+
+    @property
+    def update_lengths(self) -> Tensor | None:
+        """The lengths of packed updates, None if unset."""
+        return self.get_input(3)
+
+    @update_lengths.setter
+    def update_lengths(self, value: Tensor) -> None:
+        self.set_input(3, value)
+
+
+class MoELayer(Layer):
+    """A mixture of experts. The reference adds none, so there is nothing to set."""
+
+    def _refuse(self, *arguments: Any) -> None:  # noqa: ARG002
+        self._network._error(f"{self._name}: the reference has no mixture of experts")
+
+    set_gated_weights = set_gated_biases = _refuse
+    set_quantization_static = set_quantization_dynamic_dbl_q = set_swiglu_params = _refuse
+
+
+class AttentionHandle(Layer):
+    """An attention as its user holds it: no layer itself, but the same state as its boundary layer."""
+
+    @classmethod
+    def _of(cls, layer: Layer) -> AttentionHandle:
+        kind = layer._trt.IAttention
+        handle: AttentionHandle = kind.__new__(kind)
+        handle.__dict__ = layer.__dict__
+        return handle
+
+    def _optional(self, index: int) -> Tensor | None:
+        return self._inputs[index] if index < len(self._inputs) else None
+
+    @property
+    def mask(self) -> Tensor | None:
+        """What may be attended to: a bool tensor, or one that is added; None if unset."""
+        return self._optional(3)
+
+    @mask.setter
+    def mask(self, value: Tensor) -> None:
+        Layer.set_input(self, 3, value)
+
+    @property
+    def normalization_quantize_scale(self) -> Tensor | None:
+        """The scale of a quantized normalization, None if unset."""
+        return self._optional(4)
+
+    @normalization_quantize_scale.setter
+    def normalization_quantize_scale(self, value: Tensor) -> None:
+        Layer.set_input(self, 4, value)
+
+    @property
+    def query_lengths(self) -> Tensor | None:
+        """The lengths of packed queries, None if unset."""
+        return self._optional(5)
+
+    @query_lengths.setter
+    def query_lengths(self, value: Tensor) -> None:
+        Layer.set_input(self, 5, value)
+
+    @property
+    def key_value_lengths(self) -> Tensor | None:
+        """The lengths of packed keys and values, None if unset."""
+        return self._optional(6)
+
+    @key_value_lengths.setter
+    def key_value_lengths(self, value: Tensor) -> None:
+        Layer.set_input(self, 6, value)
+
+    def set_input(self, index: int, tensor: Tensor) -> bool:  # type: ignore[override]
+        """Connects an input; returns whether there is such an input."""
+        if not 0 <= index < 3:
+            self._network._error(f"{self._name}: input {index} does not exist")
+            return False
+        Layer.set_input(self, index, tensor)
+        return True
+
+
+class AttentionBoundaryLayer(Layer):
+    """The layer of an attention in its network."""
+
+    @property
+    def attention(self) -> Any:
+        """The attention it belongs to."""
+        return AttentionHandle._of(self)

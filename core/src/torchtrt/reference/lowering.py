@@ -69,7 +69,13 @@ class _Lowering:
         for tensor in network._outputs:
             fact = tensor._fact()
             graph.outputs.append(
-                Port(tensor._name, self._slot(tensor), fact.dtype, fact.shape, formats=tensor._formats)
+                Port(
+                    tensor._name,
+                    self._slot(tensor),
+                    fact.dtype,
+                    fact.shape,
+                    formats=tensor._formats,
+                )
             )
         fold(graph, network._rules)
         graph.drop_unused()
@@ -94,14 +100,24 @@ class _Lowering:
             self._slots[id(layer._outputs[0])] = inputs[0]
             return
         plain = {
-            name: None if isinstance(value, Weights) else value for name, value in attributes.items()
+            name: None if isinstance(value, Weights) else value
+            for name, value in attributes.items()
         }
         outputs = tuple(self._slot(tensor) for tensor in layer._outputs)
         types = tuple(
-            tensor._declared or layer._output_types.get(index) for index, tensor in enumerate(layer._outputs)
+            tensor._declared or layer._output_types.get(index)
+            for index, tensor in enumerate(layer._outputs)
         )
         graph.nodes.append(
-            Node(layer._operation.name, layer._name, tuple(inputs), outputs, plain, types, layer._metadata)
+            Node(
+                layer._operation.name,
+                layer._name,
+                tuple(inputs),
+                outputs,
+                plain,
+                types,
+                layer._metadata,
+            )
         )
         if all(fact.constant is not None for fact in facts) and not self._keeps_named_weights:
             for slot, fact in zip(outputs, facts, strict=True):
@@ -159,7 +175,9 @@ def fold(graph: Graph, rules: Rules) -> None:
     for node in graph.nodes:
         operation = OPERATIONS[node.operation]
         given = [slot for slot in node.inputs if slot != ABSENT]
-        is_constant = bool(given) and all(slot in graph.constants and slot not in refittable for slot in given)
+        is_constant = bool(given) and all(
+            slot in graph.constants and slot not in refittable for slot in given
+        )
         if not node.outputs or not is_constant or not operation.is_pure(node.attributes):
             kept.append(node)
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from torchtrt.reference.facts import Refused
@@ -35,6 +35,7 @@ class NetworkDefinition:
         self._debug: list[Tensor] = []
         self._name = "Unnamed Network 0"
         self._counter = 0
+        self._control_count = 0
         self._reported: set[str] = set()
         self._recorder: Any = None
 
@@ -60,7 +61,9 @@ class NetworkDefinition:
             self._reported.add(message)
             self._error(message)
 
-    def _add(self, kind: type[Layer], operation: Operation, arguments: Mapping[str, Any], method: str) -> Layer | None:
+    def _add(
+        self, kind: type[Layer], operation: Operation, arguments: Mapping[str, Any], method: str
+    ) -> Layer | None:
         """Adds a layer made by ``method`` from its arguments; None, with a logged error, if TensorRT refuses it."""
         attributes = {**operation.defaults, **operation.methods[method]}
         inputs: list[Tensor | None] = []
@@ -73,8 +76,7 @@ class NetworkDefinition:
                 continue
             else:
                 attributes[operation.renames.get(name, name)] = getattr(value, "name", value)
-        layer = kind.__new__(kind)
-        Layer.__init__(layer, self, operation, inputs, attributes)
+        layer = self._made(kind, operation, inputs, attributes)
         try:
             operation.admit(layer._call())
         except Refused as error:
@@ -86,13 +88,45 @@ class NetworkDefinition:
         self._layers.append(layer)
         return layer
 
+    def _append(
+        self, kind: type[Layer], operation: Operation, inputs: Sequence[Tensor], attributes: Mapping[str, Any]
+    ) -> Layer:
+        """Adds a layer at the boundary of control flow."""
+        layer = self._made(kind, operation, inputs, {**operation.defaults, **attributes})
+        self._layers.append(layer)
+        return layer
+
+    def _made(
+        self, kind: type[Layer], operation: Operation, inputs: Sequence[Tensor | None], attributes: dict[str, Any]
+    ) -> Layer:
+        layer = kind.__new__(kind)
+        Layer.__init__(layer, self, operation, inputs, attributes)
+        return layer
+
+    def add_loop(self) -> Any:
+        """Adds a loop."""
+        return self._add_control("ILoop")
+
+    def add_if_conditional(self) -> Any:
+        """Adds a conditional."""
+        return self._add_control("IIfConditional")
+
+    def _add_control(self, interface: str) -> Any:
+        kind = getattr(self._trt, interface)
+        self._control_count += 1
+        made = kind.__new__(kind)
+        kind._initialize(made, self, f"(Unnamed {interface[1:]}* {self._control_count - 1})")
+        return made
+
     def add_input(self, name: str, dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
         """Adds an input; -1 stands for a dimension that is given at run time."""
         problem = None
         if any(tensor._name == name for tensor in self._inputs):
             problem = f"the network already has an input named {name!r}"
         elif any(dimension < -1 for dimension in shape):
-            problem = f"the input {name!r} has a negative dimension in {tuple(shape)}; only -1 is allowed"
+            problem = (
+                f"the input {name!r} has a negative dimension in {tuple(shape)}; only -1 is allowed"
+            )
         elif dtype.name in ("INT4", "FP4", "E8M0"):
             problem = f"the input {name!r} cannot be of type {dtype.name}"
         if problem is not None:
@@ -106,7 +140,9 @@ class NetworkDefinition:
     def mark_output(self, tensor: Tensor) -> None:
         """Makes a tensor an output of the network."""
         if tensor._producer is None:
-            self._error(f"{tensor._name}: a network input cannot be an output; add an identity layer")
+            self._error(
+                f"{tensor._name}: a network input cannot be an output; add an identity layer"
+            )
         elif not tensor.is_network_output:
             self._outputs.append(tensor)
 
@@ -117,8 +153,15 @@ class NetworkDefinition:
     def mark_output_for_shapes(self, tensor: Tensor) -> bool:
         """Makes a shape tensor an output; returns whether it can be one."""
         fact = tensor._fact_or_none()
-        if fact is None or fact.rank > 1 or fact.dtype not in ("INT32", "INT64") or not fact.is_static:
-            self._error(f"{tensor._name}: an output for shapes is an integer tensor of rank 0 or 1 and constant length")
+        if (
+            fact is None
+            or fact.rank > 1
+            or fact.dtype not in ("INT32", "INT64")
+            or not fact.is_static
+        ):
+            self._error(
+                f"{tensor._name}: an output for shapes is an integer tensor of rank 0 or 1 and constant length"
+            )
             return False
         self._shape_outputs.append(tensor)
         if not tensor.is_network_output:
@@ -146,7 +189,9 @@ class NetworkDefinition:
             for value in layer._attributes.values()
         )
         if not used:
-            self._error(f"set_weights_name: no layer uses the weights to be named {name!r}; name them after use")
+            self._error(
+                f"set_weights_name: no layer uses the weights to be named {name!r}; name them after use"
+            )
             return False
         self._weights_names[identity] = name
         return True
@@ -202,7 +247,9 @@ class NetworkDefinition:
                 return True
             for layer in current._consumers.values():
                 reads = [index for index, given in enumerate(layer._inputs) if given is current]
-                if any(index in layer._operation.value_inputs for index in reads):
+                if any(
+                    index in layer._operation.values_needed(layer._attributes) for index in reads
+                ):
                     return True
                 if layer._operation.partial is not None or layer._operation.name == "reduce":
                     pending.extend(layer._outputs)

@@ -116,7 +116,9 @@ class Call:
         """Returns the axes of a bit mask: bit i stands for dimension i of the input."""
         mask, rank = int(self[name]), len(self.shape(index))
         self.require(mask > 0, f"{name} is a bit mask that must select at least one dimension")
-        self.require(mask < 1 << rank, f"{name} mask {mask:#b} selects a dimension beyond rank {rank}")
+        self.require(
+            mask < 1 << rank, f"{name} mask {mask:#b} selects a dimension beyond rank {rank}"
+        )
         return tuple(axis for axis in range(rank) if mask >> axis & 1)
 
     def elements(self, index: int, types: frozenset[str] = INTEGERS) -> list[int | None] | None:
@@ -125,7 +127,9 @@ class Call:
         if fact is None:
             return None
         self.accept(index, types, f"input {index}")
-        self.require(fact.rank == 1, f"input {index} must be one-dimensional, not of rank {fact.rank}")
+        self.require(
+            fact.rank == 1, f"input {index} must be one-dimensional, not of rank {fact.rank}"
+        )
         self.require(fact.is_static, f"the length of input {index} must be a build-time constant")
         return fact.elements()
 
@@ -142,6 +146,7 @@ class Operation:
 
     Attributes:
         name: The key in plans and in the table of operations.
+        layer_type: The member of ``LayerType``; by default the name in capitals.
         methods: The ``add_*`` methods that make this layer, with the attributes each presets.
         renames: Argument names that differ from the attribute they set.
         defaults: The attributes and their defaults.
@@ -156,6 +161,7 @@ class Operation:
     """
 
     name: ClassVar[str]
+    layer_type: ClassVar[str] = ""
     methods: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     renames: ClassVar[Mapping[str, str]] = {}
     defaults: ClassVar[Mapping[str, Any]] = {}
@@ -167,6 +173,10 @@ class Operation:
     partial: ClassVar[str | None] = None
     keeps_types: ClassVar[bool] = False
     decides_output_type: ClassVar[bool] = False
+
+    def values_needed(self, attributes: Mapping[str, Any]) -> frozenset[int]:
+        """Returns the inputs whose value must be known to infer shapes and to bind."""
+        return self.value_inputs
 
     @property
     def title(self) -> str:
@@ -242,7 +252,11 @@ def _retyped(fact: Fact, wanted: str | None) -> Fact:
 
 
 def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[Value] | None:
-    if not facts or not operation.is_pure(call.attributes) or any(fact.value is not None for fact in facts):
+    if (
+        not facts
+        or not operation.is_pure(call.attributes)
+        or any(fact.value is not None for fact in facts)
+    ):
         return None
     if not all(fact.is_static and fact.volume <= TRACKED_VOLUME for fact in facts):
         return None
@@ -255,7 +269,7 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
         return None
     if any(
         call.inputs[index] is not None and call.fact(index).constant is None
-        for index in operation.value_inputs | operation.steering
+        for index in operation.values_needed(call.attributes) | operation.steering
         if index < len(call.inputs)
     ):
         return None
@@ -268,7 +282,7 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
 def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:
     """Which elements of the output are known: moved along with the data, or known where every operand is."""
     masks = []
-    steering = operation.value_inputs | operation.steering
+    steering = operation.values_needed(call.attributes) | operation.steering
     for index, given in enumerate(call.inputs):
         assert given is None or given.value is not None
         if given is None or given.value is None:
@@ -295,7 +309,9 @@ def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:
 
 def run(operation: Operation, call: Call, facts: Sequence[Fact]) -> tuple[torch.Tensor, ...]:
     """Returns the outputs computed from the inputs' values; unknown elements count as whatever they hold."""
-    tensors = [None if fact is None or fact.value is None else fact.value.data for fact in call.inputs]
+    tensors = [
+        None if fact is None or fact.value is None else fact.value.data for fact in call.inputs
+    ]
     return as_tuple(bind(operation, call, facts)(*tensors))
 
 
@@ -313,10 +329,16 @@ def bind(operation: Operation, call: Call, facts: Sequence[Fact]) -> Function:
     if call.strong or operation.keeps_types:
         return operation.bind(call)
     operands = [
-        Fact("FLOAT", fact.shape, fact.value) if fact is not None and fact.dtype in REDUCED else fact
+        Fact("FLOAT", fact.shape, fact.value)
+        if fact is not None and fact.dtype in REDUCED
+        else fact
         for fact in call.inputs
     ]
-    narrow = [index for index, fact in enumerate(call.inputs) if fact is not None and fact.dtype in REDUCED]
+    narrow = [
+        index
+        for index, fact in enumerate(call.inputs)
+        if fact is not None and fact.dtype in REDUCED
+    ]
     inner = operation.bind(
         Call(call.attributes, operands, call.rules, call.strong, call.output_types)
     )

@@ -115,7 +115,10 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
         )
         raise UnreadablePlan(message)
     start = -(-(_PREFIX.size + length) // ALIGNMENT) * ALIGNMENT
-    constants = [_constant(view, start + offset, dtype, shape) for offset, dtype, shape in header["constants"]]
+    constants = [
+        _constant(view, start + offset, dtype, shape)
+        for offset, dtype, shape in header["constants"]
+    ]
     description = EngineDescription(
         header["version"],
         header["name"],
@@ -200,7 +203,9 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
     nodes = []
     for operation, name, inputs, outputs, attributes, types, metadata in data["nodes"]:
         plain = {key: _value_from_json(value, constants) for key, value in attributes.items()}
-        nodes.append(Node(operation, name, tuple(inputs), tuple(outputs), plain, tuple(types), metadata))
+        nodes.append(
+            Node(operation, name, tuple(inputs), tuple(outputs), plain, tuple(types), metadata)
+        )
     return Graph(
         [_port_from_json(port) for port in data["inputs"]],
         [_port_from_json(port) for port in data["outputs"]],
@@ -221,7 +226,9 @@ def _value_from_json(value: Any, constants: Sequence[torch.Tensor]) -> Any:
 
 def _port_from_json(data: Sequence[Any]) -> Port:
     name, slot, dtype, shape, is_shape, names, formats = data
-    return Port(name, slot, dtype, tuple(shape), is_shape, {index: text for index, text in names}, formats)
+    return Port(
+        name, slot, dtype, tuple(shape), is_shape, {index: text for index, text in names}, formats
+    )
 
 
 def _tuples(value: Any) -> Any:

@@ -90,7 +90,9 @@ def infer_graph(graph: Graph, given: Mapping[int, Fact], rules: Rules) -> dict[i
     return facts
 
 
-def _infer_node(node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool) -> tuple[Fact, ...]:
+def _infer_node(
+    node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool
+) -> tuple[Fact, ...]:
     inputs = [None if slot == ABSENT else facts[slot] for slot in node.inputs]
     try:
         return infer(OPERATIONS[node.operation], call_of(node, inputs, rules, strong))
@@ -131,16 +133,25 @@ def bind_graph(
                 values[slot] = known.to(device)
             continue
         steps.append(
-            Step(_function(node, facts, rules, graph.strong, device), node.inputs, node.outputs, (), node.name)
+            Step(
+                _function(node, facts, rules, graph.strong, device),
+                node.inputs,
+                node.outputs,
+                (),
+                node.name,
+            )
         )
     _free_after_last_use(steps, keep={port.slot for port in graph.outputs} | set(constants))
     return Program(steps, values, facts)
 
 
-def _function(node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool, device: torch.device) -> Function:
+def _function(
+    node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool, device: torch.device
+) -> Function:
     operation = OPERATIONS[node.operation]
     inputs = [None if slot == ABSENT else facts[slot] for slot in node.inputs]
-    if all(_is_complete(index, fact, operation.value_inputs) for index, fact in enumerate(inputs)):
+    needed = operation.values_needed(node.attributes)
+    if all(_is_complete(index, fact, needed) for index, fact in enumerate(inputs)):
         outputs = [facts[slot] for slot in node.outputs]
         function = bind(operation, call_of(node, inputs, rules, strong), outputs)
         if inputs or device.type == "cpu":
@@ -150,7 +161,7 @@ def _function(node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool,
 
     def late(*tensors: torch.Tensor | None) -> Any:
         seen = [
-            None if tensor is None else fact_of(tensor, str(dtype), with_value=index in operation.value_inputs)
+            None if tensor is None else fact_of(tensor, str(dtype), with_value=index in needed)
             for index, (tensor, dtype) in enumerate(zip(tensors, types, strict=True))
         ]
         call = call_of(node, seen, rules, strong)
@@ -160,19 +171,25 @@ def _function(node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool,
             message = f"{node.name}: {error}"
             raise Refused(message) from error
         result = bind(operation, call, found)(*tensors)
-        return tuple(each.to(device) for each in as_tuple(result)) if len(found) != 1 else result.to(device)
+        return (
+            tuple(each.to(device) for each in as_tuple(result))
+            if len(found) != 1
+            else result.to(device)
+        )
 
     return late
 
 
-def _is_complete(index: int, fact: Fact | None, value_inputs: frozenset[int]) -> bool:
-    return fact is None or (fact.is_static and (index not in value_inputs or fact.constant is not None))
+def _is_complete(index: int, fact: Fact | None, needed: frozenset[int]) -> bool:
+    return fact is None or (fact.is_static and (index not in needed or fact.constant is not None))
 
 
 def _free_after_last_use(steps: list[Step], keep: set[int]) -> None:
     seen = set(keep) | {ABSENT}
     for step in reversed(steps):
-        last = tuple(dict.fromkeys(slot for slot in (*step.reads, *step.writes) if slot not in seen))
+        last = tuple(
+            dict.fromkeys(slot for slot in (*step.reads, *step.writes) if slot not in seen)
+        )
         seen.update(last)
         step.frees = last
 
@@ -180,4 +197,3 @@ def _free_after_last_use(steps: list[Step], keep: set[int]) -> None:
 def move_constants(graph: Graph, device: torch.device) -> dict[int, torch.Tensor]:
     """Returns the graph's constants on a device; on the CPU they stay where they are."""
     return {slot: constant.to(device) for slot, constant in graph.constants.items()}
-

@@ -13,11 +13,19 @@ class Refitter:
     """Replaces the named weights of an engine that was built with a REFIT flag."""
 
     _trt: ClassVar[Any]
-    _stored: ClassVar[Mapping[str, Any]] = {"error_recorder": None, "max_threads": 1, "weights_validation": True}
+    _stored: ClassVar[Mapping[str, Any]] = {
+        "error_recorder": None,
+        "max_threads": 1,
+        "weights_validation": True,
+    }
 
     def __init__(self, engine: Any, logger: Any) -> None:
         if not engine.refittable:
-            report(logger, "ERROR", "The engine was not built with BuilderFlag.REFIT, so it cannot be refitted.")
+            report(
+                logger,
+                "ERROR",
+                "The engine was not built with BuilderFlag.REFIT, so it cannot be refitted.",
+            )
             message = "pybind11::init(): factory function returned nullptr"
             raise TypeError(message)
         self._engine = engine
@@ -91,7 +99,9 @@ class Refitter:
         constants = self._engine._description.graph.constants
         for name, weights in self._pending.items():
             for slot in slots[name]:
-                self._engine._replace_constant(slot, weights._tensor().clone().view(constants[slot].shape))
+                self._engine._replace_constant(
+                    slot, weights._tensor().clone().view(constants[slot].shape)
+                )
         self._pending.clear()
         return True
 

@@ -88,7 +88,9 @@ class Tensor:
     @dtype.setter
     def dtype(self, value: Any) -> None:
         if self._network._strong:
-            self._network._error(f"{self._name}: the type of a tensor cannot be set in a strongly typed network")
+            self._network._error(
+                f"{self._name}: the type of a tensor cannot be set in a strongly typed network"
+            )
             return
         self._declared = value.name
         self._invalidate()

@@ -100,9 +100,8 @@ class Resolution:
         """Returns the outcome in words: a headline, and a line for every candidate passed over or pack not loaded."""
         lines = list(self._lines())
         width = max((len(label) for label, _ in lines), default=0)
-        return "\n".join(
-            (self._headline(), *(f"  {label:<{width}}  {text}" for label, text in lines))
-        )
+        details = (f"  {label:<{width}}  {text}" if label else f"  {text}" for label, text in lines)
+        return "\n".join((self._headline(), *details))
 
     def _headline(self) -> str:
         subject = f"{qualified_name(self.target)} (node %{self.node_name})"
@@ -118,10 +117,10 @@ class Resolution:
     def _lines(self) -> Iterator[tuple[str, str]]:
         for rejection in self.rejections:
             if rejection.candidate is None:
-                yield "-", rejection.reason
+                yield "", rejection.reason
             else:
                 yield rejection.candidate.pack.name, f"rejected: {rejection.reason}"
         for candidate in self.not_asked:
             yield candidate.pack.name, f"not asked: {candidate.qualified_function} comes later"
         for problem in self.problems:
-            yield problem.pack or problem.distribution or "-", f"not loaded: {problem.what}"
+            yield problem.pack or problem.distribution, f"not loaded: {problem.what}"

@@ -150,9 +150,7 @@ def add_fill(
     return layer.get_output(0)
 
 
-def add_attention(
-    network: Any, query: Any, key: Any, value: Any, causal: bool, name: str
-) -> Any:
+def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool, name: str) -> Any:
     """Returns fused attention without a mask. It does not scale: scale the query before.
 
     Args:

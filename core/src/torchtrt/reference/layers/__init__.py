@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from torchtrt.reference.layers import (
+    attention,
+    control,
+    detection,
+    distributed,
     generation,
     indexing,
     matrices,
     movement,
     pointwise,
+    quantization,
     reduction,
     sampling,
     slicing,
@@ -27,6 +32,11 @@ _FAMILIES = (
     windows,
     sampling,
     generation,
+    attention,
+    quantization,
+    detection,
+    control,
+    distributed,
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

@@ -47,9 +47,14 @@ class Fill(Operation):
 
     def _dtype(self, call: Call) -> str:
         alpha = call.optional(1)
-        wanted = call.output_type() or call["to_type"] or ("FLOAT" if alpha is None else alpha.dtype)
+        wanted = (
+            call.output_type() or call["to_type"] or ("FLOAT" if alpha is None else alpha.dtype)
+        )
         if alpha is not None:
-            call.require(alpha.dtype == wanted or {alpha.dtype, wanted} <= {"FLOAT", "HALF"}, f"alpha of type {alpha.dtype} does not make an output of type {wanted}")
+            call.require(
+                alpha.dtype == wanted or {alpha.dtype, wanted} <= {"FLOAT", "HALF"},
+                f"alpha of type {alpha.dtype} does not make an output of type {wanted}",
+            )
         return str(wanted)
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -58,22 +63,36 @@ class Fill(Operation):
         dimensions = call.elements(0)
         if dimensions is None:
             dimensions = list(call["shape"])
-        call.require(all(size is None or size >= 0 for size in dimensions), f"a fill cannot have the shape {dimensions}")
+        call.require(
+            all(size is None or size >= 0 for size in dimensions),
+            f"a fill cannot have the shape {dimensions}",
+        )
         alpha, beta = call.optional(1), call.optional(2)
-        call.require((alpha is None) == (beta is None), "alpha and beta must both be attributes or both be tensors")
+        call.require(
+            (alpha is None) == (beta is None),
+            "alpha and beta must both be attributes or both be tensors",
+        )
         dtype = self._dtype(call)
         allowed = INTEGERS | {"FLOAT"} if operation == "LINSPACE" else frozenset({"FLOAT", "HALF"})
-        call.require(dtype in allowed, f"fill operation {operation} cannot produce {dtypes.SPELLING[dtype]}")
+        call.require(
+            dtype in allowed, f"fill operation {operation} cannot produce {dtypes.SPELLING[dtype]}"
+        )
         if alpha is not None and beta is not None:
             call.accept(1, NUMBERS, "alpha")
             call.same_type(1, 2, what="alpha and beta")
             call.require(alpha.rank == 0, "alpha must be a scalar")
             if operation == "LINSPACE":
-                call.require(beta.shape in ((len(dimensions),), (-1,)), f"beta must have one element for each of the {len(dimensions)} dimensions")
+                call.require(
+                    beta.shape in ((len(dimensions),), (-1,)),
+                    f"beta must have one element for each of the {len(dimensions)} dimensions",
+                )
             else:
                 call.require(beta.rank == 0, "beta must be a scalar")
         elif operation == "LINSPACE":
-            call.require(len(dimensions) == 1, "a LINSPACE with static alpha and beta must be one-dimensional: Could not find any implementation")
+            call.require(
+                len(dimensions) == 1,
+                "a LINSPACE with static alpha and beta must be one-dimensional: Could not find any implementation",
+            )
         return (Fact(dtype, complete(dimensions)),)
 
     def bind(self, call: Call) -> Function:
@@ -81,11 +100,17 @@ class Fill(Operation):
         target, dtype, operation = self.infer(call)[0].shape, self._dtype(call), call["operation"]
         kind = dtypes.TORCH[dtype]
         defaults = _DEFAULTS[operation]
-        static = [defaults[i] if call[name] is None else call[name] for i, name in enumerate(("alpha", "beta"))]
+        static = [
+            defaults[i] if call[name] is None else call[name]
+            for i, name in enumerate(("alpha", "beta"))
+        ]
 
         def parameters(tensors: tuple[Any, ...]) -> tuple[Any, Any]:
             given = [tensors[index] if len(tensors) > index else None for index in (1, 2)]
-            return tuple(fixed if tensor is None else tensor for fixed, tensor in zip(static, given, strict=True))  # type: ignore[return-value]
+            return tuple(
+                fixed if tensor is None else tensor
+                for fixed, tensor in zip(static, given, strict=True)
+            )  # type: ignore[return-value]
 
         def linspace(*tensors: Any) -> torch.Tensor:
             start, step = parameters(tensors)

@@ -47,26 +47,48 @@ class Gather(Operation):
         elif mode == "ELEMENT":
             call.axis()
             call.require(shared == 0, "num_elementwise_dims must be 0 in ELEMENT mode")
-            call.require(len(data) == len(indices), "data and indices must have the same rank in ELEMENT mode")
+            call.require(
+                len(data) == len(indices),
+                "data and indices must have the same rank in ELEMENT mode",
+            )
             shape = indices
         else:
             axis = call.axis()
             call.require(shared in (0, 1), "num_elementwise_dims must be 0 or 1 in DEFAULT mode")
-            call.require(shared <= len(indices) and (not shared or axis > 0), "too many elementwise dimensions")
-            leading = broadcast([data[:shared], indices[:shared]], "elementwise dimensions of gather") if shared else ()
+            call.require(
+                shared <= len(indices) and (not shared or axis > 0),
+                "too many elementwise dimensions",
+            )
+            leading = (
+                broadcast([data[:shared], indices[:shared]], "elementwise dimensions of gather")
+                if shared
+                else ()
+            )
             shape = leading + data[shared:axis] + indices[shared:] + data[axis + 1 :]
-            call.require(len(shape) <= 8, f"the result of gather would have rank {len(shape)}; the limit is 8")
+            call.require(
+                len(shape) <= 8,
+                f"the result of gather would have rank {len(shape)}; the limit is 8",
+            )
         return (Fact(call.declared(call.fact(0).dtype), shape),)
 
     @staticmethod
-    def _nd_shape(call: Call, data: tuple[int, ...], indices: tuple[int, ...], shared: int) -> tuple[int, ...]:
+    def _nd_shape(
+        call: Call, data: tuple[int, ...], indices: tuple[int, ...], shared: int
+    ) -> tuple[int, ...]:
         call.require(len(indices) >= 1, "indices must have at least rank 1 in ND mode")
         depth = indices[-1]
-        call.require(depth != -1, "the last dimension of indices must be a build-time constant in ND mode")
-        call.require(0 < depth <= len(data) - shared, f"{depth} indices reach beyond rank {len(data)}")
+        call.require(
+            depth != -1, "the last dimension of indices must be a build-time constant in ND mode"
+        )
+        call.require(
+            0 < depth <= len(data) - shared, f"{depth} indices reach beyond rank {len(data)}"
+        )
         call.require(0 <= shared < max(len(data) - 1, 1), "too many elementwise dimensions")
         for ours, theirs in zip(data[:shared], indices[:shared], strict=True):
-            call.require(ours == theirs or -1 in (ours, theirs), "elementwise dimensions must be equal in ND mode")
+            call.require(
+                ours == theirs or -1 in (ours, theirs),
+                "elementwise dimensions must be equal in ND mode",
+            )
         return indices[:-1] + data[shared + depth :]
 
     def bind(self, call: Call) -> Function:
@@ -164,17 +186,24 @@ class Scatter(Operation):
         call.require(len(data) >= 1, "the data of scatter must have at least rank 1")
         if call["mode"] == "ELEMENT":
             call.axis()
-            call.require(len(data) == len(indices) == len(updates), "scatter inputs must have the same rank")
+            call.require(
+                len(data) == len(indices) == len(updates), "scatter inputs must have the same rank"
+            )
             expected = indices
         else:
             call.require(len(indices) >= 1, "indices must have at least rank 1 in ND mode")
             depth = indices[-1]
-            call.require(depth != -1, "the last dimension of indices must be a build-time constant in ND mode")
+            call.require(
+                depth != -1,
+                "the last dimension of indices must be a build-time constant in ND mode",
+            )
             call.require(0 < depth <= len(data), f"{depth} indices reach beyond rank {len(data)}")
             expected = indices[:-1] + data[depth:]
         call.require(
             len(updates) == len(expected)
-            and all(-1 in pair or pair[0] == pair[1] for pair in zip(updates, expected, strict=True)),
+            and all(
+                -1 in pair or pair[0] == pair[1] for pair in zip(updates, expected, strict=True)
+            ),
             f"updates must have the shape {expected}, not {updates}",
         )
         return (Fact(dtype, data),)
@@ -185,7 +214,9 @@ class Scatter(Operation):
             axis = call.axis()
             length = call.shape(0)[axis]
 
-            def scatter(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
+            def scatter(
+                x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor
+            ) -> torch.Tensor:
                 positions, _ = _wrapped(index, length)
                 return torch.scatter(x, axis, positions, updates)
 
@@ -212,13 +243,18 @@ class OneHot(Operation):
         """int32 indices, two values, a constant depth."""
         call.accept(0, frozenset({"INT32"}), "indices")
         call.accept(1, NUMBERS | {"BOOL", "INT8"}, "values")
-        call.require(call.shape(1) in ((2,), (-1,)), "values must be one-dimensional with two elements: off and on")
+        call.require(
+            call.shape(1) in ((2,), (-1,)),
+            "values must be one-dimensional with two elements: off and on",
+        )
         depth = call.scalar(2, INTEGERS, "depth")
         call.require(depth is not None, "depth must be a build-time constant")
         call.require(depth > 0, f"depth must be positive, not {depth}")
         indices = call.shape(0)
         axis = call.axis(rank=len(indices) + 1, negative=True)
-        return (Fact(call.declared(call.fact(1).dtype), indices[:axis] + (depth,) + indices[axis:]),)
+        return (
+            Fact(call.declared(call.fact(1).dtype), indices[:axis] + (depth,) + indices[axis:]),
+        )
 
     def bind(self, call: Call) -> Function:
         """A comparison with a range; negative indices count from the end."""
@@ -310,9 +346,13 @@ class TopK(Operation):
             message = "k is not known"
             raise Refused(message)
 
-        def topk(x: torch.Tensor, _: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        def topk(
+            x: torch.Tensor, _: torch.Tensor | None = None
+        ) -> tuple[torch.Tensor, torch.Tensor]:
             keys = torch.where(torch.isnan(x), -math.inf, x) if x.dtype.is_floating_point else x
-            order = torch.sort(keys, dim=axis, descending=largest, stable=True).indices.narrow(axis, 0, k)
+            order = torch.sort(keys, dim=axis, descending=largest, stable=True).indices.narrow(
+                axis, 0, k
+            )
             return torch.gather(x, axis, order), order.to(target)
 
         return topk

@@ -24,7 +24,10 @@ class MatrixMultiply(Operation):
             call.accept(index, FLOATS, f"input {index} of a matrix product")
             shape, op = call.shape(index), call[f"op{index}"]
             least = 1 if op == "VECTOR" else 2
-            call.require(len(shape) >= least, f"input {index} with operation {op} must have at least rank {least}")
+            call.require(
+                len(shape) >= least,
+                f"input {index} with operation {op} must have at least rank {least}",
+            )
             if op == "VECTOR":
                 batches.append(shape[:-1])
                 inner.append(shape[-1])
@@ -72,7 +75,9 @@ class Einsum(Operation):
 
     def admit(self, call: Call) -> None:
         """One or two operands."""
-        call.require(1 <= len(call.inputs) <= 2, f"einsum takes one or two inputs, not {len(call.inputs)}")
+        call.require(
+            1 <= len(call.inputs) <= 2, f"einsum takes one or two inputs, not {len(call.inputs)}"
+        )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Lower-case labels, no ellipsis; equal labels have equal dimensions (or 1)."""
@@ -81,11 +86,15 @@ class Einsum(Operation):
             call.accept(index, FLOATS, f"input {index} of einsum")
         dtype = call.same_type(*range(len(call.inputs)))
         terms, result = self._parse(call)
-        call.require(len(terms) == len(call.inputs), "the equation must have one term for each input")
+        call.require(
+            len(terms) == len(call.inputs), "the equation must have one term for each input"
+        )
         sizes: dict[str, int] = {}
         for index, term in enumerate(terms):
             shape = call.shape(index)
-            call.require(len(term) == len(shape), f"the term {term!r} does not fit rank {len(shape)}")
+            call.require(
+                len(term) == len(shape), f"the term {term!r} does not fit rank {len(shape)}"
+            )
             for label, dimension in zip(term, shape, strict=True):
                 known = sizes.get(label, 1)
                 call.require(

@@ -14,12 +14,17 @@ from torchtrt.reference.operation import FLOATS, INTEGERS, Call, Function, Opera
 _CONCATENABLE = FLOATS | INTEGERS | {"BOOL", "INT8"}
 
 
-def permuted(order: Sequence[int] | None, shape: Sequence[Any], call: Call, what: str) -> tuple[Any, ...]:
+def permuted(
+    order: Sequence[int] | None, shape: Sequence[Any], call: Call, what: str
+) -> tuple[Any, ...]:
     """Returns a shape with its dimensions in another order; None keeps the order."""
     if order is None:
         return tuple(shape)
     axes = list(order)[: len(shape)]
-    call.require(sorted(axes) == list(range(len(shape))), f"{what} {tuple(axes)} is no permutation of rank {len(shape)}")
+    call.require(
+        sorted(axes) == list(range(len(shape))),
+        f"{what} {tuple(axes)} is no permutation of rank {len(shape)}",
+    )
     return tuple(shape[axis] for axis in axes)
 
 
@@ -55,10 +60,16 @@ class Shuffle(Operation):
         target: list[int | None] = []
         for index, dimension in enumerate(wanted):
             if dimension == 0 and call["zero_is_placeholder"]:
-                call.require(index < len(moved), f"the 0 at index {index} of reshape_dims has no input dimension to copy")
+                call.require(
+                    index < len(moved),
+                    f"the 0 at index {index} of reshape_dims has no input dimension to copy",
+                )
                 target.append(None if moved[index] == -1 else moved[index])
             else:
-                call.require(dimension is None or dimension >= -1, f"{dimension} is no dimension to reshape to")
+                call.require(
+                    dimension is None or dimension >= -1,
+                    f"{dimension} is no dimension to reshape to",
+                )
                 target.append(dimension)
         call.require(target.count(-1) <= 1, "reshape_dims may hold at most one -1")
         resolved = _resolve(call, moved, target)
@@ -107,9 +118,17 @@ def _resolve(call: Call, moved: tuple[int, ...], target: list[int | None]) -> tu
     have, given = math.prod(moved), math.prod(known)
     if -1 in target:
         call.require(given != 0, "the -1 in reshape_dims is indeterminate: another dimension is 0")
-        call.require(have % given == 0, f"reshape from {moved} to {tuple(target)}: {have} is not divisible by {given}")
-        return tuple(have // given if dimension == -1 else int(dimension or 0) for dimension in target)
-    call.require(have == given, f"reshape changes the volume: {moved} holds {have} elements, {tuple(target)} {given}")
+        call.require(
+            have % given == 0,
+            f"reshape from {moved} to {tuple(target)}: {have} is not divisible by {given}",
+        )
+        return tuple(
+            have // given if dimension == -1 else int(dimension or 0) for dimension in target
+        )
+    call.require(
+        have == given,
+        f"reshape changes the volume: {moved} holds {have} elements, {tuple(target)} {given}",
+    )
     return tuple(known)
 
 
@@ -125,12 +144,18 @@ def _resolve_partly(moved: tuple[int, ...], target: list[int | None]) -> tuple[i
     if -1 in target and target.count(None) == moved.count(-1) > 0:
         # Every unknown was copied, so the -1 is the ratio of the known dimensions.
         copied = all(
-            moved[index] == -1 for index, dimension in enumerate(target) if dimension is None and index < len(moved)
+            moved[index] == -1
+            for index, dimension in enumerate(target)
+            if dimension is None and index < len(moved)
         )
         have = math.prod(dimension for dimension in moved if dimension != -1)
-        given = math.prod(dimension for dimension in target if dimension is not None and dimension != -1)
+        given = math.prod(
+            dimension for dimension in target if dimension is not None and dimension != -1
+        )
         if copied and given and have % given == 0:
-            return complete([have // given if dimension == -1 else dimension for dimension in target])
+            return complete(
+                [have // given if dimension == -1 else dimension for dimension in target]
+            )
     return complete(target)
 
 
@@ -169,19 +194,26 @@ class Squeeze(_AxesOfTensor):
             return tuple(axis for axis, dimension in enumerate(shape) if dimension == 1)
         axes = self._axes(call, rank_with_axes=False)
         for axis in axes:
-            call.require(shape[axis] in (1, -1), f"dimension {axis} of length {shape[axis]} cannot be squeezed")
+            call.require(
+                shape[axis] in (1, -1),
+                f"dimension {axis} of length {shape[axis]} cannot be squeezed",
+            )
         return axes
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Each squeezed dimension is 1; without axes all of length 1 go (TensorRT 11.4)."""
         removed = self._removed(call)
-        shape = tuple(dimension for axis, dimension in enumerate(call.shape()) if axis not in removed)
+        shape = tuple(
+            dimension for axis, dimension in enumerate(call.shape()) if axis not in removed
+        )
         return (Fact(call.declared(call.fact(0).dtype), shape),)
 
     def bind(self, call: Call) -> Function:
         """A view."""
         removed = self._removed(call)
-        target = tuple(dimension for axis, dimension in enumerate(call.shape()) if axis not in removed)
+        target = tuple(
+            dimension for axis, dimension in enumerate(call.shape()) if axis not in removed
+        )
         return lambda x, axes=None: x.reshape(target)
 
 
@@ -232,7 +264,9 @@ class Concatenation(Operation):
         shapes = [call.shape(index) for index in range(count)]
         for index in range(count):
             call.accept(index, _CONCATENABLE, f"input {index}")
-            call.require(len(shapes[index]) == len(shapes[0]), "concatenated tensors must have the same rank")
+            call.require(
+                len(shapes[index]) == len(shapes[0]), "concatenated tensors must have the same rank"
+            )
         dtype = call.same_type(*range(count))
         result = []
         for position, dimensions in enumerate(zip(*shapes, strict=True)):
@@ -241,7 +275,8 @@ class Concatenation(Operation):
                 continue
             known = set(dimensions) - {-1}
             call.require(
-                len(known) <= 1, f"concatenated tensors must have equal dimensions except along axis {axis}: {shapes}"
+                len(known) <= 1,
+                f"concatenated tensors must have equal dimensions except along axis {axis}: {shapes}",
             )
             result.append(known.pop() if known else -1)
         return (Fact(dtype, tuple(result)),)
@@ -269,16 +304,23 @@ class Padding(Operation):
     def admit(self, call: Call) -> None:
         """Exactly two values on each side."""
         for name in ("pre_padding_nd", "post_padding_nd"):
-            call.require(len(call[name]) == 2, f"{name} must hold exactly 2 values: only the last two dimensions are padded")
+            call.require(
+                len(call[name]) == 2,
+                f"{name} must hold exactly 2 values: only the last two dimensions are padded",
+            )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Rank 4 at least, floating point."""
         self.admit(call)
         dtype = call.accept(0, FLOATS, "the input of padding")
         shape = call.shape()
-        call.require(len(shape) >= 4, f"the input of padding must have at least rank 4, not {len(shape)}")
+        call.require(
+            len(shape) >= 4, f"the input of padding must have at least rank 4, not {len(shape)}"
+        )
         padded = []
-        for dimension, pre, post in zip(shape[-2:], call["pre_padding_nd"], call["post_padding_nd"], strict=True):
+        for dimension, pre, post in zip(
+            shape[-2:], call["pre_padding_nd"], call["post_padding_nd"], strict=True
+        ):
             length = -1 if dimension == -1 else dimension + pre + post
             call.require(length >= -1, f"cropping leaves a negative dimension of {shape}")
             padded.append(length)

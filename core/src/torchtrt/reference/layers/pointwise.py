@@ -85,7 +85,11 @@ class ElementWise(Operation):
 
 
 def _sign(x: Tensor) -> Tensor:
-    return torch.where(torch.isnan(x), x, torch.sign(x)) if x.dtype.is_floating_point else torch.sign(x)
+    return (
+        torch.where(torch.isnan(x), x, torch.sign(x))
+        if x.dtype.is_floating_point
+        else torch.sign(x)
+    )
 
 
 UNARY: dict[str, Callable[[Tensor], Tensor]] = {
@@ -223,7 +227,8 @@ class ParametricReLU(Operation):
         broadcast([call.shape(0), call.shape(1)], "input and slopes")
         for ours, slopes in zip(call.shape(0), call.shape(1), strict=True):
             call.require(
-                slopes in (1, -1) or ours in (slopes, -1), "slopes may only be broadcast to the input, not beyond it"
+                slopes in (1, -1) or ours in (slopes, -1),
+                "slopes may only be broadcast to the input, not beyond it",
             )
         return (Fact(dtype, call.shape(0)),)
 

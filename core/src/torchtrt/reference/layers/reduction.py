@@ -108,7 +108,9 @@ class SoftMax(Operation):
         """Floating point; rank 2 at least on TensorRT 8.6."""
         dtype = call.accept(0, FLOATS, "the input of softmax")
         least = call.rules.softmax_least_rank
-        call.require(call.fact(0).rank >= least, f"the input of softmax must have at least rank {least}")
+        call.require(
+            call.fact(0).rank >= least, f"the input of softmax must have at least rank {least}"
+        )
         self._axis(call)
         return (Fact(call.declared(dtype), call.shape()),)
 
@@ -136,10 +138,15 @@ class RaggedSoftMax(Operation):
         dtype = call.accept(0, FLOATS, "the input of ragged softmax")
         call.accept(1, frozenset({"INT32"}), "bounds")
         shape, bounds = call.shape(0), call.shape(1)
-        call.require(len(shape) == len(bounds) == 3, "input and bounds of ragged softmax must have rank 3")
+        call.require(
+            len(shape) == len(bounds) == 3, "input and bounds of ragged softmax must have rank 3"
+        )
         call.require(bounds[2] == 1, "the last dimension of bounds must be 1")
         for ours, theirs in zip(shape[:2], bounds[:2], strict=True):
-            call.require(ours == theirs or -1 in (ours, theirs), "bounds must match the input's first two dimensions")
+            call.require(
+                ours == theirs or -1 in (ours, theirs),
+                "bounds must match the input's first two dimensions",
+            )
         return (Fact(call.declared(dtype), shape),)
 
     def bind(self, call: Call) -> Function:
@@ -159,7 +166,13 @@ class Normalization(Operation):
     name = "normalization"
     methods = {"add_normalization": {"is_v2": False}, "add_normalization_v2": {"is_v2": True}}
     renames = {"axesMask": "axes"}
-    defaults = {"epsilon": 1e-5, "axes": 0, "num_groups": 1, "compute_precision": "FLOAT", "is_v2": False}
+    defaults = {
+        "epsilon": 1e-5,
+        "axes": 0,
+        "num_groups": 1,
+        "compute_precision": "FLOAT",
+        "is_v2": False,
+    }
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Scale and bias have the input's rank and broadcast to it; for groups see the rules on their shape."""
@@ -168,14 +181,21 @@ class Normalization(Operation):
         dtype = call.same_type(0, 1, 2)
         shape, scale, bias = call.shape(0), call.shape(1), call.shape(2)
         call.require(
-            len(shape) == len(scale) == len(bias), "input, scale and bias of normalization must have the same rank"
+            len(shape) == len(scale) == len(bias),
+            "input, scale and bias of normalization must have the same rank",
         )
         axes, groups = call.axes_of_mask(), int(call["num_groups"])
         expected: tuple[int, ...]
         if groups != 1:
             call.require(len(shape) >= 3, "group normalization needs at least rank 3")
-            call.require(shape[1] != -1 and groups > 0 and shape[1] % groups == 0, f"{groups} groups do not divide dimension 1 of {shape}")
-            call.require(axes == tuple(range(2, len(shape))), "group normalization reduces exactly the dimensions after dimension 1")
+            call.require(
+                shape[1] != -1 and groups > 0 and shape[1] % groups == 0,
+                f"{groups} groups do not divide dimension 1 of {shape}",
+            )
+            call.require(
+                axes == tuple(range(2, len(shape))),
+                "group normalization reduces exactly the dimensions after dimension 1",
+            )
             channels = shape[1] if call["is_v2"] else groups
             expected = (1, channels) + (1,) * (len(shape) - 2)
             fits = scale == bias == expected
@@ -201,7 +221,9 @@ class Normalization(Operation):
             per_channel = shape[1] // scale_shape[1]
 
             def group_norm(x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
-                weight, shift = (each.reshape(-1).repeat_interleave(per_channel) for each in (scale, bias))
+                weight, shift = (
+                    each.reshape(-1).repeat_interleave(per_channel) for each in (scale, bias)
+                )
                 return torch.nn.functional.group_norm(x, groups, weight, shift, epsilon)
 
             return group_norm
@@ -268,7 +290,10 @@ class LRN(Operation):
 
     def admit(self, call: Call) -> None:
         """The parameters are in TensorRT's ranges."""
-        call.require(call["window_size"] % 2 == 1 and 1 <= call["window_size"] <= 15, "the window must be odd, 1 to 15")
+        call.require(
+            call["window_size"] % 2 == 1 and 1 <= call["window_size"] <= 15,
+            "the window must be odd, 1 to 15",
+        )
         call.require(abs(call["alpha"]) <= 1e20, "alpha must be at most 1e20 in size")
         call.require(0.01 <= call["beta"] <= 1e5, "beta must be in [0.01, 1e5]")
         call.require(1e-5 <= call["k"] <= 1e10, "k must be in [1e-5, 1e10]")

@@ -57,28 +57,47 @@ class Resize(Operation):
         if wanted is None and call["shape"] is not None:
             wanted = list(call["shape"])
         elif wanted is not None:
-            call.require(call["shape"] is None and not call["scales"], "a resize with a shape tensor takes no static shape or scales")
+            call.require(
+                call["shape"] is None and not call["scales"],
+                "a resize with a shape tensor takes no static shape or scales",
+            )
         if wanted is not None:
-            call.require(len(wanted) == len(shape), f"the resize shape must have {len(shape)} elements, not {len(wanted)}")
+            call.require(
+                len(wanted) == len(shape),
+                f"the resize shape must have {len(shape)} elements, not {len(wanted)}",
+            )
             return complete(wanted)
         scales = call["scales"]
         call.require(bool(scales), "a resize needs a shape, scales, or a shape tensor")
-        call.require(len(scales) == len(shape), f"scales must have {len(shape)} elements, not {len(scales)}")
+        call.require(
+            len(scales) == len(shape), f"scales must have {len(shape)} elements, not {len(scales)}"
+        )
         # Scales are 32-bit floats: a product that should be whole may fall short of it by less than that.
         return tuple(
-            -1 if size == -1 else math.floor(size * scale + 1e-4) for size, scale in zip(shape, scales, strict=True)
+            -1 if size == -1 else math.floor(size * scale + 1e-4)
+            for size, scale in zip(shape, scales, strict=True)
         )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """LINEAR resizes at most the last three dimensions, CUBIC the last two."""
-        dtype = call.accept(0, frozenset({"FLOAT", "HALF"}) | ({"BF16"} if call.strong else set()), "the input of resize")
+        dtype = call.accept(
+            0,
+            frozenset({"FLOAT", "HALF"}) | ({"BF16"} if call.strong else set()),
+            "the input of resize",
+        )
         shape, target = call.shape(), self._target(call)
         mode, rank = call["resize_mode"], len(call.shape())
         resizable = {"NEAREST": 8, "LINEAR": 3, "CUBIC": 2}[mode]
-        call.require(rank >= (2 if mode == "CUBIC" else 1), f"resize mode {mode} needs a higher rank than {rank}")
+        call.require(
+            rank >= (2 if mode == "CUBIC" else 1),
+            f"resize mode {mode} needs a higher rank than {rank}",
+        )
         for axis, (size, wanted) in enumerate(zip(shape, target, strict=True)):
             fixed = axis < rank - resizable
-            call.require(not fixed or -1 in (size, wanted) or size == wanted, f"{mode} resizes the last {resizable} dimensions only, not dimension {axis}")
+            call.require(
+                not fixed or -1 in (size, wanted) or size == wanted,
+                f"{mode} resizes the last {resizable} dimensions only, not dimension {axis}",
+            )
             call.require(wanted >= -1, f"{wanted} is no size to resize to")
         return (Fact(call.declared(dtype), target),)
 
@@ -99,7 +118,8 @@ class Resize(Operation):
                 view = [1] * x.dim()
                 view[axis] = -1
                 pieces = [
-                    x.index_select(axis, index.to(x.device)) * weight.to(x.device, x.dtype).view(view)
+                    x.index_select(axis, index.to(x.device))
+                    * weight.to(x.device, x.dtype).view(view)
                     for index, weight in zip(indices, weights, strict=True)
                 ]
                 x = torch.stack(pieces).sum(0)
@@ -116,12 +136,18 @@ def _coordinates(call: Call, mode: str, size: int, wanted: int) -> Tensor:
     if wanted == 1 and call["selector_for_single_pixel"] == "UPPER":
         return torch.zeros(1, dtype=torch.float64)
     if transformation == "ALIGN_CORNERS":
-        return position * ((size - 1) / (wanted - 1)) if wanted > 1 else torch.zeros(wanted, dtype=torch.float64)
+        return (
+            position * ((size - 1) / (wanted - 1))
+            if wanted > 1
+            else torch.zeros(wanted, dtype=torch.float64)
+        )
     ratio = size / max(wanted, 1)
     return (position + 0.5) * ratio - 0.5 if transformation == "HALF_PIXEL" else position * ratio
 
 
-def _taps(call: Call, mode: str, size: int, wanted: int) -> tuple[list[Tensor], list[Tensor] | None]:
+def _taps(
+    call: Call, mode: str, size: int, wanted: int
+) -> tuple[list[Tensor], list[Tensor] | None]:
     """For each output position the input positions it reads, and their weights (None for one of weight 1)."""
     x = _coordinates(call, mode, size, wanted)
     last = max(size - 1, 0)
@@ -164,13 +190,21 @@ class GridSample(Operation):
         shape, grid = call.shape(0), call.shape(1)
         call.require(len(shape) == len(grid) == 4, "input and grid of grid sample must have rank 4")
         call.require(grid[3] == 2, "the last dimension of the grid must be 2")
-        call.require(-1 in (shape[0], grid[0]) or shape[0] == grid[0], "input and grid must have the same batch size")
-        call.require(call["sample_mode"] in _GRID_MODES, f"grid sample supports {', '.join(_GRID_MODES)}, not {call['sample_mode']}")
+        call.require(
+            -1 in (shape[0], grid[0]) or shape[0] == grid[0],
+            "input and grid must have the same batch size",
+        )
+        call.require(
+            call["sample_mode"] in _GRID_MODES,
+            f"grid sample supports {', '.join(_GRID_MODES)}, not {call['sample_mode']}",
+        )
         return (Fact(dtype, (shape[0], shape[1], grid[1], grid[2])),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.grid_sample``."""
-        mode = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic"}[call["interpolation_mode"]]
+        mode = {"NEAREST": "nearest", "LINEAR": "bilinear", "CUBIC": "bicubic"}[
+            call["interpolation_mode"]
+        ]
         padding, align = _GRID_MODES[call["sample_mode"]], bool(call["align_corners"])
         return lambda x, grid: torch.nn.functional.grid_sample(x, grid, mode, padding, align)
 

@@ -42,7 +42,9 @@ class Slice(Operation):
             values = call.elements(index)
             if values is None:
                 values = list(call[name])
-            call.require(len(values) == count, f"{name} must have {count} elements, not {len(values)}")
+            call.require(
+                len(values) == count, f"{name} must have {count} elements, not {len(values)}"
+            )
             given.append(values)
         if axes is not None:
             whole: list[_Dimensions] = [
@@ -103,7 +105,9 @@ class Slice(Operation):
                 "Symbolic relation t->start.d[i] + t->extent.d[i] <= r.dims.d[i] is always false: "
                 "a static empty slice with STRICT_BOUNDS does not build",
             )
-        for axis, (first, count, step, length) in enumerate(zip(start, size, stride, shape, strict=True)):
+        for axis, (first, count, step, length) in enumerate(
+            zip(start, size, stride, shape, strict=True)
+        ):
             if mode == "STRICT_BOUNDS" and not empty and first is not None:
                 call.require(first >= 0, f"the slice starts at {first} in dimension {axis}")
             if first is None or count is None or step is None or length == -1:
@@ -136,9 +140,13 @@ class Slice(Operation):
         return _by_index(call["mode"], start, size, stride, shape)
 
 
-def _strided_view(start: list[int], size: list[int], stride: list[int], shape: tuple[int, ...]) -> Function:
+def _strided_view(
+    start: list[int], size: list[int], stride: list[int], shape: tuple[int, ...]
+) -> Function:
     steps = []
-    for axis, (first, count, step, length) in enumerate(zip(start, size, stride, shape, strict=True)):
+    for axis, (first, count, step, length) in enumerate(
+        zip(start, size, stride, shape, strict=True)
+    ):
         if (first, count, step) != (0, length, 1):
             steps.append((axis, first, count, step))
     if not steps:
@@ -164,10 +172,14 @@ def _strided_view(start: list[int], size: list[int], stride: list[int], shape: t
     return view
 
 
-def _by_index(mode: str, start: list[int], size: list[int], stride: list[int], shape: tuple[int, ...]) -> Function:
+def _by_index(
+    mode: str, start: list[int], size: list[int], stride: list[int], shape: tuple[int, ...]
+) -> Function:
     selections: list[tuple[int, torch.Tensor]] = []
     inside: list[tuple[int, torch.Tensor]] = []
-    for axis, (first, count, step, length) in enumerate(zip(start, size, stride, shape, strict=True)):
+    for axis, (first, count, step, length) in enumerate(
+        zip(start, size, stride, shape, strict=True)
+    ):
         if (first, count, step) == (0, length, 1):
             continue
         position = first + step * torch.arange(count)

@@ -35,7 +35,11 @@ def cast(tensor: torch.Tensor, target: torch.dtype) -> torch.Tensor:
         return converted.masked_fill_(high, 2**63 - 1)
     if target in (torch.int8, torch.uint8):
         low, high_limit = _LIMITS[target]
-        return tensor.clamp(int(low), int(high_limit)).to(target) if tensor.dtype is not torch.bool else tensor.to(target)
+        return (
+            tensor.clamp(int(low), int(high_limit)).to(target)
+            if tensor.dtype is not torch.bool
+            else tensor.to(target)
+        )
     return tensor.to(target)
 
 
@@ -57,7 +61,10 @@ class Constant(Operation):
             count == weights.size,
             f"the shape {call['shape']} holds {count} elements but the weights hold {weights.size}",
         )
-        call.require(weights.dtype.name not in ("UINT8", "E8M0"), f"constants cannot be of type {weights.dtype.name}")
+        call.require(
+            weights.dtype.name not in ("UINT8", "E8M0"),
+            f"constants cannot be of type {weights.dtype.name}",
+        )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """The weights' type and the given shape; the value is known."""

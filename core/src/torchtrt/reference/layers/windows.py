@@ -63,7 +63,10 @@ def _lengths(
             result.append(-(-length // step))
             continue
         room = length + before + after - reach
-        call.require(room >= 0, f"the window of {reach} is larger than the padded dimension {length + before + after}")
+        call.require(
+            room >= 0,
+            f"the window of {reach} is larger than the padded dimension {length + before + after}",
+        )
         steps = -(-room // step) + 1 if mode.endswith("ROUND_UP") else room // step + 1
         if mode.startswith("CAFFE") and (steps - 1) * step >= length + before:
             steps -= 1
@@ -114,8 +117,13 @@ class _Filter(Operation):
     def admit(self, call: Call) -> None:
         """Two or three spatial dimensions."""
         count = len(call["kernel_size_nd"])
-        call.require(count in (2, 3), f"the kernel must have 2 or 3 spatial dimensions, not {count}: unsqueeze a 1-D one")
-        call.require(all(size >= 1 for size in call["kernel_size_nd"]), "kernel dimensions must be positive")
+        call.require(
+            count in (2, 3),
+            f"the kernel must have 2 or 3 spatial dimensions, not {count}: unsqueeze a 1-D one",
+        )
+        call.require(
+            all(size >= 1 for size in call["kernel_size_nd"]), "kernel dimensions must be positive"
+        )
         call.require(call["num_output_maps"] >= 1, "num_output_maps must be positive")
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
@@ -126,12 +134,21 @@ class _Filter(Operation):
         self.admit(call)
         dtype = call.accept(0, FLOATS | {"INT8"}, f"the input of {self.name}")
         shape, size = call.shape(), call["kernel_size_nd"]
-        call.require(len(shape) == len(size) + 2, f"the input of {self.name} must have rank {len(size) + 2}, not {len(shape)}")
+        call.require(
+            len(shape) == len(size) + 2,
+            f"the input of {self.name} must have rank {len(size) + 2}, not {len(shape)}",
+        )
         channels, maps, groups = shape[1], int(call["num_output_maps"]), int(call["num_groups"])
         call.require(channels != -1, "the channel dimension must be a build-time constant")
-        call.require(groups >= 1 and channels % groups == 0 and maps % groups == 0, f"{groups} groups do not divide {channels} input and {maps} output channels")
+        call.require(
+            groups >= 1 and channels % groups == 0 and maps % groups == 0,
+            f"{groups} groups do not divide {channels} input and {maps} output channels",
+        )
         for name in ("stride_nd", "dilation_nd"):
-            call.require(all(step >= 1 for step in spatial(call, name, len(size), 1)), f"{name} must be positive")
+            call.require(
+                all(step >= 1 for step in spatial(call, name, len(size), 1)),
+                f"{name} must be positive",
+            )
         expected = self._kernel_shape(call, channels)
         self._check_operand(call, 1, "kernel", expected)
         self._check_operand(call, 2, "bias", (maps,))
@@ -144,18 +161,31 @@ class _Filter(Operation):
         fact, weights = call.optional(index), call.attributes.get(name)
         if fact is not None:
             call.require(
-                len(fact.shape) == len(expected) and all(-1 in pair or pair[0] == pair[1] for pair in zip(fact.shape, expected, strict=True)),
+                len(fact.shape) == len(expected)
+                and all(
+                    -1 in pair or pair[0] == pair[1]
+                    for pair in zip(fact.shape, expected, strict=True)
+                ),
                 f"the {name} must have the shape {expected}, not {fact.shape}",
             )
-            call.require(weights is None or weights.size == 0, f"the {name} is given both as weights and as input {index}")
+            call.require(
+                weights is None or weights.size == 0,
+                f"the {name} is given both as weights and as input {index}",
+            )
             return
         count = 0 if weights is None else weights.size
         if name == "bias" and count == 0:
             return
-        call.require(count == math.prod(expected), f"{name} weights must have {math.prod(expected)} elements (shape {expected}), not {count}")
+        call.require(
+            count == math.prod(expected),
+            f"{name} weights must have {math.prod(expected)} elements (shape {expected}), not {count}",
+        )
         given = weights.dtype.name
         matches = given == call.fact(0).dtype or call.fact(0).dtype == "INT8"
-        call.require(matches or (not call.strong and given in ("FLOAT", "HALF")), f"{name} weights of type {given} do not match the input's type {call.fact(0).dtype}")
+        call.require(
+            matches or (not call.strong and given in ("FLOAT", "HALF")),
+            f"{name} weights of type {given} do not match the input's type {call.fact(0).dtype}",
+        )
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
         """Kernel and bias become inputs 1 and 2 of the built program."""
@@ -168,7 +198,9 @@ class _Filter(Operation):
             found[2] = ("bias", (int(attributes["num_output_maps"]),))
         return found
 
-    def _stored_shape(self, count: int, maps: int, groups: int, size: tuple[int, ...]) -> tuple[int, ...]:
+    def _stored_shape(
+        self, count: int, maps: int, groups: int, size: tuple[int, ...]
+    ) -> tuple[int, ...]:
         raise NotImplementedError
 
 
@@ -179,9 +211,15 @@ class Convolution(_Filter):
     methods = {"add_convolution_nd": {}, "add_convolution": {}}
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
-        return (int(call["num_output_maps"]), channels // int(call["num_groups"]), *call["kernel_size_nd"])
+        return (
+            int(call["num_output_maps"]),
+            channels // int(call["num_groups"]),
+            *call["kernel_size_nd"],
+        )
 
-    def _stored_shape(self, count: int, maps: int, groups: int, size: tuple[int, ...]) -> tuple[int, ...]:
+    def _stored_shape(
+        self, count: int, maps: int, groups: int, size: tuple[int, ...]
+    ) -> tuple[int, ...]:
         return (maps, count // (maps * math.prod(size)), *size)
 
     def _reach(self, call: Call) -> tuple[int, ...]:
@@ -209,11 +247,15 @@ class Convolution(_Filter):
             lengths = _lengths(call, shape, reach, stride)
             after = tuple(
                 (steps - 1) * step + window - length - pre
-                for steps, step, window, length, pre in zip(lengths, stride, reach, shape, before, strict=True)
+                for steps, step, window, length, pre in zip(
+                    lengths, stride, reach, shape, before, strict=True
+                )
             )
         convolve = torch.nn.functional.conv2d if count == 2 else torch.nn.functional.conv3d
         if before == after and min(before) >= 0:
-            return lambda x, kernel, bias=None: convolve(x, kernel, bias, stride, before, dilation, groups)
+            return lambda x, kernel, bias=None: convolve(
+                x, kernel, bias, stride, before, dilation, groups
+            )
         return lambda x, kernel, bias=None: convolve(
             _sliced_pad(x, before, after, 0.0), kernel, bias, stride, 0, dilation, groups
         )
@@ -226,9 +268,15 @@ class Deconvolution(_Filter):
     methods = {"add_deconvolution_nd": {}, "add_deconvolution": {}}
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
-        return (channels, int(call["num_output_maps"]) // int(call["num_groups"]), *call["kernel_size_nd"])
+        return (
+            channels,
+            int(call["num_output_maps"]) // int(call["num_groups"]),
+            *call["kernel_size_nd"],
+        )
 
-    def _stored_shape(self, count: int, maps: int, groups: int, size: tuple[int, ...]) -> tuple[int, ...]:
+    def _stored_shape(
+        self, count: int, maps: int, groups: int, size: tuple[int, ...]
+    ) -> tuple[int, ...]:
         return (count // (maps // groups * math.prod(size)), maps // groups, *size)
 
     def _crop(self, call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -238,7 +286,10 @@ class Deconvolution(_Filter):
         pre, post = spatial(call, "pre_padding", count, 0), spatial(call, "post_padding", count, 0)
         mode = call["padding_mode"]
         if mode.startswith("SAME"):
-            stride, dilation = spatial(call, "stride_nd", count, 1), spatial(call, "dilation_nd", count, 1)
+            stride, dilation = (
+                spatial(call, "stride_nd", count, 1),
+                spatial(call, "dilation_nd", count, 1),
+            )
             totals = [
                 max(1 + gap * (length - 1) - step, 0)
                 for length, step, gap in zip(size, stride, dilation, strict=True)
@@ -252,7 +303,10 @@ class Deconvolution(_Filter):
         """Rank 4 or 5, static channels, as many weights as the shape needs."""
         dtype, shape = self._check(call)
         size = call["kernel_size_nd"]
-        stride, dilation = spatial(call, "stride_nd", len(size), 1), spatial(call, "dilation_nd", len(size), 1)
+        stride, dilation = (
+            spatial(call, "stride_nd", len(size), 1),
+            spatial(call, "dilation_nd", len(size), 1),
+        )
         before, after = self._crop(call)
         lengths = []
         for index, length in enumerate(shape):
@@ -265,13 +319,22 @@ class Deconvolution(_Filter):
     def bind(self, call: Call) -> Function:
         """``conv_transpose2d`` or ``conv_transpose3d``; uneven padding is cut off afterwards."""
         count = len(call["kernel_size_nd"])
-        stride, dilation = spatial(call, "stride_nd", count, 1), spatial(call, "dilation_nd", count, 1)
+        stride, dilation = (
+            spatial(call, "stride_nd", count, 1),
+            spatial(call, "dilation_nd", count, 1),
+        )
         groups = int(call["num_groups"])
         before, after = self._crop(call)
         lengths = self.infer(call)[0].shape[2:]
-        convolve = torch.nn.functional.conv_transpose2d if count == 2 else torch.nn.functional.conv_transpose3d
+        convolve = (
+            torch.nn.functional.conv_transpose2d
+            if count == 2
+            else torch.nn.functional.conv_transpose3d
+        )
         if before == after:
-            return lambda x, kernel, bias=None: convolve(x, kernel, bias, stride, before, 0, groups, dilation)
+            return lambda x, kernel, bias=None: convolve(
+                x, kernel, bias, stride, before, 0, groups, dilation
+            )
 
         def deconvolve(x: Tensor, kernel: Tensor, bias: Tensor | None = None) -> Tensor:
             full = convolve(x, kernel, bias, stride, 0, 0, groups, dilation)
@@ -312,15 +375,25 @@ class Pooling(Operation):
     def admit(self, call: Call) -> None:
         """Two or three spatial dimensions."""
         count = len(call["window_size_nd"])
-        call.require(count in (2, 3), f"the window must have 2 or 3 dimensions, not {count}: unsqueeze a 1-D one")
+        call.require(
+            count in (2, 3),
+            f"the window must have 2 or 3 dimensions, not {count}: unsqueeze a 1-D one",
+        )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Floating point, rank 4 at least."""
         self.admit(call)
-        dtype = call.accept(0, frozenset({"FLOAT", "HALF"}) | ({"BF16"} if call.strong else set()), "the input of pooling")
+        dtype = call.accept(
+            0,
+            frozenset({"FLOAT", "HALF"}) | ({"BF16"} if call.strong else set()),
+            "the input of pooling",
+        )
         window = call["window_size_nd"]
         rank = call.fact(0).rank
-        call.require(rank >= len(window) + 2, f"the input of pooling must have at least rank {len(window) + 2}, not {rank}")
+        call.require(
+            rank >= len(window) + 2,
+            f"the input of pooling must have at least rank {len(window) + 2}, not {rank}",
+        )
         stride = spatial(call, "stride_nd", len(window), 1)
         call.require(min(stride) >= 1 and min(window) >= 1, "window and stride must be positive")
         call.require(0.0 <= call["blend_factor"] <= 1.0, "blend_factor must be in [0, 1]")
@@ -339,11 +412,21 @@ class Pooling(Operation):
         # The last window may reach beyond the padding (rounding up), or stop short of it.
         needed = tuple(
             (steps - 1) * step + size - length - pre
-            for steps, step, size, length, pre in zip(lengths, stride, window, shape, before, strict=True)
+            for steps, step, size, length, pre in zip(
+                lengths, stride, window, shape, before, strict=True
+            )
         )
         kind, blend = call["type"], float(call["blend_factor"])
         maximum = _maximum(window, stride, before, needed)
-        average = _average(window, stride, before, after, needed, bool(call["average_count_excludes_padding"]), shape)
+        average = _average(
+            window,
+            stride,
+            before,
+            after,
+            needed,
+            bool(call["average_count_excludes_padding"]),
+            shape,
+        )
         if kind == "MAX":
             pool = maximum
         elif kind == "AVERAGE":
@@ -355,13 +438,21 @@ class Pooling(Operation):
         return lambda x: pool(x.flatten(0, -count - 2)).reshape(*x.shape[:-count], *lengths)
 
 
-def _maximum(window: tuple[int, ...], stride: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> Function:
+def _maximum(
+    window: tuple[int, ...],
+    stride: tuple[int, ...],
+    before: tuple[int, ...],
+    after: tuple[int, ...],
+) -> Function:
     pool = torch.nn.functional.max_pool2d if len(window) == 2 else torch.nn.functional.max_pool3d
     fits = all(
-        0 <= pre <= size // 2 and post <= pre for pre, post, size in zip(before, after, window, strict=True)
+        0 <= pre <= size // 2 and post <= pre
+        for pre, post, size in zip(before, after, window, strict=True)
     )
     # PyTorch rounds down, so with equal padding on both sides the windows are the same ones.
-    if fits and all(pre - post < step for pre, post, step in zip(before, after, stride, strict=True)):
+    if fits and all(
+        pre - post < step for pre, post, step in zip(before, after, stride, strict=True)
+    ):
         return lambda x: pool(x, window, stride, before)
     return lambda x: pool(_sliced_pad(x, before, after, -math.inf), window, stride)
 
@@ -401,7 +492,13 @@ class Scale(Operation):
 
     name = "scale"
     methods = {"add_scale": {"channel_axis": None}, "add_scale_nd": {}}
-    defaults = {"mode": "UNIFORM", "shift": None, "scale": None, "power": None, "channel_axis": None}
+    defaults = {
+        "mode": "UNIFORM",
+        "shift": None,
+        "scale": None,
+        "power": None,
+        "channel_axis": None,
+    }
     most_inputs = 4
 
     def _axis(self, call: Call) -> int:
@@ -426,7 +523,10 @@ class Scale(Operation):
         for index, name in enumerate(("shift", "scale", "power"), start=1):
             weights, fact = call.attributes.get(name), call.optional(index)
             count = fact.volume if fact is not None else 0 if weights is None else weights.size
-            call.require(count in (0, math.prod(expected)), f"{name} weights must have {math.prod(expected)} elements, not {count}")
+            call.require(
+                count in (0, math.prod(expected)),
+                f"{name} weights must have {math.prod(expected)} elements, not {count}",
+            )
         return (Fact(call.declared(dtype), call.shape()),)
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
@@ -444,7 +544,12 @@ class Scale(Operation):
         if call["mode"] == "UNIFORM":
             view = (1,) * rank
 
-        def scaled(x: Tensor, shift: Tensor | None = None, scale: Tensor | None = None, power: Tensor | None = None) -> Tensor:
+        def scaled(
+            x: Tensor,
+            shift: Tensor | None = None,
+            scale: Tensor | None = None,
+            power: Tensor | None = None,
+        ) -> Tensor:
             if scale is not None:
                 x = x * scale.view(view)
             if shift is not None:

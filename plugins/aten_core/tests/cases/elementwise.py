@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from .harness import T, case
+from ..harness import T, case
 
 I64, I32, F16, BOOL = torch.int64, torch.int32, torch.float16, torch.bool
 NAN, INF = math.nan, math.inf

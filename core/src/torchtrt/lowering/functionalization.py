@@ -1,0 +1,130 @@
+"""Makes a program free of writes.
+
+PyTorch's own functionalisation retraces the whole program, which takes longer than exporting it did. Most writes are of one simple kind,
+``relu_`` on a fresh result, and those are rewritten in place: ``y = op_(x)`` becomes ``y = op(x)``, and who read ``x`` afterwards reads ``y``. Anything
+else goes through PyTorch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from torchtrt.lowering.symbols import no_new_assumptions
+
+
+aten = torch.ops.aten
+
+_UNDECLARED_ALIASES = frozenset({aten.dropout.default, aten.type_as.default})
+"""Composites that may return their argument although their schema does not say so."""
+
+
+def writes(node: Node) -> bool:
+    """Returns whether a call writes to one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _updates_statistics(node: Node) -> bool:
+    """Returns whether a normalisation updates its running statistics, which its schema does not tell."""
+    target = node.target
+    if target in (aten.batch_norm.default, aten.instance_norm.default):
+        return bool(node.args[5])
+    return False
+
+
+def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
+    """Returns the program and its graph without writes.
+
+    Writes to buffers and inputs have become outputs that the program's signature tells of. The program given is not changed.
+    """
+    nodes = exported.graph.nodes
+    if not any(_updates_statistics(node) for node in nodes):
+        if not any(writes(node) for node in nodes):
+            return exported, exported.graph_module
+        graph = Graph()
+        graph.output(graph.graph_copy(exported.graph, {}))
+        if _rewrite_writes(graph):
+            return exported, GraphModule(exported.graph_module, graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
+        exported = exported.run_decompositions({})
+    return exported, exported.graph_module
+
+
+def _rewrite_writes(graph: Graph) -> bool:
+    """Rewrites every write on a fresh result. Returns whether there was no other kind of write."""
+    with no_new_assumptions(graph):
+        for node in list(graph.nodes):
+            if not writes(node):
+                continue
+            functional = _functional_form(node)
+            if functional is None:
+                return False
+            source = node.args[0]
+            later = {user for user in source.users if user > node}
+            with graph.inserting_before(node):
+                result = graph.call_function(functional, node.args, node.kwargs)
+            result.meta = dict(node.meta)
+            source.replace_all_uses_with(result, delete_user_cb=later.__contains__)
+            node.replace_all_uses_with(result)
+            graph.erase_node(node)
+    return True
+
+
+def _functional_form(node: Node) -> Any:
+    """Returns the op that computes what ``node`` writes, or None where replacing it could change the program."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    written = [
+        argument.alias_info is not None and argument.alias_info.is_write
+        for argument in schema.arguments
+    ]
+    source = node.args[0]
+    if written != [True] + [False] * (len(written) - 1) or not isinstance(source, Node):
+        return None
+    packet, _, overload = str(node.target).rpartition(".")
+    name = packet.rpartition(".")[2]
+    functional = getattr(getattr(torch.ops.aten, name.removesuffix("_"), None), overload, None)
+    if not name.endswith("_") or functional is None or not _is_fresh(source):
+        return None
+    if any(_may_alias(user) for user in source.users if user is not node):
+        return None
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
+    try:
+        with source.meta["val"].fake_mode:
+            result = functional(*args, **kwargs)
+    except (
+        Exception
+    ):  # it may refuse these arguments in any way; PyTorch's functionalisation knows better
+        return None
+    before = source.meta["val"]
+    same_shape = result.dim() == before.dim() and all(
+        statically_known_true(mine == theirs)
+        for mine, theirs in zip(result.shape, before.shape, strict=True)
+    )
+    return functional if same_shape and result.dtype is before.dtype else None
+
+
+def _is_fresh(node: Node) -> bool:
+    """Returns whether nothing else holds the memory of a call's result."""
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and not _may_alias(node)
+        and isinstance(node.meta.get("val"), torch.Tensor)
+    )
+
+
+def _may_alias(node: Node) -> bool:
+    """Returns whether a call's result may share memory with an argument."""
+    if node.op == "output":
+        return False
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return True
+    if node.target in _UNDECLARED_ALIASES:
+        return True
+    schema = node.target._schema
+    return not schema.is_mutable and any(value.alias_info is not None for value in schema.returns)

@@ -1,0 +1,136 @@
+"""``ILoop`` and ``IIfConditional``: the objects that add the boundary layers of control flow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torchtrt.reference.layer import Layer
+from torchtrt.reference.layers import OPERATIONS
+from torchtrt.reference.tensors import Tensor
+
+if TYPE_CHECKING:
+    from torchtrt.reference.network import NetworkDefinition
+
+
+class LoopBoundaryLayer(Layer):
+    """A layer at the boundary of a loop."""
+
+    _loop: Loop
+
+    @property
+    def loop(self) -> Any:
+        """The loop it belongs to."""
+        return self._loop
+
+    def _operands(self) -> Sequence[Tensor | None]:
+        # A recurrence's next value depends on the recurrence itself: inference starts from the initial value.
+        return self._inputs[:1] if self._operation.name == "recurrence" else self._inputs
+
+
+class Loop:
+    """A loop: recurrences, iterators, trip limits and outputs around layers that depend on them."""
+
+    _trt: ClassVar[Any]
+
+    def _initialize(self, network: NetworkDefinition, name: str) -> None:
+        self._network = network
+        self._name = name
+        self._layers: list[LoopBoundaryLayer] = []
+
+    @property
+    def name(self) -> str:
+        """The loop's name."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = value
+
+    def _boundary(self, interface: str, operation: str, tensor: Tensor, **attributes: Any) -> Any:
+        layer = self._network._append(getattr(self._trt, interface), OPERATIONS[operation], [tensor], attributes)
+        layer._loop = self
+        self._layers.append(layer)
+        return layer
+
+    def _of(self, operation: str) -> list[LoopBoundaryLayer]:
+        return [layer for layer in self._layers if layer._operation.name == operation]
+
+    def add_recurrence(self, initial_value: Tensor) -> Any:
+        """Adds a value that is carried over; ``set_input(1, next)`` closes the circle."""
+        return self._boundary("IRecurrenceLayer", "recurrence", initial_value)
+
+    def add_trip_limit(self, tensor: Tensor, kind: Any) -> Any:
+        """Adds a limit; at most one of each kind, otherwise None with a logged error."""
+        if any(layer._attributes["kind"] == kind.name for layer in self._of("trip_limit")):
+            self._network._error(f"{self._name}: a loop has at most one {kind.name} trip limit")
+            return None
+        return self._boundary("ITripLimitLayer", "trip_limit", tensor, kind=kind.name)
+
+    def add_iterator(self, tensor: Tensor, axis: int = 0, reverse: bool = False) -> Any:
+        """Adds an iteration over the slices of a tensor."""
+        return self._boundary("IIteratorLayer", "iterator", tensor, axis=axis, reverse=reverse)
+
+    def add_loop_output(self, tensor: Tensor, kind: Any, axis: int = 0) -> Any:
+        """Adds an output; None, with a logged error, for the last value of anything but a recurrence."""
+        producer = tensor._producer
+        if kind.name == "LAST_VALUE" and not any(layer is producer for layer in self._of("recurrence")):
+            self._network._error(f"{self._name}: LAST_VALUE takes the output of a recurrence of the same loop")
+            return None
+        return self._boundary("ILoopOutputLayer", "loop_output", tensor, kind=kind.name, axis=axis)
+
+
+class IfBoundaryLayer(Layer):
+    """A layer at the boundary of a conditional."""
+
+    _conditional: IfConditional
+
+    @property
+    def conditional(self) -> Any:
+        """The conditional it belongs to."""
+        return self._conditional
+
+    def _operands(self) -> Sequence[Tensor | None]:
+        if self._operation.name == "conditional_output":
+            return [self._conditional._condition, *self._inputs]
+        return self._inputs
+
+
+class IfConditional:
+    """A conditional: a condition, inputs, and outputs that come from one branch or the other."""
+
+    _trt: ClassVar[Any]
+
+    def _initialize(self, network: NetworkDefinition, name: str) -> None:
+        self._network = network
+        self._name = name
+        self._condition: Tensor | None = None
+
+    @property
+    def name(self) -> str:
+        """The conditional's name."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = value
+
+    def _boundary(self, interface: str, operation: str, *tensors: Tensor) -> Any:
+        layer = self._network._append(getattr(self._trt, interface), OPERATIONS[operation], tensors, {})
+        layer._conditional = self
+        return layer
+
+    def set_condition(self, condition: Tensor) -> Any:
+        """Sets the scalar boolean that decides."""
+        self._condition = condition
+        return self._boundary("IConditionLayer", "condition", condition)
+
+    def add_input(self, input: Tensor) -> Any:  # noqa: A002 - TensorRT's name
+        """Adds a tensor that the branches read."""
+        return self._boundary("IIfConditionalInputLayer", "conditional_input", input)
+
+    def add_output(self, true_subgraph_output: Tensor, false_subgraph_output: Tensor) -> Any:
+        """Adds a result with one value for each branch."""
+        return self._boundary(
+            "IIfConditionalOutputLayer", "conditional_output", true_subgraph_output, false_subgraph_output
+        )

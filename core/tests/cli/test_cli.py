@@ -1,0 +1,329 @@
+"""The ``torchtrt`` command, in this process for its answers and in fresh ones for what it must not import."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import torch
+
+from torchtrt.cli import main
+from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
+from torchtrt.packs._state import _state
+
+LETHAL = "import os\nos._exit(13)"
+
+
+def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> None:
+    """Stands for a converter."""
+
+
+def accepts(node: Any) -> bool:
+    """Stands for a validator."""
+    return True
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two packs in use, one disabled, one broken, and a conflict."""
+    monkeypatch.setenv("COLUMNS", "200")
+    high = {"priority": ConverterPriority.HIGH}
+    core = ConverterPack("aten_core", summary="ATen [all of it]")
+    core.add("aten.gelu", convert, supports_dynamic_shapes=True)
+    core.decomposition("aten.silu")(convert)
+    loaded = [
+        LoadedPack(
+            PackInfo("aten_core", "torchtrt-converters-aten-core", "0.1.0", "/site", 0), core
+        )
+    ]
+    for name in ("vision", "zebra"):
+        pack = ConverterPack(name)
+        pack.add("aten.gelu", convert, capability_validator=accepts, **high)
+        pack.add("nosuch::op", convert)
+        loaded.append(
+            LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0", "/site"), pack)
+        )
+    others = [
+        PackInfo(name, f"torchtrt-converters-{name}", "2.0", "/site")
+        for name in ("asleep", "broken")
+    ]
+    found = tuple(sorted((*(entry.info for entry in loaded), *others), key=lambda info: info.order))
+    disabled = MappingProxyType({"asleep": "disabled by TORCHTRT_PACKS_DISABLE"})
+    problem = Problem("ImportError: libfoo.so.2", "Repair it.", "import-failed").about(others[1])
+    monkeypatch.setattr(_state, "packs", PackSet(found, tuple(loaded), disabled))
+    monkeypatch.setattr(_state, "problems", [problem])
+
+
+@pytest.fixture
+def ask(example: None, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command in this process: its status, output and errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def rows(output: str) -> list[list[str]]:
+    """Returns the cells of a printed table, row by row."""
+    lines = [line for line in output.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[..., Any]) -> None:
+    """In use, disabled or not loaded, and why."""
+    status, output, _ = ask("packs")
+
+    assert status == 0
+    assert rows(output) == [
+        [
+            "aten_core",
+            "torchtrt-converters-aten-core 0.1.0",
+            "1",
+            "0",
+            "in use",
+            "ATen [all of it]",
+        ],
+        [
+            "asleep",
+            "torchtrt-converters-asleep 2.0",
+            "-",
+            "-",
+            "disabled: disabled by TORCHTRT_PACKS_DISABLE",
+            "",
+        ],
+        [
+            "broken",
+            "torchtrt-converters-broken 2.0",
+            "-",
+            "-",
+            "not loaded: ImportError: libfoo.so.2",
+            "",
+        ],
+        ["vision", "torchtrt-converters-vision 1.0", "2", "1", "in use", ""],
+        ["zebra", "torchtrt-converters-zebra 1.0", "2", "1", "in use", ""],
+    ]
+
+
+def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any]) -> None:
+    """Everything that a person might wonder about later."""
+    _, output, _ = ask("packs")
+
+    assert (
+        "problem: Pack 'broken' (torchtrt-converters-broken 2.0, /site): ImportError: libfoo.so.2."
+        in output
+    )
+    assert (
+        "conflict: aten.gelu.default is claimed with HIGH by zebra and vision; zebra is asked first."
+        in output
+    )
+    assert "not in this PyTorch: nosuch.op.default" in output
+
+
+def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) -> None:
+    """The stable form, which diffs line by line."""
+    _, output, _ = ask("packs", "--json")
+
+    answer = json.loads(output)
+    assert answer["contract"] == "1.0"
+    assert [entry["name"] for entry in answer["packs"]] == [
+        "aten_core",
+        "asleep",
+        "broken",
+        "vision",
+        "zebra",
+    ]
+    assert answer["packs"][0] == {
+        "name": "aten_core",
+        "distribution": "torchtrt-converters-aten-core",
+        "version": "0.1.0",
+        "location": "/site",
+        "tier": 0,
+        "status": "in use",
+        "reason": "",
+        "summary": "ATen [all of it]",
+        "ops": 1,
+        "high": 0,
+        "decompositions": 1,
+    }
+    assert answer["conflicts"] == [{"op": "aten.gelu.default", "packs": ["zebra", "vision"]}]
+    assert answer["missing_ops"] == ["nosuch.op.default"]
+    assert [problem["code"] for problem in answer["problems"]] == ["import-failed"]
+
+
+def test_converters_lists_all_ops(ask: Callable[..., Any]) -> None:
+    """Without an op, the candidates of every op."""
+    status, output, _ = ask("converters")
+
+    assert status == 0
+    assert [row[:4] for row in rows(output)] == [
+        ["aten.gelu.default", "1", "HIGH", "zebra"],
+        ["", "2", "HIGH", "vision"],
+        ["", "3", "STANDARD", "aten_core"],
+    ]
+
+
+@pytest.mark.parametrize("spelling", ["aten.gelu", "aten::gelu", "aten.gelu.default"])
+def test_converters_of_an_op_as_json(ask: Callable[..., Any], spelling: str) -> None:
+    """Any spelling of the op; every candidate with its provenance."""
+    status, output, _ = ask("converters", spelling, "--json")
+
+    assert status == 0
+    (candidates,) = json.loads(output).values()
+    assert [candidate["pack"] for candidate in candidates] == ["zebra", "vision", "aten_core"]
+    assert candidates[0] == {
+        "pack": "zebra",
+        "distribution": "torchtrt-converters-zebra",
+        "version": "1.0",
+        "priority": "HIGH",
+        "converter": f"{__name__}:convert",
+        "supports_dynamic_shapes": False,
+        "requires_output_allocator": False,
+        "validator": f"{__name__}:accepts",
+        "shadowed_by": None,
+    }
+
+
+def test_an_op_without_converters_is_status_1(ask: Callable[..., Any]) -> None:
+    """A script can ask."""
+    status, output, errors = ask("converters", "aten.relu")
+
+    assert (status, output) == (1, "")
+    assert errors == "torchtrt: No pack has a converter for aten.relu.\n"
+
+
+@pytest.mark.parametrize("command", ["converters", "explain"])
+def test_an_unknown_op_is_status_2_with_the_closest_name(
+    ask: Callable[..., Any], command: str
+) -> None:
+    """A misspelling is not the same as an op without converters."""
+    status, _, errors = ask(command, "aten.gelo")
+
+    assert status == 2
+    assert "Did you mean 'aten.gelu'?" in errors
+
+
+def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., Any]) -> None:
+    """Its decompositions, and the packs that are not loaded."""
+    status, output, _ = ask("explain", "aten.silu")
+
+    assert status == 1
+    assert output.splitlines() == [
+        "No pack has a converter for aten.silu.",
+        "not loaded: Pack 'broken' (torchtrt-converters-broken 2.0, /site): ImportError: libfoo.so.2. Repair it.",
+        f"aten.silu.default decomposes by {__name__}:convert of aten_core (torchtrt-converters-aten-core 0.1.0)",
+    ]
+
+
+def test_explaining_an_op_as_json(ask: Callable[..., Any]) -> None:
+    """Candidates, decompositions and problems."""
+    status, output, _ = ask("explain", "aten.gelu", "--json")
+
+    answer = json.loads(output)
+    assert status == 0
+    assert [entry["pack"] for entry in answer["converters"]["aten.gelu.default"]] == [
+        "zebra",
+        "vision",
+        "aten_core",
+    ]
+    assert answer["decompositions"] == {"aten.gelu.default": "by PyTorch's own"}
+    assert [problem["pack"] for problem in answer["problems"]] == ["broken"]
+
+
+@pytest.mark.parametrize("content", [None, b"not a program"])
+def test_a_file_that_is_no_program_is_status_2(
+    ask: Callable[..., Any], tmp_path: Path, content: bytes | None
+) -> None:
+    """The message says how to make one, or that there is none."""
+    path = tmp_path / "model.pt2"
+    if content is not None:
+        path.write_bytes(content)
+
+    status, _, errors = ask("explain", str(path))
+
+    assert status == 2
+    assert str(path) in errors
+    assert ("torch.export.save" in errors) is (content is not None)
+
+
+def test_explaining_a_model_reports_every_node(ask: Callable[..., Any], tmp_path: Path) -> None:
+    """What stays in PyTorch has its reason."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.erfinv(x)
+
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(Model(), (torch.zeros(2),)), path)
+
+    status, output, _ = ask("explain", str(path), "--json")
+
+    assert status == 0
+    (entry,) = json.loads(output)["in_torch"]
+    assert entry["op"] == "aten.erfinv.default"
+    assert "no pack has a converter" in entry["reason"]
+
+
+def test_a_command_that_does_not_exist_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message says which there are."""
+    with pytest.raises(SystemExit) as caught:
+        main(["plugins"])
+
+    assert caught.value.code == 2
+    assert "packs" in capsys.readouterr().err
+
+
+def test_the_recovery_command_imports_no_pack(
+    site: Any, source_of_pack: Callable[..., str]
+) -> None:
+    """Not even one that would end the process; it is listed all the same."""
+    site.unpack(site.wheel("lethal", LETHAL))
+
+    deadly = site.run("-m", "torchtrt", "packs", TORCHTRT_PACKS="lethal")
+    recovered = site.run("-m", "torchtrt", "packs", "--no-load", "--json", TORCHTRT_PACKS="lethal")
+
+    assert deadly.returncode == 13
+    assert recovered.returncode == 0, recovered.stderr
+    (entry,) = [
+        entry for entry in json.loads(recovered.stdout)["packs"] if entry["name"] == "lethal"
+    ]
+    assert (entry["status"], entry["reason"]) == ("disabled", "not loaded, because of --no-load")
+
+
+def test_the_console_script_recovers_too(site: Any, tmp_path: Path) -> None:
+    """As pip writes it."""
+    site.unpack(site.wheel("lethal", LETHAL))
+    script = tmp_path / "torchtrt"
+    script.write_text("import sys\nfrom torchtrt.cli import main\nsys.exit(main())\n")
+
+    done = site.run(str(script), "packs", "--no-load", TORCHTRT_PACKS="lethal")
+
+    assert done.returncode == 0, done.stderr
+    assert "torchtrt-converters-lethal 1.0" in done.stdout
+
+
+def test_the_packs_are_listed_the_same_every_time(
+    site: Any, source_of_pack: Callable[..., str]
+) -> None:
+    """The JSON can be kept and compared."""
+    for name in ("zebra", "abacus"):
+        site.unpack(site.wheel(name, source_of_pack(name, "pack.add('aten.relu', convert)")))
+
+    first, second = (
+        site.run(
+            "-m", "torchtrt", "packs", "--json", TORCHTRT_PACKS="abacus zebra", PYTHONHASHSEED=seed
+        )
+        for seed in ("1", "2")
+    )
+
+    assert first.stdout == second.stdout
+    assert [e["name"] for e in json.loads(first.stdout)["packs"] if e["status"] == "in use"] == [
+        "abacus",
+        "zebra",
+    ]

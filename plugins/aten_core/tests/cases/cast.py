@@ -1,0 +1,34 @@
+"""Cases of changes of dtype."""
+
+import math
+
+import torch
+
+from ..harness import T, case
+
+DTYPES = {
+    "float": torch.float32,
+    "half": torch.float16,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "bool": torch.bool,
+}
+
+CASES = [
+    *[
+        case("aten.to.dtype", T("b 4", source), target, label=f"{first}-{second}")
+        for first, source in DTYPES.items()
+        for second, target in DTYPES.items()
+        if source is not target
+    ],
+    case("aten.to.dtype", T(values=[0.0, -0.0, 0.3, math.nan, math.inf]), torch.bool, label="special-bool"),
+    case("aten.to.dtype", T("b 4", torch.uint8, 0, 255), torch.float32, label="uint8-float"),
+    case("aten.to.dtype", T("b 4", torch.uint8, 0, 255), torch.int64, label="uint8-int64"),
+    case("aten.to.dtype", T("b 4", low=0, high=255), torch.uint8, label="float-uint8"),
+    case("aten._to_copy.default", "b 4", dtype=torch.int64),
+    case("aten.to.other", "b 4", T("b", torch.int64)),
+    case("aten.type_as.default", "b 4", T("b", torch.int64)),
+    case("aten.to.dtype_layout", "b 4", dtype=torch.int32, layout=torch.strided),
+    case("aten.to.device", "b 4", torch.device("cpu"), torch.int32),
+    case("prims.convert_element_type.default", "b 4", torch.int32),
+]

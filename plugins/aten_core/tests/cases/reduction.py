@@ -1,0 +1,63 @@
+"""Cases of reductions."""
+
+import math
+
+import torch
+
+from ..harness import T, case
+
+I64, F16, BOOL = torch.int64, torch.float16, torch.bool
+ints = T("b s 4", I64, -9, 9)
+bools = T("b s", BOOL)
+NAN, INF = math.nan, math.inf
+
+CASES = [
+    case("aten.sum.default", "b s"),
+    case("aten.sum.default", "", label="scalar"),
+    case("aten.sum.default", bools, label="bool"),
+    case("aten.sum.dim_IntList", "b s 4", [0, -1]),
+    case("aten.sum.dim_IntList", "b s 4", [1], True, label="keep"),
+    case("aten.sum.dim_IntList", ints, [1], label="int"),
+    case("aten.sum.dim_IntList", ints, [1], dtype=torch.float32, label="int-as-float"),
+    case("aten.sum.dim_IntList", "b 0", [1], label="empty"),
+    case("aten.sum.dim_IntList", "b s", None, label="all"),
+    case("aten.prod.default", "b s"),
+    case("aten.prod.dim_int", "b s", 1),
+    case("aten.prod.dim_int", T("b s", I64, -3, 3), -1, True, label="int"),
+    case("aten.mean.default", "b s"),
+    case("aten.mean.dim", "b s 4", [-1, 1], True),
+    case("aten.mean.dim", ints, [1], dtype=torch.float32, label="int-as-float"),
+    case("aten.mean.dim", T("b s", F16), [1], label="half", tolerance=2e-3),
+    case("aten.amax.default", "b s 4", [0, 1]),
+    case("aten.amax.default", ints, [-1], True, label="int"),
+    case("aten.amax.default", "b s", label="all"),
+    case("aten.amin.default", "b s 4", [2]),
+    case("aten.max.default", ints),
+    case("aten.min.default", "b s"),
+    case("aten.max.default", bools, label="bool"),
+    case("aten.any.default", bools),
+    case("aten.any.dim", T("b s", I64, 0, 1), 1),
+    case("aten.any.dims", "b s 4", [0, 2], True),
+    case("aten.any.default", T(values=[0.0, NAN]), label="nan"),
+    case("aten.all.default", bools),
+    case("aten.all.dim", T("b s", I64, 0, 1), 1, True),
+    case("aten.all.dims", "b s 4", [1]),
+    *[
+        case(f"aten.{name}.{overload}", "b 4", *args, **kwargs)
+        for name in ("var", "std", "var_mean", "std_mean")
+        for overload, args, kwargs in (
+            ("correction", ([1],), {"correction": 2}),
+            ("dim", ([-1], False, True), {}),
+            ("default", (), {}),
+        )
+    ],
+    case("aten.var.correction", "b s 4", [1, 2], correction=0, keepdim=True, label="population"),
+    case("aten.var.correction", "b s 4", [0, 1], correction=0.5, label="dynamic-count"),
+    *[
+        case("aten.linalg_vector_norm.default", "b s", order, [-1], label=str(order))
+        for order in (2, 1, 0, INF, -INF, 3, 0.5)
+    ],
+    case("aten.linalg_vector_norm.default", T("b 4", F16, 100, 300), 2, [1], True, label="half-large", tolerance=2e-3),
+    case("aten.norm.Scalar", "b s"),
+    case("aten.norm.ScalarOpt_dim", "b s", 2, [1], True),
+]

@@ -1,0 +1,12 @@
+"""Every op agrees with PyTorch."""
+
+import pytest
+
+from .cases import CASES
+from .harness import check
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+def test_engine_agrees_with_pytorch(case, version):
+    """An engine gives PyTorch's values, dtypes and shapes at least, usual and greatest sizes."""
+    check(case)
