@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import SizeRange
@@ -54,7 +55,9 @@ def export(
             stacklevel=3,
         )
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
+        math_attention = sdpa_kernel(SDPBackend.MATH)
+        with torch.no_grad(), math_attention, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return torch.export.export(
                 model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False

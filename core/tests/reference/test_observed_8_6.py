@@ -253,10 +253,10 @@ def resize(
 
 
 def grid_sample(mode: str, align: bool, sample: str = "FILL") -> Any:
-    """A case of GridSample over 0..8 at (-1.2, -1), (0.25, 0.5 / 3) and (1.1, 1.2)-like points."""
+    """A case of GridSample over 0..8 at a corner, inside, and beyond the opposite corner."""
 
     def make(n: Any) -> Any:
-        grid = torch.tensor([[[[-2.0, -2.0], [0.25, 0.1667], [1.3, 1.2]]]])
+        grid = torch.tensor([[[[-1.0, -1.0], [0.5, 0.0], [1.2, 1.2]]]])
         layer = n.net.add_grid_sample(n.input(arange(1, 1, 3, 3)), n.input(grid))
         layer.interpolation_mode = getattr(n.trt.InterpolationMode, mode)
         layer.align_corners = align
@@ -264,6 +264,72 @@ def grid_sample(mode: str, align: bool, sample: str = "FILL") -> Any:
         return layer
 
     return make
+
+
+def loop(kind: str, trips: int, adds: bool = True) -> Any:
+    """A loop that starts at (1, 2) and adds that in every iteration."""
+
+    def make(n: Any) -> Any:
+        start = n.input(floats(1, 2))
+        made = n.net.add_loop()
+        made.add_trip_limit(n.const(trips, np.int32), n.trt.TripLimit.COUNT)
+        carried = made.add_recurrence(start)
+        following = n.net.add_elementwise(
+            carried.get_output(0), start, n.trt.ElementWiseOperation.SUM
+        )
+        carried.set_input(1, following.get_output(0))
+        tensor = (carried if kind == "LAST_VALUE" else following).get_output(0)
+        result = made.add_loop_output(tensor, getattr(n.trt.LoopOutput, kind), 0)
+        if kind != "LAST_VALUE":
+            result.set_input(1, n.const(trips, np.int32))
+        return result
+
+    return make
+
+
+def cumulative_sum(shape: Any) -> Any:
+    """A running sum by a loop over rows; with a dynamic shape the trip count is the number of rows."""
+
+    def make(n: Any) -> Any:
+        x = n.input(arange(3, 2), shape)
+        rows = n.net.add_gather(
+            n.net.add_shape(x).get_output(0), n.const(0, np.int32), 0
+        ).get_output(0)
+        made = n.net.add_loop()
+        made.add_trip_limit(rows, n.trt.TripLimit.COUNT)
+        row = made.add_iterator(x).get_output(0)
+        carried = made.add_recurrence(n.const([0.0, 0.0]))
+        following = n.net.add_elementwise(
+            carried.get_output(0), row, n.trt.ElementWiseOperation.SUM
+        ).get_output(0)
+        carried.set_input(1, following)
+        result = made.add_loop_output(following, n.trt.LoopOutput.CONCATENATE, 0)
+        result.set_input(1, rows)
+        return result
+
+    return make
+
+
+def conditional(condition: bool) -> Any:
+    """EXP if true, the input if false."""
+
+    def make(n: Any) -> Any:
+        x = n.input(floats(1, 2))
+        made = n.net.add_if_conditional()
+        made.set_condition(n.input(torch.tensor(condition)))
+        inside = made.add_input(x).get_output(0)
+        return made.add_output(
+            n.net.add_unary(inside, n.trt.UnaryOperation.EXP).get_output(0), inside
+        )
+
+    return make
+
+
+def quantize_dequantize(n: Any) -> Any:
+    """A round trip through int8 with scale 0.5."""
+    scale = n.const(0.5)
+    quantized = n.net.add_quantize(n.input(floats(0.1, 0.75, 1.2, 99, -99)), scale).get_output(0)
+    return n.net.add_dequantize(quantized, scale)
 
 
 def deconvolution(pre: Any, post: Any) -> Any:
@@ -742,6 +808,47 @@ CASES: list[tuple[str, Any, Any]] = [
     ("RECIP at the edges", unary("RECIP", floats(-1, 0, 2, -0.5)), floats(-1, INF, 0.5, -2)),
     ("ASIN at the edges", unary("ASIN", floats(-1, 0, 2, -0.5)), floats(-1.5708, 0, NAN, -0.5236)),
     ("FLOOR at the edges", unary("FLOOR", floats(-1, 0, 2, -0.5)), floats(-1, 0, 2, -1)),
+    ("grid sample NEAREST", grid_sample("NEAREST", False), floats(0, 5, 0).view(1, 1, 1, 3)),
+    ("grid sample NEAREST aligned", grid_sample("NEAREST", True), floats(0, 5, 8).view(1, 1, 1, 3)),
+    ("grid sample LINEAR", grid_sample("LINEAR", False), floats(0, 4.75, 0.32).view(1, 1, 1, 3)),
+    (
+        "grid sample LINEAR aligned",
+        grid_sample("LINEAR", True),
+        floats(0, 4.5, 5.12).view(1, 1, 1, 3),
+    ),
+    (
+        "grid sample CUBIC",
+        grid_sample("CUBIC", False),
+        floats(-0.1875, 5.3359, 0.2647).view(1, 1, 1, 3),
+    ),
+    (
+        "grid sample CUBIC aligned",
+        grid_sample("CUBIC", True),
+        floats(0, 5.0625, 5.7482).view(1, 1, 1, 3),
+    ),
+    (
+        "grid sample LINEAR CLAMP",
+        grid_sample("LINEAR", False, "CLAMP"),
+        floats(0, 4.75, 8).view(1, 1, 1, 3),
+    ),
+    (
+        "grid sample LINEAR REFLECT",
+        grid_sample("LINEAR", False, "REFLECT"),
+        floats(0, 4.75, 8).view(1, 1, 1, 3),
+    ),
+    ("loop LAST_VALUE", loop("LAST_VALUE", 3), floats(4, 8)),
+    ("loop CONCATENATE", loop("CONCATENATE", 3), torch.tensor([[2.0, 4], [3, 6], [4, 8]])),
+    ("loop REVERSE", loop("REVERSE", 3), REFUSED),
+    ("loop without trips", loop("LAST_VALUE", 0), floats(1, 2)),
+    ("running sum by a loop", cumulative_sum(None), torch.tensor([[0.0, 1], [2, 4], [6, 9]])),
+    (
+        "running sum by a dynamic loop",
+        cumulative_sum((-1, 2)),
+        torch.tensor([[0.0, 1], [2, 4], [6, 9]]),
+    ),
+    ("conditional, true", conditional(True), floats(2.7183, 7.3891)),
+    ("conditional, false", conditional(False), floats(1, 2)),
+    ("quantize and dequantize", quantize_dequantize, floats(0, 1, 1, 63.5, -64)),
     (
         "lrn",
         lambda n: n.net.add_lrn(n.input(torch.ones(1, 4, 1, 1)), 3, 1.0, 0.75, 1.0),

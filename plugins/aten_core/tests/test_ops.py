@@ -6,6 +6,7 @@ from .cases import CASES
 from .harness import check
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_engine_agrees_with_pytorch(case, version):
     """An engine gives PyTorch's values, dtypes and shapes at least, usual and greatest sizes."""

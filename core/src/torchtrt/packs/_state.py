@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import sys
 import threading
@@ -63,11 +64,17 @@ def load_packs() -> PackSet:
         if _state.loaded or _state.loading:
             return _state.packs
         _state.loading = True
+        # Whatever is made here lives on. A full collection in the middle of it would go through all that
+        # PyTorch has made so far, and free nothing.
+        collecting = gc.isenabled()
+        gc.disable()
         try:
             selection = read_selection(os.environ, is_recovery_command(sys.orig_argv, sys.argv))
             packs, problems = load(scan(), selection, local_pack)
         finally:
             _state.loading = False
+            if collecting:
+                gc.enable()
         # Published whole, after everything that can fail.
         _state.packs, _state.loaded = packs, True
         _state.problems.extend(problems)

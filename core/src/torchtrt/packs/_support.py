@@ -110,10 +110,8 @@ def takes_settings(validator: Validator) -> bool:
     Raises:
         ConverterSignatureError: It can be called with neither.
     """
-    code = getattr(validator, "__code__", None)
-    if code is not None and code.co_argcount == 2 and not hasattr(validator, "__wrapped__"):
-        if not code.co_kwonlyargcount and not inspect.ismethod(validator):
-            return True  # the common form; inspect.signature takes a hundred times as long
+    if _is_function_of_two(validator):
+        return True
     try:
         signature = inspect.signature(validator)
     except (TypeError, ValueError) as error:
@@ -125,6 +123,18 @@ def takes_settings(validator: Validator) -> bool:
             continue
         return argument_count == 2
     raise ConverterSignatureError(_validator_message(validator))
+
+
+def _is_function_of_two(validator: Validator) -> bool:
+    """Returns whether a function is of the common form, in a hundredth of the time of inspect.signature."""
+    code = getattr(validator, "__code__", None)
+    return (
+        code is not None
+        and code.co_argcount == 2
+        and not code.co_kwonlyargcount
+        and not inspect.ismethod(validator)
+        and not hasattr(validator, "__wrapped__")
+    )
 
 
 def _validator_message(validator: Validator) -> str:

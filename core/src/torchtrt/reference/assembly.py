@@ -98,6 +98,12 @@ _OPEN_TYPES = {
     **dict.fromkeys(("start", "shape", "stride", "axes", "reshape_dims"), "Dims"),
     **dict.fromkeys(("alpha", "beta"), "number"),
 }
+_LOOP_BOUNDARY = {
+    "IRecurrenceLayer": "recurrence",
+    "ITripLimitLayer": "trip_limit",
+    "IIteratorLayer": "iterator",
+    "ILoopOutputLayer": "loop_output",
+}
 _MADE_BY_THE_LIBRARY = {"IHostMemory"}
 
 
@@ -178,9 +184,12 @@ class _Assembly:
 
     def _operations_by_interface(self) -> dict[str, Operation]:
         methods = self._description["classes"]["INetworkDefinition"]["methods"]
-        return {
+        found = {
             methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods
         }
+        for interface, name in _LOOP_BOUNDARY.items():
+            found[interface] = OPERATIONS[name]
+        return found
 
     def _class(self, name: str) -> type:
         if name in self._names:

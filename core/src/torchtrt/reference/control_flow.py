@@ -48,7 +48,9 @@ class Loop:
         self._name = value
 
     def _boundary(self, interface: str, operation: str, tensor: Tensor, **attributes: Any) -> Any:
-        layer = self._network._append(getattr(self._trt, interface), OPERATIONS[operation], [tensor], attributes)
+        layer = self._network._append(
+            getattr(self._trt, interface), OPERATIONS[operation], [tensor], attributes
+        )
         layer._loop = self
         self._layers.append(layer)
         return layer
@@ -74,8 +76,12 @@ class Loop:
     def add_loop_output(self, tensor: Tensor, kind: Any, axis: int = 0) -> Any:
         """Adds an output; None, with a logged error, for the last value of anything but a recurrence."""
         producer = tensor._producer
-        if kind.name == "LAST_VALUE" and not any(layer is producer for layer in self._of("recurrence")):
-            self._network._error(f"{self._name}: LAST_VALUE takes the output of a recurrence of the same loop")
+        if kind.name == "LAST_VALUE" and not any(
+            layer is producer for layer in self._of("recurrence")
+        ):
+            self._network._error(
+                f"{self._name}: LAST_VALUE takes the output of a recurrence of the same loop"
+            )
             return None
         return self._boundary("ILoopOutputLayer", "loop_output", tensor, kind=kind.name, axis=axis)
 
@@ -116,7 +122,9 @@ class IfConditional:
         self._name = value
 
     def _boundary(self, interface: str, operation: str, *tensors: Tensor) -> Any:
-        layer = self._network._append(getattr(self._trt, interface), OPERATIONS[operation], tensors, {})
+        layer = self._network._append(
+            getattr(self._trt, interface), OPERATIONS[operation], tensors, {}
+        )
         layer._conditional = self
         return layer
 
@@ -132,5 +140,8 @@ class IfConditional:
     def add_output(self, true_subgraph_output: Tensor, false_subgraph_output: Tensor) -> Any:
         """Adds a result with one value for each branch."""
         return self._boundary(
-            "IIfConditionalOutputLayer", "conditional_output", true_subgraph_output, false_subgraph_output
+            "IIfConditionalOutputLayer",
+            "conditional_output",
+            true_subgraph_output,
+            false_subgraph_output,
         )

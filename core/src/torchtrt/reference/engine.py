@@ -151,6 +151,11 @@ class Engine:
         """The number of inputs and outputs."""
         return len(self._ports)
 
+    @property
+    def num_bindings(self) -> int:
+        """The number of inputs and outputs (TensorRT 8)."""
+        return len(self._ports)
+
     def get_tensor_name(self, index: int) -> str | None:
         """Returns the name of an input or output."""
         return self._ports[index].name if 0 <= index < len(self._ports) else None

@@ -293,11 +293,14 @@ class MoELayer(Layer):
 class AttentionHandle(Layer):
     """An attention as its user holds it: no layer itself, but the same state as its boundary layer."""
 
+    _boundary: Layer
+
     @classmethod
     def _of(cls, layer: Layer) -> AttentionHandle:
         kind = layer._trt.IAttention
         handle: AttentionHandle = kind.__new__(kind)
         handle.__dict__ = layer.__dict__
+        handle._boundary = layer
         return handle
 
     def _optional(self, index: int) -> Tensor | None:
@@ -310,7 +313,7 @@ class AttentionHandle(Layer):
 
     @mask.setter
     def mask(self, value: Tensor) -> None:
-        Layer.set_input(self, 3, value)
+        Layer.set_input(self._boundary, 3, value)
 
     @property
     def normalization_quantize_scale(self) -> Tensor | None:
@@ -319,7 +322,7 @@ class AttentionHandle(Layer):
 
     @normalization_quantize_scale.setter
     def normalization_quantize_scale(self, value: Tensor) -> None:
-        Layer.set_input(self, 4, value)
+        Layer.set_input(self._boundary, 4, value)
 
     @property
     def query_lengths(self) -> Tensor | None:
@@ -328,7 +331,7 @@ class AttentionHandle(Layer):
 
     @query_lengths.setter
     def query_lengths(self, value: Tensor) -> None:
-        Layer.set_input(self, 5, value)
+        Layer.set_input(self._boundary, 5, value)
 
     @property
     def key_value_lengths(self) -> Tensor | None:
@@ -337,14 +340,14 @@ class AttentionHandle(Layer):
 
     @key_value_lengths.setter
     def key_value_lengths(self, value: Tensor) -> None:
-        Layer.set_input(self, 6, value)
+        Layer.set_input(self._boundary, 6, value)
 
     def set_input(self, index: int, tensor: Tensor) -> bool:  # type: ignore[override]
         """Connects an input; returns whether there is such an input."""
         if not 0 <= index < 3:
             self._network._error(f"{self._name}: input {index} does not exist")
             return False
-        Layer.set_input(self, index, tensor)
+        Layer.set_input(self._boundary, index, tensor)
         return True
 
 

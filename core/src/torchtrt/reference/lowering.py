@@ -7,11 +7,13 @@ from typing import Any
 
 from torchtrt.reference.facts import Fact, Refused, Value, constant_fact
 from torchtrt.reference.graph import ABSENT, Graph, Node, Port
+from torchtrt.reference.control_flow import Loop
 from torchtrt.reference.layer import Layer
 from torchtrt.reference.layers import OPERATIONS
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.operation import Call, infer, run
 from torchtrt.reference.rules import Rules
+from torchtrt.reference.scheduling import ordered, units_of
 from torchtrt.reference.tensors import Tensor
 from torchtrt.reference.weights import Weights
 
@@ -35,11 +37,15 @@ def lower(network: NetworkDefinition, keeps_named_weights: bool) -> Graph:
 
 
 class _Lowering:
+    """Lowers the layers of one scope: the network, or the body of a loop."""
+
     def __init__(self, network: NetworkDefinition, keeps_named_weights: bool) -> None:
         self._network = network
         self._keeps_named_weights = keeps_named_weights
         self._slots: dict[int, int] = {}
         self._graph = Graph([], [], [], {}, {}, {}, 0, network._strong)
+        self._scope: set[int] | None = None  # the layers inside; None: all of them
+        self._captured: list[tuple[Tensor, int]] = []
 
     def graph(self) -> Graph:
         network, graph = self._network, self._graph
@@ -64,9 +70,13 @@ class _Lowering:
                 message = f"the shape input {tensor._name!r} must have a build-time shape, not {fact.shape}"
                 raise Refused(message)
             graph.inputs.append(port)
-        for layer in ordered(network._layers):
-            self._add(layer)
+        inside = self._add_all(network._layers)
         for tensor in network._outputs:
+            if id(tensor._producer) in inside:
+                message = (
+                    f"{tensor._name}: a tensor inside a loop leaves it through a loop output only"
+                )
+                raise Refused(message)
             fact = tensor._fact()
             graph.outputs.append(
                 Port(
@@ -81,15 +91,33 @@ class _Lowering:
         graph.drop_unused()
         return graph
 
+    def _add_all(self, layers: Sequence[Layer]) -> set[int]:
+        """Adds layers in order, loops as a whole; returns the ids of the layers that are inside loops."""
+        units = units_of(layers)
+        for unit in ordered(units):
+            if unit.loop is None:
+                self._add(unit.layers[0])
+            else:
+                self._add_loop(unit.loop, unit.layers)
+        return {
+            id(layer)
+            for unit in units
+            if unit.loop is not None
+            for layer in unit.layers
+            if layer not in unit.loop._of("loop_output")
+        }
+
     def _slot(self, tensor: Tensor) -> int:
         if id(tensor) not in self._slots:
             self._slots[id(tensor)] = self._graph.new_slot()
+            if self._scope is not None and id(tensor._producer) not in self._scope:
+                self._captured.append((tensor, self._slots[id(tensor)]))
         return self._slots[id(tensor)]
 
     def _add(self, layer: Layer) -> None:
         graph = self._graph
         facts = layer._facts()
-        inputs = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._inputs]
+        inputs = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
         attributes = dict(layer._attributes)
         for index, (name, shape) in layer._operation.weights(attributes).items():
             slot = self._constant(attributes[name], shape)
@@ -99,6 +127,8 @@ class _Lowering:
             # The tensor of a constant layer is the constant itself.
             self._slots[id(layer._outputs[0])] = inputs[0]
             return
+        if layer._operation.name == "condition":
+            return  # checked; the outputs of the conditional read it
         plain = {
             name: None if isinstance(value, Weights) else value
             for name, value in attributes.items()
@@ -108,6 +138,15 @@ class _Lowering:
             tensor._declared or layer._output_types.get(index)
             for index, tensor in enumerate(layer._outputs)
         )
+        if (
+            outputs
+            and not self._keeps_named_weights
+            and all(fact.constant is not None for fact in facts)
+        ):
+            for slot, fact in zip(outputs, facts, strict=True):
+                assert fact.constant is not None
+                graph.constants[slot], graph.constant_types[slot] = fact.constant, fact.dtype
+            return
         graph.nodes.append(
             Node(
                 layer._operation.name,
@@ -119,12 +158,72 @@ class _Lowering:
                 layer._metadata,
             )
         )
-        if all(fact.constant is not None for fact in facts) and not self._keeps_named_weights:
-            for slot, fact in zip(outputs, facts, strict=True):
-                assert fact.constant is not None
-                graph.constants[slot], graph.constant_types[slot] = fact.constant, fact.dtype
-            if outputs:
-                graph.nodes.pop()
+
+    def _add_loop(self, loop: Loop, layers: Sequence[Layer]) -> None:
+        recurrences, iterators, outputs = (
+            loop._of(kind) for kind in ("recurrence", "iterator", "loop_output")
+        )
+        limits = {layer._attributes["kind"]: layer for layer in loop._of("trip_limit")}
+        if not limits:
+            message = f"{loop.name}: a loop needs a trip limit"
+            raise Refused(message)
+        for layer in [*loop._layers]:
+            layer._facts()
+        body = _Lowering(self._network, self._keeps_named_weights)
+        boundary = {id(layer) for layer in loop._layers}
+        body._scope = {id(layer) for layer in layers} | boundary
+        carried = [*recurrences, *iterators]
+        ports = [body._slot(layer._outputs[0]) for layer in carried]
+        body._add_all([layer for layer in layers if id(layer) not in boundary])
+        ends: list[int] = []
+        for layer in recurrences:
+            if len(layer._inputs) < 2 or layer._inputs[1] is None:
+                message = f"{layer._name}: a recurrence needs its next value: set_input(1, next)"
+                raise Refused(message)
+            ends.append(body._slot(layer._inputs[1]))
+        ends += [body._slot(_given(limits[kind], 0)) for kind in ("WHILE",) if kind in limits]
+        stacked = [layer for layer in outputs if layer._attributes["kind"] != "LAST_VALUE"]
+        ends += [body._slot(_given(layer, 0)) for layer in stacked]
+        facts = [layer._facts()[0] for layer in carried] + [
+            tensor._fact() for tensor, _ in body._captured
+        ]
+        slots = ports + [slot for _, slot in body._captured]
+        body._graph.inputs = [
+            Port("", slot, fact.dtype, fact.shape) for slot, fact in zip(slots, facts, strict=True)
+        ]
+        body._graph.outputs = [Port("", slot, "", ()) for slot in ends]
+        outside = [_given(layer, 1) for layer in stacked]
+        outside += [_given(limits["COUNT"], 0)] if "COUNT" in limits else []
+        outside += [_given(layer, 0) for layer in carried] + [
+            tensor for tensor, _ in body._captured
+        ]
+        order = {id(layer): index for index, layer in enumerate(recurrences)}
+        self._graph.nodes.append(
+            Node(
+                "loop",
+                loop.name,
+                tuple(self._slot(tensor) for tensor in outside),
+                tuple(self._slot(layer._outputs[0]) for layer in outputs),
+                {
+                    "body": body._graph,
+                    "counted": "COUNT" in limits,
+                    "conditional": "WHILE" in limits,
+                    "recurrences": len(recurrences),
+                    "iterators": tuple(
+                        (layer._attributes["axis"], layer._attributes["reverse"])
+                        for layer in iterators
+                    ),
+                    "outputs": tuple(
+                        (
+                            layer._attributes["kind"],
+                            layer._attributes["axis"],
+                            order.get(id(_given(layer, 0)._producer), -1),
+                        )
+                        for layer in outputs
+                    ),
+                },
+            )
+        )
 
     def _constant(self, weights: Weights, shape: Sequence[int]) -> int:
         slot = self._graph.new_slot()
@@ -136,36 +235,12 @@ class _Lowering:
         return slot
 
 
-def ordered(layers: Sequence[Layer]) -> list[Layer]:
-    """Returns layers so that each comes after those it reads from; otherwise in the order they were added.
-
-    Raises:
-        Refused: Layers read from each other in a circle.
-    """
-    done: set[int] = set()
-    result: list[Layer] = []
-    for layer in layers:
-        stack: list[tuple[Layer, bool]] = [(layer, False)]
-        active: set[int] = set()
-        while stack:
-            current, is_ready = stack.pop()
-            if id(current) in done:
-                continue
-            if is_ready:
-                done.add(id(current))
-                active.discard(id(current))
-                result.append(current)
-                continue
-            if id(current) in active:
-                message = f"{current._name}: the network has a cycle"
-                raise Refused(message)
-            active.add(id(current))
-            stack.append((current, True))
-            for tensor in current._inputs:
-                producer = None if tensor is None else tensor._producer
-                if producer is not None and id(producer) not in done:
-                    stack.append((producer, False))
-    return result
+def _given(layer: Layer, index: int) -> Tensor:
+    tensor = layer._inputs[index] if index < len(layer._inputs) else None
+    if tensor is None:
+        message = f"{layer._name}: input {index} is missing"
+        raise Refused(message)
+    return tensor
 
 
 def fold(graph: Graph, rules: Rules) -> None:

@@ -89,7 +89,11 @@ class NetworkDefinition:
         return layer
 
     def _append(
-        self, kind: type[Layer], operation: Operation, inputs: Sequence[Tensor], attributes: Mapping[str, Any]
+        self,
+        kind: type[Layer],
+        operation: Operation,
+        inputs: Sequence[Tensor],
+        attributes: Mapping[str, Any],
     ) -> Layer:
         """Adds a layer at the boundary of control flow."""
         layer = self._made(kind, operation, inputs, {**operation.defaults, **attributes})
@@ -97,7 +101,11 @@ class NetworkDefinition:
         return layer
 
     def _made(
-        self, kind: type[Layer], operation: Operation, inputs: Sequence[Tensor | None], attributes: dict[str, Any]
+        self,
+        kind: type[Layer],
+        operation: Operation,
+        inputs: Sequence[Tensor | None],
+        attributes: dict[str, Any],
     ) -> Layer:
         layer = kind.__new__(kind)
         Layer.__init__(layer, self, operation, inputs, attributes)

@@ -51,7 +51,7 @@ def merge_or_part(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) 
     else:
         first, last = op.start_dim % rank, op.end_dim % rank
         middle = [-1]
-    extents = sizes.outline(ctx, tensor, name + "/size")
+    extents = sizes.outline(ctx, tensor)
     wanted = [*extents[:first], *middle, *extents[last + 1 :]]
     return impl.reshape(ctx, tensor, wanted, name, types.output_value(ctx).shape)
 
@@ -168,11 +168,17 @@ def repeat(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     spread = impl.expand(ctx, wide, copies, name + "/spread")
     if not split:
         return spread
-    merged = sizes.outline(ctx, tensor, name + "/size")
+    outline = sizes.outline(ctx, tensor)
+    merged = list(outline)
     for dim in repeated:
         extent = sizes.size_of(ctx, tensor, dim, f"{name}/size{dim}")
         merged[dim] = sizes.combine(ctx, "PROD", extent, counts[dim], f"{name}/merged{dim}")
-    return impl.reshape(ctx, spread, merged, name, types.output_value(ctx).shape)
+    source = [
+        sizes.symbol_of(ctx, size)
+        for dim, extent in enumerate(outline)
+        for size in ((counts[dim], extent) if dim in split else (merged[dim],))
+    ]
+    return impl.reshape(ctx, spread, merged, name, types.output_value(ctx).shape, source)
 
 
 def _unknown_repeats(node: Node) -> str | None:
@@ -188,12 +194,14 @@ def repeat_interleave(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: s
     op = arguments(target, args, kwargs)
     tensor = impl.flatten(ctx, op.self, name + "/flat") if op.dim is None else op.self
     dim = 0 if op.dim is None else op.dim % max(len(tensor.shape), 1)
-    extents = sizes.outline(ctx, tensor, name + "/size")
+    extents = sizes.outline(ctx, tensor)
     wide = impl.unsqueeze(ctx, tensor, [dim + 1], name + "/wide")
     kept = [-1] * len(extents)
     spread = impl.expand(
         ctx, wide, [*kept[: dim + 1], op.repeats, *kept[dim + 1 :]], name + "/spread"
     )
     extents[dim] = sizes.size_of(ctx, tensor, dim, name + "/size")
+    source = [sizes.symbol_of(ctx, extent) for extent in extents]
+    source.insert(dim + 1, op.repeats)
     extents[dim] = sizes.combine(ctx, "PROD", extents[dim], op.repeats, name + "/merged")
-    return impl.reshape(ctx, spread, extents, name, types.output_value(ctx).shape)
+    return impl.reshape(ctx, spread, extents, name, types.output_value(ctx).shape, source)

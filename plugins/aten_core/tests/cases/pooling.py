@@ -12,7 +12,7 @@ CASES = [
     case("aten.max_pool2d.default", "b 3 7 7", [2], [3], [1], [1], True, label="ceil-drops-window"),
     case("aten.max_pool2d.default", "3 9 9", [2], label="unbatched"),
     case("aten.max_pool2d.default", T("b 3 9 9", torch.float16), [2], label="half"),
-    case("aten.max_pool2d.default", "b 3 s 9", [2], label="dynamic-height"),
+    case("aten.max_pool2d.default", "b 3 s 9", [3], [1], [1], label="dynamic-height"),
     case("aten.max_pool3d.default", "b 2 5 5 5", [2]),
     case("aten.max_pool2d_with_indices.default", "b 3 9 9", function=lambda x: torch.ops.aten.max_pool2d_with_indices(x, [2])[0]),
     case("aten.max_pool3d_with_indices.default", "b 2 5 5 5", function=lambda x: torch.ops.aten.max_pool3d_with_indices(x, [2])[0]),

@@ -10,7 +10,7 @@ CASES = [
     case("aten.view.default", "b s 6", function=lambda x: x.view(x.shape[0], x.shape[1], 2, 3)),
     case("aten.view.default", "b s 6", function=lambda x: x.view(-1, 6), label="merge"),
     case("aten.view.default", "b s 6", function=lambda x: x.view(x.shape[0], -1), label="infer"),
-    case("aten.view.default", "b s 6", function=lambda x: x.view(2, -1, x.shape[0]), label="reorder"),
+    case("aten.view.default", "b s 6", function=lambda x: x.view(x.shape[1], 6, x.shape[0]), label="reorder"),
     case("aten.view.default", "b 6", function=lambda x: x.view(x.shape[0] * 2, 3), label="product"),
     case("aten.view.default", "b 6", "s 2", function=lambda x, y: (x.view(-1), y.view(1, -1)), label="two"),
     case("aten.reshape.default", T("b 6", I64), [-1]),

@@ -19,7 +19,6 @@ def on_sizes(op, compute, label=""):
 
 CASES = [
     case("aten.sym_size.int", "b s", function=lambda x: x.view(x.shape[1], x.shape[0])),
-    case("aten.sym_numel.default", "b s", function=lambda x: torch.full((1,), torch.ops.aten.sym_numel(x))),
     on_sizes("operator.add", lambda b, s: b + s + 1),
     on_sizes("operator.sub", lambda b, s: s - b),
     on_sizes("operator.mul", lambda b, s: 2 * b * s),
@@ -28,6 +27,24 @@ CASES = [
     on_sizes("operator.neg", lambda b, s: -s),
     on_sizes("operator.pow", lambda b, s: s**2),
     on_sizes("operator.truediv", lambda b, s: b / s),
+    on_sizes("math.floor", lambda b, s: math.floor(s * 1.5)),
+    on_sizes("math.ceil", lambda b, s: math.ceil(s * 1.5)),
+    on_sizes("math.trunc", lambda b, s: math.trunc(s * 1.5)),
+    on_sizes("builtins.round", lambda b, s: round(s * 1.25)),
+    on_sizes("torch.sym_int", lambda b, s: torch.sym_int(s * 1.5)),
+    on_sizes("torch.sym_float", lambda b, s: torch.sym_float(s) * 1.5),
+    on_sizes("torch.sym_sqrt", lambda b, s: torch.sym_sqrt(s)),
+    on_sizes("math.sqrt", lambda b, s: math.sqrt(s)),
+    on_sizes("torch.sym_not", lambda b, s: torch.sym_ite(torch.sym_not(s > 4), b, s)),
+    on_sizes("torch.sym_ite", lambda b, s: torch.sym_ite(s > 4, b, s)),
+    *[
+        on_sizes(f"operator.{name}", lambda b, s, f=getattr(operator, name): torch.sym_ite(f(s, 4), b, s))
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    ],
+    *[
+        on_sizes(f"operator.{name}", lambda b, s, f=getattr(operator, name): torch.sym_ite(f(s > 4, b > 2), b, s))
+        for name in ("and_", "or_", "xor")
+    ],
     on_sizes("torch.sym_max", lambda b, s: torch.sym_max(b, s)),
     on_sizes("torch.sym_min", lambda b, s: torch.sym_min(b, s)),
 ]

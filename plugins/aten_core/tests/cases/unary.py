@@ -42,6 +42,6 @@ CASES = [
     case("aten.isinf.default", ints, label="int"),
     case("aten.square.default", ints),
     case("aten.positive.default", "b 4", function=lambda x: torch.positive(x) + 1),
-    case("aten.dropout.default", "b 4", 0.5, False, function=lambda x, p, t: torch.dropout(x, p, t) + 1),
-    case("aten.clone.default", "b 4", function=lambda x: x.clone() * 2),
+    case("aten.dropout.default", "b 4", 0.5, False),
+    case("aten.clone.default", "b 4"),
 ]

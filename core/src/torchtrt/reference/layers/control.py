@@ -14,7 +14,15 @@ Tensor = torch.Tensor
 _BOOL = frozenset({"BOOL"})
 
 
-class Recurrence(Operation):
+class _OfALoop(Operation):
+    """A layer at the boundary of a loop. It has no function of its own: the build makes one node of the whole loop."""
+
+    def is_pure(self, attributes: Mapping[str, Any]) -> bool:
+        """What crosses the boundary changes from iteration to iteration."""
+        return False
+
+
+class Recurrence(_OfALoop):
     """A value that a loop carries from one iteration to the next."""
 
     name = "recurrence"
@@ -25,7 +33,7 @@ class Recurrence(Operation):
         return (Fact(call.fact(0).dtype, call.shape(0)),)
 
 
-class TripLimit(Operation):
+class TripLimit(_OfALoop):
     """How often a loop runs: a count from outside, or a condition from inside."""
 
     name = "trip_limit"
@@ -39,7 +47,7 @@ class TripLimit(Operation):
         return ()
 
 
-class Iterator(Operation):
+class Iterator(_OfALoop):
     """One slice of a tensor per iteration."""
 
     name = "iterator"
@@ -52,7 +60,7 @@ class Iterator(Operation):
         return (Fact(call.fact(0).dtype, call.shape()[:axis] + call.shape()[axis + 1 :]),)
 
 
-class LoopOutput(Operation):
+class LoopOutput(_OfALoop):
     """What leaves a loop: the last value of a recurrence, or the values of all iterations."""
 
     name = "loop_output"
@@ -64,10 +72,18 @@ class LoopOutput(Operation):
         fact, kind = call.fact(0), call["kind"]
         if kind == "LAST_VALUE":
             return (Fact(fact.dtype, fact.shape),)
-        call.require(kind != "REVERSE" or call.rules.loop_reverse, "Could not find any implementation for a REVERSE loop output")
+        call.require(
+            kind != "REVERSE" or call.rules.loop_reverse,
+            "Could not find any implementation for a REVERSE loop output",
+        )
         length = call.scalar(1, INTEGERS, "the length of a loop output")
         axis = call.axis(rank=fact.rank + 1)
-        return (Fact(fact.dtype, fact.shape[:axis] + (-1 if length is None else int(length),) + fact.shape[axis:]),)
+        return (
+            Fact(
+                fact.dtype,
+                fact.shape[:axis] + (-1 if length is None else int(length),) + fact.shape[axis:],
+            ),
+        )
 
     def values_needed(self, attributes: Mapping[str, Any]) -> frozenset[int]:
         """The length decides the shape."""
@@ -114,10 +130,17 @@ class ConditionalOutput(Operation):
         call.scalar(0, _BOOL, "the condition")
         dtype = call.same_type(1, 2, what="the branches of a conditional")
         first, second = call.shape(1), call.shape(2)
-        call.require(len(first) == len(second), "the branches of a conditional must have the same rank")
+        call.require(
+            len(first) == len(second), "the branches of a conditional must have the same rank"
+        )
         equal = all(-1 in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True))
-        call.require(equal or call.rules.if_branches_may_differ, f"the branches of a conditional must have the same shape, not {first} and {second}")
-        return (Fact(dtype, tuple(a if a == b else -1 for a, b in zip(first, second, strict=True))),)
+        call.require(
+            equal or call.rules.if_branches_may_differ,
+            f"the branches of a conditional must have the same shape, not {first} and {second}",
+        )
+        return (
+            Fact(dtype, tuple(a if a == b else -1 for a, b in zip(first, second, strict=True))),
+        )
 
     def bind(self, call: Call) -> Function:
         """Both branches have been computed; one is chosen."""
@@ -173,10 +196,18 @@ class Loop(Operation):
         ends = [facts[port.slot] for port in body.outputs]
         for index in range(call["recurrences"]):
             start, end = call.fact(initial + index), ends[index]
-            same = start.dtype == end.dtype and len(start.shape) == len(end.shape) and all(
-                -1 in pair or pair[0] == pair[1] for pair in zip(start.shape, end.shape, strict=True)
+            same = (
+                start.dtype == end.dtype
+                and len(start.shape) == len(end.shape)
+                and all(
+                    -1 in pair or pair[0] == pair[1]
+                    for pair in zip(start.shape, end.shape, strict=True)
+                )
             )
-            call.require(same, f"a recurrence must keep its type and shape: {start.dtype} {start.shape} became {end.dtype} {end.shape}")
+            call.require(
+                same,
+                f"a recurrence must keep its type and shape: {start.dtype} {start.shape} became {end.dtype} {end.shape}",
+            )
         stacked = iter(ends[call["recurrences"] + int(call["conditional"]) :])
         result, lengths = [], 0
         for kind, axis, recurrence in call["outputs"]:
@@ -187,21 +218,37 @@ class Loop(Operation):
             length = call.scalar(lengths, INTEGERS, "the length of a loop output")
             lengths += 1
             fact = next(stacked)
-            result.append(Fact(fact.dtype, fact.shape[:axis] + (-1 if length is None else int(length),) + fact.shape[axis:]))
+            result.append(
+                Fact(
+                    fact.dtype,
+                    fact.shape[:axis]
+                    + (-1 if length is None else int(length),)
+                    + fact.shape[axis:],
+                )
+            )
         return tuple(result)
 
     def bind(self, call: Call) -> Function:
         """The body's program, run until the count or the condition ends it."""
-        from torchtrt.reference.program import bind_graph, move_constants  # a program may contain loops
+        from torchtrt.reference.program import (
+            bind_graph,
+            move_constants,
+        )  # a program may contain loops
 
-        body, facts, (count_at, initial, iterated) = call["body"], self._body_facts(call), self._parts(call)
+        body, facts, (count_at, initial, iterated) = (
+            call["body"],
+            self._body_facts(call),
+            self._parts(call),
+        )
         results = self.infer(call)
         programs: dict[torch.device, Any] = {}
 
         def run(*tensors: Tensor) -> Any:
             device = tensors[-1].device
             if device not in programs:
-                programs[device] = bind_graph(body, facts, call.rules, move_constants(body, device), device)
+                programs[device] = bind_graph(
+                    body, facts, call.rules, move_constants(body, device), device
+                )
             program = programs[device]
             limit = int(tensors[count_at]) if call["counted"] else None
             state = list(tensors[initial:iterated])
@@ -214,7 +261,9 @@ class Loop(Operation):
                     tensor.select(axis, _position(limit, step, reverse, tensor.shape[axis]))
                     for tensor, (axis, reverse) in zip(scanned, call["iterators"], strict=True)
                 ]
-                given = dict(zip((port.slot for port in body.inputs), [*state, *slices, *outer], strict=True))
+                given = dict(
+                    zip((port.slot for port in body.inputs), [*state, *slices, *outer], strict=True)
+                )
                 ends = program.run(given, [port.slot for port in body.outputs])
                 if call["conditional"] and not bool(ends[call["recurrences"]]):
                     break
@@ -234,7 +283,9 @@ def _position(limit: int | None, step: int, reverse: bool, length: int) -> int:
     return position
 
 
-def _collect(call: Call, state: list[Tensor], history: list[list[Tensor]], results: tuple[Fact, ...]) -> Any:
+def _collect(
+    call: Call, state: list[Tensor], history: list[list[Tensor]], results: tuple[Fact, ...]
+) -> Any:
     outputs, stacked = [], 0
     for (kind, axis, recurrence), fact in zip(call["outputs"], results, strict=True):
         if kind == "LAST_VALUE":
@@ -247,7 +298,9 @@ def _collect(call: Call, state: list[Tensor], history: list[list[Tensor]], resul
         # Where the loop ended early, TensorRT leaves the rest undefined; here it is 0.
         sample = state[0] if state else torch.empty(0)
         shape = tuple(fact.shape)
-        whole = torch.zeros(shape, dtype=pieces[0].dtype if pieces else sample.dtype, device=sample.device)
+        whole = torch.zeros(
+            shape, dtype=pieces[0].dtype if pieces else sample.dtype, device=sample.device
+        )
         if pieces:
             whole.narrow(axis, 0, len(pieces)).copy_(torch.stack(pieces, axis))
         outputs.append(whole)

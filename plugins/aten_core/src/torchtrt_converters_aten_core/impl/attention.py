@@ -106,11 +106,11 @@ def repeat_heads(ctx: Any, tensor: Any, times: int, name: str) -> Any:
     """Returns ``(batch, heads, length, width)`` with each head ``times`` times in a row."""
     if times == 1:
         return tensor
-    outline = sizes.outline(ctx, tensor, name + "/size")
+    outline = sizes.outline(ctx, tensor)
     wide = shape.unsqueeze(ctx, tensor, [2], name + "/wide")
     spread = shape.expand(ctx, wide, [-1, -1, times, -1, -1], name + "/spread")
-    return shape.reshape(
-        ctx, spread, [outline[0], outline[1] * times, *outline[2:]], name
-    )
+    merged = [outline[0], outline[1] * times, *outline[2:]]
+    source = [sizes.symbol_of(ctx, size) for size in (*outline[:2], times, *outline[2:])]
+    return shape.reshape(ctx, spread, merged, name, source=source)
 
 

@@ -77,10 +77,11 @@ def index_by(ctx: Any, tensor: Any, indices: Sequence[Any], name: str) -> Any:
         return gather(ctx, tensor, flat, dims[0], name)
     # Indexed dimensions first; NumPy puts the result's index dimensions there unless they stood side by side.
     moved = shape.permute(ctx, tensor, dims + others, name + "/moved")
-    outline = sizes.outline(ctx, tensor, name + "/size")
+    outline = sizes.outline(ctx, tensor)
     kept = [outline[dim] for dim in others]
     merged_size = sizes.product(ctx, lengths, name + "/merged_size")
-    merged = shape.reshape(ctx, moved, [merged_size, *kept], name + "/merged")
+    source = [sizes.symbol_of(ctx, outline[dim]) for dim in dims + others]
+    merged = shape.reshape(ctx, moved, [merged_size, *kept], name + "/merged", source=source)
     place = dims[0] if adjacent else 0
     if place == 0:
         return gather(ctx, merged, flat, 0, name)

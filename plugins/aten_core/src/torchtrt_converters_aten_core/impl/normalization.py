@@ -116,11 +116,11 @@ def group_norm(
     """Returns a normalization over groups of channels of ``(batch, channels, *spatial)``, scaled and shifted by channel."""
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if rank != 4:
-        outline = sizes.outline(ctx, tensor, name + "/size")
+        outline = sizes.outline(ctx, tensor)
         wide = shape.reshape(ctx, tensor, [*outline[:2], -1, 1], name + "/wide")
         result = group_norm(ctx, wide, groups, weight, bias, epsilon, name)
-        restored = [sizes.find(ctx, size, tensor, f"{name}/size{i}") for i, size in enumerate(outline)]
-        return shape.reshape(ctx, result, restored, name + "/narrow")
+        source = [*(sizes.symbol_of(ctx, size) for size in outline[:2]), None, 1]
+        return shape.reshape(ctx, result, outline, name + "/narrow", source=source)
     channels = tensor.shape[1]
     if groups == channels:  # the layer's own scale and bias are by channel
         scale = affine(ctx, weight, 1.0, (1, channels, 1, 1), dtype, name + "/scale")
@@ -128,9 +128,11 @@ def group_norm(
         return normalize(ctx, tensor, (2, 3), scale, shift, epsilon, name)
     scale = affine(ctx, None, 1.0, (1, groups, 1, 1), dtype, name + "/scale")
     shift = affine(ctx, None, 0.0, (1, groups, 1, 1), dtype, name + "/bias")
+    # Without groups the layer would take each channel alone: one group is all dimensions but the first.
+    dims = (1, 2, 3) if groups == 1 else (2, 3)
     plain = weight is None and bias is None
     label = name if plain else name + "/normalized"
-    result = normalize(ctx, tensor, (2, 3), scale, shift, epsilon, label, groups)
+    result = normalize(ctx, tensor, dims, scale, shift, epsilon, label, groups)
     if plain:
         return result
     weight = torch.ones(channels) if weight is None else weight

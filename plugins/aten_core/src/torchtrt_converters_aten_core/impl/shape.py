@@ -16,6 +16,7 @@ def reshape(
     sizes: Sequence[Size],
     name: str,
     result: Sequence[Any] | None = None,
+    source: Sequence[Any] | None = None,
 ) -> Any:
     """Returns ``tensor`` in another shape.
 
@@ -25,11 +26,13 @@ def reshape(
     Args:
         ctx: The conversion context.
         tensor: A network tensor.
-        sizes: The new sizes: numbers, at most one of them -1, 0-d int32 tensors, or symbols of the tensor's own sizes.
+        sizes: The new sizes: numbers, at most one of them -1, 0-d int32 tensors, or deferred sizes.
         name: The layer's name.
         result: What PyTorch knows of the new sizes, where the caller can tell.
+        source: What is known of the tensor's own sizes, where the tensor is not itself the result of a node.
     """
-    source = ctx.symbolic_shape(tensor)
+    if source is None:
+        source = ctx.symbolic_shape(tensor)
     target = [symbol_of(ctx, size) for size in sizes]
     if result is not None:
         target = [
@@ -46,9 +49,9 @@ def reshape(
         elif place < len(source) and same(source[place], symbol):
             dims.append(0)
         else:
-            dims.append(size_math.find(ctx, size, tensor, f"{name}/size{place}"))
+            dims.append(size_math.resolve(ctx, size, f"{name}/size{place}"))
     if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
-        return _reshape_empty(ctx, tensor, layer, sizes, target, name)
+        return _reshape_empty(ctx, layer, sizes, target, name)
     unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
     if len(unknown) == 1 and -1 not in dims:
         dims[unknown[0]] = -1
@@ -62,7 +65,6 @@ def reshape(
 
 def _reshape_empty(
     ctx: Any,
-    tensor: Any,
     layer: Any,
     sizes: Sequence[Size],
     target: Sequence[Any],
@@ -71,7 +73,7 @@ def _reshape_empty(
     # A size of zero: 0 must not mean "copy", and -1 cannot be inferred.
     layer.zero_is_placeholder = False
     known = [
-        symbol if isinstance(symbol, int) else size_math.find(ctx, size, tensor, f"{name}/size{place}")
+        symbol if isinstance(symbol, int) else size_math.resolve(ctx, size, f"{name}/size{place}")
         for place, (size, symbol) in enumerate(zip(sizes, target, strict=True))
     ]
     if is_static(known):
@@ -161,7 +163,7 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size], name: str) -> Any:
     Args:
         ctx: The conversion context.
         tensor: A network tensor.
-        sizes: The new sizes: numbers or 0-d int32 tensors; -1 or the size's own symbol keeps the input's. New dimensions come in front.
+        sizes: The new sizes: numbers or 0-d int32 tensors; -1 or the deferred size itself keeps the input's. New dimensions come in front.
         name: The layer's name.
     """
     rank = len(sizes)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
-from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 
 from torchtrt_converters_aten_core.impl.layers import add
@@ -21,8 +21,10 @@ Size = Any
 """An ``int`` or a 0-d int32 network tensor."""
 
 
-def symbol_of(ctx: Any, size: Size) -> int | torch.SymInt | None:
+def symbol_of(ctx: Any, size: Any) -> int | torch.SymInt | None:
     """Returns what is known of a size before run time: a number, an expression, or ``None``."""
+    if isinstance(size, Deferred):
+        return size.symbol
     if isinstance(size, (int, torch.SymInt)):
         return size
     known = ctx.known_value(size)
@@ -55,30 +57,32 @@ def sizes_of(ctx: Any, tensor: Any, name: str) -> list[Size]:
 
 
 
-def outline(ctx: Any, tensor: Any, name: str) -> list[int | torch.SymInt | Any]:
-    """Returns all sizes of a tensor as PyTorch knows them, computed at run time only where it does not.
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """A size of a tensor that is asked for at run time only if it is needed.
 
-    For blocks that compare sizes and need few of them: a symbol becomes a network tensor by :func:`find`.
+    Attributes:
+        tensor: The network tensor.
+        dim: The dimension.
+        symbol: What is known of the size before run time.
     """
+
+    tensor: Any
+    dim: int
+    symbol: torch.SymInt | None
+
+
+def outline(ctx: Any, tensor: Any) -> list[Any]:
+    """Returns all sizes of a tensor: numbers, and :class:`Deferred` sizes, which add no layer until they are resolved."""
     return [
-        size_of(ctx, tensor, dim, f"{name}/{dim}") if symbol is None else symbol
+        symbol if isinstance(symbol, int) else Deferred(tensor, dim, symbol)
         for dim, symbol in enumerate(ctx.symbolic_shape(tensor))
     ]
 
 
-def find(ctx: Any, size: Size | torch.SymInt, tensor: Any, name: str) -> Size:
-    """Returns a size that is a symbol as the size of ``tensor`` that has this symbol; any other size as it is.
-
-    Raises:
-        ConversionError: ``tensor`` has no such size.
-    """
-    if not isinstance(size, torch.SymInt):
-        return size
-    for dim, symbol in enumerate(ctx.symbolic_shape(tensor)):
-        if same(symbol, size):
-            return size_of(ctx, tensor, dim, name)
-    message = f"{name}: no dimension of the input tells the size {size} at run time."
-    raise ConversionError(message)
+def resolve(ctx: Any, size: Any, name: str) -> Size:
+    """Returns a size that can be computed with: a deferred one is asked for now."""
+    return size_of(ctx, size.tensor, size.dim, name) if isinstance(size, Deferred) else size
 
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {

@@ -1,0 +1,271 @@
+"""The interface of every version is the one its description lists: nothing missing, nothing extra."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pytest
+
+from torchtrt import reference
+
+# What the interface has and the reference does not implement; each raises when it is called.
+PURE_VIRTUAL = {
+    "IDebugListener",
+    "IErrorRecorder",
+    "IGpuAllocator",
+    "IGpuAsyncAllocator",
+    "IInt8Calibrator",
+    "IInt8EntropyCalibrator",
+    "IInt8EntropyCalibrator2",
+    "IInt8LegacyCalibrator",
+    "IInt8MinMaxCalibrator",
+    "ILogger",
+    "IOutputAllocator",
+    "IProfiler",
+    "IProgressMonitor",
+    "IStreamReader",
+    "IStreamReaderV2",
+    "IStreamWriter",
+    "TimingCacheKey",
+    "TimingCacheValue",
+}
+NOT_IMPLEMENTED = {
+    "INetworkDefinition": {"add_fully_connected", "add_rnn_v2"},
+    "IExecutionContext": {
+        *(
+            "execute",
+            "execute_async",
+            "get_binding_shape",
+            "set_binding_shape",
+            "get_shape",
+            "get_strides",
+        ),
+        "set_shape_input",
+    },
+    "ICudaEngine": {
+        *(
+            "binding_is_input",
+            "get_binding_bytes_per_component",
+            "get_binding_components_per_element",
+        ),
+        *(
+            "get_binding_dtype",
+            "get_binding_format",
+            "get_binding_format_desc",
+            "get_binding_index",
+        ),
+        *("get_binding_name", "get_binding_shape", "get_binding_vectorized_dim", "get_location"),
+        *(
+            "get_profile_shape",
+            "get_profile_shape_input",
+            "is_execution_binding",
+            "is_shape_binding",
+        ),
+    },
+}
+
+
+def description(version: str) -> Any:
+    """The description of a version's interface."""
+    text = (
+        resources.files("torchtrt.reference").joinpath("api", f"{version}.json").read_text("utf-8")
+    )
+    return json.loads(text)
+
+
+def find(module: Any, name: str) -> Any:
+    """An object by its dotted name."""
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def test_every_class_method_and_property_is_there(version: str) -> None:
+    """What the description lists can be got from the class."""
+    trt = reference.load(version)
+    missing = []
+    for name, spec in description(version)["classes"].items():
+        made = find(trt, name)
+        for member in [*spec["methods"], *spec["properties"]]:
+            if not hasattr(made, member):
+                missing.append(f"{name}.{member}")
+    assert missing == []
+
+
+def test_what_is_not_implemented_is_listed(version: str) -> None:
+    """A method without an implementation is one of the two lists above."""
+    trt = reference.load(version)
+    found: dict[str, set[str]] = {}
+    for name, spec in description(version)["classes"].items():
+        for member in spec["methods"]:
+            method = getattr(find(trt, name), member)
+            if getattr(method, "__doc__", "") == "To be overridden.":
+                found.setdefault(name, set()).add(member)
+    known = {name: members for name, members in found.items() if name not in PURE_VIRTUAL}
+    for name, members in known.items():
+        assert members <= NOT_IMPLEMENTED[name]
+
+
+def test_every_property_of_a_layer_reads_as_its_default(version: str, bench: Any) -> None:
+    """No property of a layer lacks a default."""
+    n = bench(version)
+    x = n.input(np.ones((1, 2, 4, 4), np.float32))
+    layers = [
+        n.net.add_activation(x, n.trt.ActivationType.RELU),
+        n.net.add_convolution_nd(x, 1, (3, 3), n.trt.Weights(np.ones((1, 2, 3, 3), np.float32))),
+        n.net.add_pooling_nd(x, n.trt.PoolingType.MAX, (2, 2)),
+        n.net.add_shuffle(x),
+        n.net.add_slice(x, (0, 0, 0, 0), (1, 1, 1, 1), (1, 1, 1, 1)),
+        n.net.add_resize(x),
+        n.net.add_softmax(x),
+        n.net.add_concatenation([x]),
+        n.net.add_scale(x, n.trt.ScaleMode.UNIFORM),
+        n.net.add_topk(x, n.trt.TopKOperation.MAX, 1, 2),
+        n.net.add_constant((2,), np.ones(2, np.float32)),
+    ]
+    classes = description(version)["classes"]
+    for layer in layers:
+        for member in [
+            *classes[type(layer).__name__]["properties"],
+            *classes["ILayer"]["properties"],
+        ]:
+            getattr(layer, member)
+
+
+@pytest.mark.parametrize("other", reference.VERSIONS)
+def test_what_a_version_lacks_is_absent(version: str, other: str) -> None:
+    """A class, method, property or member that only another version has raises AttributeError."""
+    trt, ours, theirs = reference.load(version), description(version), description(other)
+    for name in theirs["classes"]:
+        if name not in ours["classes"]:
+            assert not hasattr(trt, name)
+            continue
+        have = _members(ours, name)
+        lacking = _members(theirs, name) - have
+        assert [member for member in lacking if hasattr(getattr(trt, name), member)] == []
+    for name, members in theirs["enums"].items():
+        if name in ours["enums"]:
+            enumeration = find(trt, name)
+            lacking = set(members) - set(ours["enums"][name])
+            assert [member for member in lacking if hasattr(enumeration, member)] == []
+
+
+def _members(described: Any, name: str) -> set[str]:
+    spec = described["classes"][name]
+    own = {*spec["methods"], *spec["properties"], *spec.get("constants", {})}
+    for base in spec["bases"]:
+        if base in described["classes"]:
+            own |= _members(described, base)
+    return {member for member in own if not member.startswith("__")}
+
+
+def test_enumerations_have_their_members_and_numbers(version: str) -> None:
+    """Every member has the version's number."""
+    trt = reference.load(version)
+    for name, members in description(version)["enums"].items():
+        enumeration = find(trt, name)
+        assert {member: int(value) for member, value in enumeration.__members__.items()} == members
+
+
+def test_constants_are_data_types(version: str) -> None:
+    """``trt.float32`` and its siblings are the members of DataType."""
+    trt = reference.load(version)
+    for name, target in description(version)["constants"].items():
+        assert getattr(trt, name) is find(trt, target)
+
+
+def test_enumeration_members_equal_only_themselves(version: str) -> None:
+    """A member is no integer, and survives copying and pickling."""
+    trt = reference.load(version)
+    member = trt.DataType.FLOAT
+    assert member != 0
+    assert int(member) == member.value == 0
+    assert trt.DataType(0) is member
+    assert copy.deepcopy(member) is pickle.loads(pickle.dumps(member)) is member
+    assert {member: 1}[trt.float32] == 1
+    with pytest.raises(TypeError):
+        _ = 1 << member
+    with pytest.raises(TypeError):
+        _ = member < trt.DataType.HALF
+    assert trt.Logger.ERROR < trt.Logger.WARNING
+
+
+def test_dims_behave_as_tensorrts(version: str) -> None:
+    """Dims equal tuples and lists only, and hold at most eight dimensions."""
+    trt = reference.load(version)
+    dims = trt.Dims((1, 2, 3))
+    assert dims == (1, 2, 3)
+    assert dims == [1, 2, 3]
+    assert dims[-1] == 3
+    assert dims[:2] == (1, 2)
+    assert len(trt.Dims()) == 0
+    assert dims.MAX_DIMS == 8
+    with pytest.raises(TypeError):
+        _ = dims == trt.Dims((1, 2, 3))
+    with pytest.raises(TypeError):
+        hash(dims)
+    with pytest.raises(ValueError, match="at most 8"):
+        trt.Dims(range(9))
+    with pytest.raises(TypeError):
+        trt.Dims((1.5,))
+    with pytest.raises(ValueError, match="invalid"):
+        len(trt.Dims._invalid())
+    assert len(trt.Permutation((1, 0))) == 8
+
+
+def test_weights_refuse_types_that_tensorrt_lacks(version: str) -> None:
+    """float64 never converts; int64 does from version 10 on."""
+    trt = reference.load(version)
+    weights = trt.Weights(np.arange(3, dtype=np.float32))
+    assert (len(weights), weights.nbytes, weights.dtype) == (3, 12, trt.float32)
+    assert weights.numpy().tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match="Could not implicitly convert"):
+        trt.Weights(np.zeros(1))
+    if version == "8.6.0":
+        with pytest.raises(ValueError, match="Could not implicitly convert"):
+            trt.Weights(np.zeros(1, np.int64))
+    else:
+        assert trt.Weights(np.zeros(1, np.int64)).dtype == trt.int64
+    with pytest.raises(ValueError, match="contiguous"):
+        trt.Weights(np.zeros((2, 2), np.float32).T[:1])
+
+
+def test_wrong_python_types_are_type_errors(version: str, bench: Any) -> None:
+    """Arguments are checked by type, name and number."""
+    n = bench(version)
+    x = n.input(np.ones((2, 2), np.float32))
+    with pytest.raises(TypeError, match="ITensor"):
+        n.net.add_unary(3, n.trt.UnaryOperation.EXP)
+    with pytest.raises(TypeError, match="UnaryOperation"):
+        n.net.add_unary(x, n.trt.ActivationType.RELU)
+    with pytest.raises(TypeError, match="missing"):
+        n.net.add_unary(x)
+    with pytest.raises(TypeError, match="Unknown"):
+        n.net.add_unary(x, n.trt.UnaryOperation.EXP, other=1)
+    with pytest.raises(TypeError, match="No constructor"):
+        n.trt.ITensor()
+    assert n.net.add_unary(input=x, op=n.trt.UnaryOperation.EXP).op == n.trt.UnaryOperation.EXP
+
+
+def test_nptype_knows_the_types_numpy_has(version: str) -> None:
+    """Types without a NumPy counterpart are a TypeError."""
+    trt = reference.load(version)
+    assert trt.nptype(trt.float16) is np.float16
+    assert trt.volume((2, 3)) == 6
+    assert trt.volume(()) == 1
+    with pytest.raises(TypeError):
+        trt.nptype(trt.fp8)
+
+
+def test_loading_is_cached_and_unknown_versions_are_refused() -> None:
+    """Each version is one object."""
+    assert reference.load() is reference.load(reference.DEFAULT_VERSION)
+    assert reference.is_reference(reference.load("8.6.0"))
+    assert not reference.is_reference(np)
+    with pytest.raises(ValueError, match=r"does not speak '9\.0\.0'"):
+        reference.load("9.0.0")
