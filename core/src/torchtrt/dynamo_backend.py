@@ -106,10 +106,8 @@ def _over_tensors(
     graph_module: GraphModule, example_inputs: Sequence[Any], kept: Sequence[int]
 ) -> GraphModule:
     """Returns the graph over its tensor inputs only: weights become attributes, sizes are read off the tensors."""
-    module = GraphModule(graph_module, graph_module.graph.__class__())
-    module.graph.graph_copy(graph_module.graph, env := {})
-    output = next(iter(graph_module.graph.find_nodes(op="output")))
-    module.graph.output(torch.fx.map_arg(output.args[0], env.__getitem__))
+    module = GraphModule(graph_module, torch.fx.Graph())
+    module.graph.output(module.graph.graph_copy(graph_module.graph, {}))
     placeholders = module.graph.find_nodes(op="placeholder")
     tensors = [placeholders[index] for index in kept]
     first_call = next(

@@ -31,7 +31,8 @@ def export(
     """
     if isinstance(model, ExportedProgram):
         return model
-    if not isinstance(model, torch.nn.Module):
+    candidate: Any = model
+    if not isinstance(candidate, torch.nn.Module):
         message = f"compile() takes a torch.nn.Module or an ExportedProgram, not a {type(model).__name__}."
         raise InputError(message)
     tree = (tuple(inputs), dict(kwarg_inputs))
@@ -112,7 +113,8 @@ def size_ranges(
         if not isinstance(value, torch.Tensor):
             continue
         leaf = leaves[index] if leaves else None
-        for dim, size in enumerate(value.shape):
+        sizes: tuple[Any, ...] = tuple(value.shape)
+        for dim, size in enumerate(sizes):
             where = f"dimension {dim} of input {placeholder.name!r}"
             if isinstance(size, int):
                 _check_fixed(leaf, dim, size, where)

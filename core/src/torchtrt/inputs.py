@@ -82,7 +82,7 @@ class Input:
         """Returns what ``torch.export`` is told of the sizes that vary."""
         least, _, greatest = self.bounds
         return {
-            dim: torch.export.Dim.AUTO(min=low, max=high)  # type: ignore[operator]
+            dim: torch.export.Dim.AUTO(min=low, max=high)
             for dim, (low, high) in enumerate(zip(least, greatest, strict=True))
             if low != high
         }

@@ -95,7 +95,7 @@ def test_packs_shows_every_pack_in_pack_order_with_its_status(ask: Callable[...,
             "torchtrt-converters-asleep 2.0",
             "-",
             "-",
-            "disabled: disabled by TORCHTRT_PACKS_DISABLE",
+            "disabled by TORCHTRT_PACKS_DISABLE",
             "",
         ],
         [

@@ -17,6 +17,8 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import torchtrt
 
+heavy = {"rich", "sympy", "tensorrt", "torchtrt.compiler", "torchtrt.reference", "torchtrt.registry"} & set(sys.modules)
+
 import torch
 from torchtrt import packs
 from torchtrt.registry import DYNAMO_CONVERTERS
@@ -38,6 +40,7 @@ json.dump({
     "disabled": dict(packs.current_packs().disabled),
     "problems": [[p.pack, p.code, p.distribution, p.version, p.location, p.what, p.hint] for p in packs.problems()],
     "warnings": [[w.category.__name__, str(w.message)] for w in caught],
+    "heavy": sorted(heavy),
     "before": "torchtrt_converters_novel.special" in sys.modules,
     "gelu": chosen(torch.ops.aten.gelu.default),
     "relu": chosen(torch.ops.aten.relu.default),
@@ -161,6 +164,13 @@ def test_a_string_implementation_is_imported_on_first_use(report: dict[str, Any]
     """Importing torchtrt does not import what a pack named by string; choosing it does."""
     assert report["before"] is False
     assert "torchtrt_converters_novel.special" in report["modules"]
+
+
+def test_importing_torchtrt_imports_nothing_that_only_compiling_needs(
+    report: dict[str, Any],
+) -> None:
+    """Finding packs is cheap; the rest waits for its first use."""
+    assert report["heavy"] == []
 
 
 def test_an_op_that_this_pytorch_lacks_is_noted_and_no_error(report: dict[str, Any]) -> None:

@@ -164,9 +164,20 @@ def test_an_older_major_contract_asks_for_a_newer_pack(
         "raise MemoryError",
         "raise GeneratorExit",
         "class Odd(BaseException): ...\nraise Odd",
+        "class Mute(Exception):\n    def __str__(self): raise self\nraise Mute",
         "import warnings\nwarnings.simplefilter('error')\nwarnings.warn('odd', DeprecationWarning)",
     ],
-    ids=["missing", "bug", "syntax", "recursion", "memory", "generator-exit", "base", "warning"],
+    ids=[
+        "missing",
+        "bug",
+        "syntax",
+        "recursion",
+        "memory",
+        "generator-exit",
+        "base",
+        "mute",
+        "warning",
+    ],
 )
 def test_nothing_that_an_import_raises_gets_out(
     load_pack: Callable[..., Loaded], statement: str
@@ -177,6 +188,29 @@ def test_nothing_that_an_import_raises_gets_out(
     assert problem.code == "import-failed"
     assert problem.traceback is not None
     assert "torchtrt_converters_probe" in problem.traceback
+
+
+@pytest.mark.parametrize(
+    "change", ["api = 1", "api = None", "torch = 3", "tensorrt = 'x'", "name = 7"]
+)
+def test_a_pack_that_changes_after_it_was_made_is_checked_as_it_is(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str], change: str
+) -> None:
+    """Whatever its attributes have become, it is a problem and not a crash."""
+    source = source_of_pack("probe").replace("@hookimpl", f"pack.{change}\n\n\n@hookimpl", 1)
+
+    assert only_problem(load_pack(source)).code in {"import-failed", "bad-range", "bad-name"}
+
+
+def test_a_pack_cannot_take_another_name_while_it_is_filled(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """Its provenance and its own package are what the metadata says."""
+    body = "pack.name = 'aten_core'\npack.add('aten.relu', 'torchtrt_converters_aten_core.x:y')"
+
+    problem = only_problem(load_pack(source_of_pack("probe", body)))
+
+    assert (problem.pack, problem.code) == ("probe", "bad-name")
 
 
 def test_an_interrupt_is_the_persons_and_gets_out(load_pack: Callable[..., Loaded]) -> None:

@@ -109,5 +109,4 @@ def problem_as_json(problem: Problem) -> dict[str, str]:
 
 def _cells(row: PackRow) -> tuple[object, ...]:
     counts = (row.ops, row.high) if row.status == IN_USE else ("-", "-")
-    status = ": ".join(filter(None, (row.status, row.reason)))
-    return (row.info.name, row.info.origin, *counts, status, row.summary)
+    return (row.info.name, row.info.origin, *counts, row.state, row.summary)

@@ -167,7 +167,8 @@ class TRTInterpreter:
     def add_outputs(self, node: Node) -> tuple[tuple[str, ...], tuple[torch.dtype, ...]]:
         names, dtypes = [], []
         taken = {profile.name for profile in self.inputs}
-        for index, source in enumerate(node.args[0]):
+        sources: Any = node.args[0]
+        for index, source in enumerate(sources):
             name = f"output_{index}"
             while name in taken:
                 name += "_"

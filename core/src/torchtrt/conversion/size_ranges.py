@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 
 from torchtrt.errors import InputError
@@ -77,7 +78,7 @@ def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tu
         raise InputError(message)
 
     def evaluate(values: Sequence[int]) -> int:
-        return int(expression.xreplace(dict(zip(symbols, map(_integer, values), strict=True))))
+        return int(expression.xreplace(dict(zip(symbols, map(sympy.Integer, values), strict=True))))
 
     corners = itertools.product(*((ranges[symbol].min, ranges[symbol].max) for symbol in symbols))
     extremes = [evaluate(corner) for corner in corners]
@@ -85,8 +86,3 @@ def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tu
     optimal = evaluate([ranges[symbol].opt for symbol in symbols])
     return least, min(max(optimal, least), greatest), greatest
 
-
-def _integer(value: int) -> Any:
-    import sympy
-
-    return sympy.Integer(value)

@@ -50,7 +50,7 @@ def load_encoder() -> tuple[SentenceEncoder, Any]:
     from transformers import AutoModel, AutoTokenizer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     path = str(get_model_path())
     return SentenceEncoder(AutoModel.from_pretrained(path)).eval(), AutoTokenizer.from_pretrained(
         path

@@ -82,6 +82,7 @@ class _Resolver:
     def ask(self, node: Node) -> Resolution:
         reason = self.unusable_dtype(node)
         if reason is not None:
+            assert not isinstance(node.target, str)
             return Resolution(node.target, node.name, None, (Rejection(None, reason),))
         return DYNAMO_CONVERTERS.resolve(node, self.settings)
 
@@ -115,7 +116,7 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
         return ours[0]
     theirs = torch._decomp.decomposition_table.get(target)
     if theirs is not None:
-        return theirs  # type: ignore[no-any-return]
+        return theirs
     if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
         return target.decompose
     return None
@@ -178,7 +179,8 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
     if isinstance(results, (list, tuple)):
         for user in list(node.users):
             assert user.target is operator.getitem
-            user.replace_all_uses_with(results[user.args[1]])
+            index: Any = user.args[1]
+            user.replace_all_uses_with(results[index])
             graph.erase_node(user)
     else:
         node.replace_all_uses_with(results)

@@ -21,7 +21,7 @@ from torchtrt.packs import _hooks
 from torchtrt.packs._environment import DISABLE, Selection
 from torchtrt.packs._info import LOCAL, LOCAL_TIER, PackInfo, package_name
 from torchtrt.packs._pack import API_VERSION, ConverterPack
-from torchtrt.packs._problem import Problem
+from torchtrt.packs._problem import Problem, describe
 from torchtrt.packs._scan import FoundPack, Scan
 
 
@@ -34,6 +34,8 @@ class LoadedPack:
 
 
 LOCAL_INFO = PackInfo(LOCAL, tier=LOCAL_TIER)
+
+_HOOKS = tuple(name for name in vars(_hooks) if name.startswith("torchtrt_"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +124,18 @@ def _with_traceback(problem: Problem, error: BaseException) -> Problem:
 
 def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack:
     """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
-    module = _import(found)
+    try:
+        return _load_checked(manager, found)
+    except (_RefusalError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # SystemExit, and whatever else a pack may raise, stops only the pack.
+        hint = _repair_or_disable(found.info)
+        raise _RefusalError("import-failed", describe(error), hint) from error
+
+
+def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack:
+    module = importlib.import_module(found.module)
     _register(manager, found.info.name, module)
     pack = _call(manager, module, "torchtrt_converter_pack", found.info)
     if not isinstance(pack, ConverterPack):
@@ -142,27 +155,12 @@ def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack
             f"torchtrt_register_converters returned {_short(result)}, but it must fill the pack and return nothing",
             "Call pack.add(...) or import modules that use @pack.converter(...).",
         )
-    _check_contents(pack)
+    _check_contents(pack, found.info)
     pack.seal()
     return pack
 
 
-def _import(found: FoundPack) -> ModuleType:
-    try:
-        return importlib.import_module(found.module)
-    except KeyboardInterrupt:
-        raise
-    except (
-        BaseException
-    ) as error:  # SystemExit, and whatever else a pack may raise, stops only the pack.
-        raise _RefusalError(
-            "import-failed", _name(error), _repair_or_disable(found.info)
-        ) from error
-
-
 def _register(manager: pluggy.PluginManager, name: str, module: ModuleType) -> None:
-    known = [hook for hook in dir(manager.hook) if hook.startswith("torchtrt_")]
-    specified = {hook for hook in known if getattr(manager.hook, hook).has_spec()}
     try:
         manager.register(module, name=name)
         callers = manager.get_hookcallers(module) or []
@@ -172,8 +170,8 @@ def _register(manager: pluggy.PluginManager, name: str, module: ModuleType) -> N
     for caller in callers:
         if not caller.has_spec():
             manager.unregister(module)
-            close = difflib.get_close_matches(caller.name, sorted(specified), n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Hooks: {sorted(specified)}."
+            close = difflib.get_close_matches(caller.name, _HOOKS, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Hooks: {', '.join(_HOOKS)}."
             raise _RefusalError("bad-hook", f"it implements an unknown hook, {caller.name!r}", hint)
         for implementation in caller.get_hookimpls():
             if implementation.plugin is module and (
@@ -201,7 +199,7 @@ def _call(
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                what = f"{hook} raised {_name(error)}"
+                what = f"{hook} raised {describe(error)}"
                 raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
     return None
 
@@ -229,7 +227,6 @@ def _check_versions(pack: ConverterPack, info: PackInfo) -> None:
             f"it works with PyTorch {pack.torch}, and this is {torch.__version__}",
             f"Install another version of {info.distribution} or of torch.",
         )
-    satisfies("0", pack.tensorrt)  # A malformed range is found now, not at the first lookup.
 
 
 def satisfies(version: str, required: str) -> bool:
@@ -247,17 +244,14 @@ def satisfies(version: str, required: str) -> bool:
     return allowed.contains(Version(version).base_version, prereleases=True)
 
 
-def _check_contents(pack: ConverterPack) -> None:
-    package = package_name(pack.name)
+def _check_contents(pack: ConverterPack, info: PackInfo) -> None:
+    satisfies("0", pack.tensorrt)  # A malformed range is found now, not at the first lookup.
+    package = package_name(info.name)
     for registration in pack.converters:
         where = registration.support.converter_implementation
         if isinstance(where, str) and where.split(":")[0].split(".")[0] != package:
             what = f"it adds the converter {where!r}, which is outside its own package"
             raise _RefusalError("bad-name", what, f"Import it through a module of {package}.")
-
-
-def _name(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _short(value: object) -> str:

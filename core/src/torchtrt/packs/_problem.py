@@ -8,6 +8,15 @@ from dataclasses import dataclass, field
 from torchtrt.packs._info import PackInfo
 
 
+def describe(error: BaseException) -> str:
+    """Returns an exception as one line, whatever its own ``__str__`` does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One reason why a pack, or a part of it, is not used as a person would expect.

@@ -25,7 +25,7 @@ from torchtrt.packs._info import (
     package_name,
     tier_of,
 )
-from torchtrt.packs._problem import Problem
+from torchtrt.packs._problem import Problem, describe
 
 GROUP = "torchtrt.converters"
 
@@ -74,7 +74,7 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
                 problems.append(_unreadable(distribution, error))
     except Exception as error:
         # A finder of another library failed: the packs seen so far are still good.
-        what = f"the search for installed distributions broke off: {type(error).__name__}: {error}"
+        what = f"the search for installed distributions broke off: {describe(error)}"
         hint = "Some packs may be missing. Look at the finders in sys.meta_path."
         problems.append(Problem(what, hint, "scan-failed", traceback=traceback.format_exc()))
     packs = _without_duplicates(found, problems)
@@ -171,7 +171,7 @@ def _unreadable(distribution: importlib_metadata.Distribution, error: Exception)
         location = ""
     # The name of the metadata folder is what a person can look for when nothing in it can be read.
     folder = getattr(distribution, "_path", None)
-    what = f"the metadata of a pack cannot be read: {type(error).__name__}: {error}"
+    what = f"the metadata of a pack cannot be read: {describe(error)}"
     return Problem(
         what,
         _REINSTALL,

@@ -389,12 +389,12 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
     with torch.inference_mode():
         graph = lower(network, keeps_named_weights=refittable)
         shapes, values = _profiles(graph, config)
+        profiled: list[dict[int, Fact]] = []
         for profile_shapes, profile_values in zip(shapes, values, strict=True):
             for which in range(3):
-                infer_graph(
-                    graph, _profile_facts(graph, profile_shapes, profile_values, which), rules
-                )
-        fuse(graph, rules)
+                given = _profile_facts(graph, profile_shapes, profile_values, which)
+                profiled.append(infer_graph(graph, given, rules))
+        fuse(graph, _common(profiled))
     return EngineDescription(
         version=rules.version,
         name=network.name,
@@ -408,6 +408,16 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
             for name in ("engine_capability", "profiling_verbosity", "hardware_compatibility_level")
         },
     )
+
+
+def _common(profiled: Sequence[dict[int, Fact]]) -> dict[int, Fact]:
+    """What is true of every slot in all profiles: its type, and the dimensions that never change."""
+    first, *others = profiled
+    common = {}
+    for slot, fact in first.items():
+        shapes = [fact.shape, *(other[slot].shape for other in others)]
+        common[slot] = Fact(fact.dtype, tuple(a[0] if len(set(a)) == 1 else -1 for a in zip(*shapes, strict=True)))
+    return common
 
 
 def _profiles(graph: Graph, config: BuilderConfig) -> tuple[list[Ranges], list[Ranges]]:

@@ -123,4 +123,5 @@ class Resolution:
         for candidate in self.not_asked:
             yield candidate.pack.name, f"not asked: {candidate.qualified_function} comes later"
         for problem in self.problems:
-            yield problem.pack or problem.distribution, f"not loaded: {problem.what}"
+            label = problem.pack or problem.distribution
+            yield label, f"not loaded: {problem.what}" if label else problem.what

@@ -38,6 +38,13 @@ class PackRow:
     high: int = 0
     decompositions: int = 0
 
+    @property
+    def state(self) -> str:
+        """The status and its reason, as a person reads them."""
+        if self.status == DISABLED:
+            return self.reason
+        return f"{self.status}: {self.reason}" if self.reason else self.status
+
 
 def list_packs(packs: PackSet, problems: Sequence[Problem]) -> tuple[PackRow, ...]:
     """Returns every installed pack in pack order, in use or not, and ``local`` if this program registered anything."""
@@ -132,12 +139,7 @@ def _pack_lines(rows: Sequence[PackRow]) -> list[str]:
     table = [("pack", "from", "ops", "high", "status")]
     for row in rows:
         counts = (str(row.ops), str(row.high)) if row.status == IN_USE else ("-", "-")
-        status = (
-            row.reason
-            if row.status == DISABLED
-            else ": ".join(filter(None, (row.status, row.reason)))
-        )
-        table.append((row.info.name, row.info.origin, *counts, status))
+        table.append((row.info.name, row.info.origin, *counts, row.state))
     return _aligned(table, right=(2, 3))
 
 

@@ -19,6 +19,7 @@ from torchtrt.packs import (
     current_packs,
     problems,
 )
+from torchtrt.packs._problem import describe
 from torchtrt.packs._state import record
 from torchtrt.packs._support import Converter, Reject, qualified_function
 from torchtrt.registry._candidate import Candidate, Rejection, Resolution
@@ -270,7 +271,7 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
     except Exception as error:
         text = traceback.format_exc()
         name = qualified_function(candidate.support.capability_validator)
-        reason = f"its validator {name} raised {type(error).__name__}: {error}"
+        reason = f"its validator {name} raised {describe(error)}"
         hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
         record(Problem(reason, hint, "validator-failed", traceback=text).about(candidate.pack))
         return Rejection(candidate, reason, text)

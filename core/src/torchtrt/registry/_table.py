@@ -14,6 +14,7 @@ from torchtrt.errors import UnknownTargetError
 from torchtrt.packs import ConverterPriority, PackInfo, PackSet, Problem
 from torchtrt.packs._load import satisfies
 from torchtrt.packs._pack import Registration
+from torchtrt.packs._problem import describe
 from torchtrt.packs._state import record
 from torchtrt.packs._support import calling_convention, qualified_function
 from torchtrt.registry._candidate import Candidate, Rejection
@@ -139,9 +140,7 @@ def _import_function(candidate: Candidate) -> Candidate | Rejection:
         raise
     except BaseException as error:  # As at loading: whatever a pack raises stops only the pack.
         text = traceback.format_exc()
-        reason = (
-            f"{candidate.qualified_function} cannot be imported: {type(error).__name__}: {error}"
-        )
+        reason = f"{candidate.qualified_function} cannot be imported: {describe(error)}"
         hint = "The next candidate is used instead."
         record(Problem(reason, hint, "import-failed", traceback=text).about(candidate.pack))
         return Rejection(candidate, reason, text)

@@ -42,7 +42,7 @@ class InputChecks:
     @classmethod
     def of(cls, placeholders: Sequence[Node], ranges: Mapping[Any, SizeRange]) -> InputChecks:
         """Returns the checks for a program's inputs."""
-        inputs = []
+        inputs: list[tuple[str, Any]] = []
         for node in placeholders:
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor):

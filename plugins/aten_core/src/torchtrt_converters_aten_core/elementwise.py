@@ -26,12 +26,14 @@ BINARY = {
     aten.mul.Tensor: "PROD",
     aten.mul.Scalar: "PROD",
     aten.multiply.Tensor: "PROD",
+}
+"""Ops that are one layer in the dtype of their result."""
+EXTREMES = {
     aten.maximum.default: "MAX",
     aten.minimum.default: "MIN",
     aten.max.other: "MAX",
     aten.min.other: "MIN",
 }
-"""Ops that are one layer in the dtype of their result."""
 ON_BOOL = {"SUM": "OR", "PROD": "AND", "MAX": "OR", "MIN": "AND"}
 """What arithmetic means where PyTorch's result is bool."""
 COMPARISONS = {
@@ -80,6 +82,19 @@ SUMS = {
 def binary(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, BINARY[target], args[0], args[1], name)
+
+
+@converts(*EXTREMES, keep_constants=True)
+def extreme(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the larger or smaller of two elements; where either is not a number, neither is the result."""
+    kind, dtype = EXTREMES[target], types.output_dtype(ctx)
+    if not dtype.is_floating_point:
+        return _arithmetic(ctx, kind, args[0], args[1], name)
+    # TensorRT returns the second operand where the first is not a number.
+    first, second = types.operands(ctx, args, dtype, name)
+    chosen = elementwise.combine(ctx, kind, first, second, name + "/chosen")
+    number = elementwise.combine(ctx, "EQUAL", first, first, name + "/number")
+    return elementwise.select(ctx, number, chosen, first, dtype, name)
 
 
 def _arithmetic(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:

@@ -91,6 +91,23 @@ def negative(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return impl.negative(ctx, args[0], name)
 
 
+ACCURATE = {
+    aten.expm1.default: impl.expm1,
+    aten.special_expm1.default: impl.expm1,
+    aten.log1p.default: impl.log1p,
+    aten.special_log1p.default: impl.log1p,
+}
+"""Functions that are accurate near 0, computed in float32 or better."""
+
+
+@converts(*ACCURATE)
+def accurate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a function that must not lose the digits of small numbers."""
+    dtype = types.output_dtype(ctx)
+    tensor = types.cast(ctx, args[0], types.wide(dtype), name + "/input")
+    return types.cast(ctx, ACCURATE[target](ctx, tensor, name), dtype, name)
+
+
 @converts(aten.isnan.default)
 def is_nan(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the question which elements are not a number."""

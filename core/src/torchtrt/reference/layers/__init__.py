@@ -7,6 +7,7 @@ from torchtrt.reference.layers import (
     control,
     detection,
     distributed,
+    fused,
     generation,
     indexing,
     matrices,
@@ -37,6 +38,7 @@ _FAMILIES = (
     detection,
     control,
     distributed,
+    fused,
 )
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS

@@ -88,8 +88,7 @@ def softplus(ctx: Any, tensor: Any, beta: float, threshold: float, name: str) ->
     scaled = tensor if beta == 1 else elementwise.arithmetic(ctx, "PROD", tensor, beta, dtype, name + "/scaled")
     magnitude = unary.apply(ctx, "ABS", scaled, name + "/magnitude")
     decay = unary.apply(ctx, "EXP", unary.negative(ctx, magnitude, name + "/negative"), name + "/decay")
-    raised = elementwise.arithmetic(ctx, "SUM", decay, 1.0, dtype, name + "/raised")
-    logarithm = unary.apply(ctx, "LOG", raised, name + "/log")
+    logarithm = unary.log1p(ctx, decay, name + "/log")
     positive = apply(ctx, "RELU", scaled, name + "/positive")
     soft = elementwise.combine(ctx, "SUM", positive, logarithm, name + "/soft")
     if beta != 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
 
@@ -46,6 +45,37 @@ def floor(ctx: Any, tensor: Any, name: str) -> Any:
     return apply(ctx, "FLOOR", tensor, name)
 
 
+def expm1(ctx: Any, tensor: Any, name: str) -> Any:
+    """Returns ``exp(x) - 1`` of a floating-point tensor, accurate near 0, by ``tanh(x / 2) * (exp(x) + 1)``."""
+    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
+    operation = trt.ElementWiseOperation
+    half = types.operand(ctx, 0.5, dtype, rank, name + "/half")
+    one = types.operand(ctx, 1.0, dtype, rank, name + "/one")
+    middle = add(ctx, name + "/middle", "elementwise", tensor, half, operation.PROD)
+    curve = add(ctx, name + "/tanh", "activation", middle, trt.ActivationType.TANH)
+    raised = apply(ctx, "EXP", tensor, name + "/exp")
+    raised = add(ctx, name + "/raised", "elementwise", raised, one, operation.SUM)
+    return add(ctx, name, "elementwise", curve, raised, operation.PROD)
+
+
+def log1p(ctx: Any, tensor: Any, name: str) -> Any:
+    """Returns ``log(1 + x)`` of a floating-point tensor, accurate near 0, where it is ``2 * atanh(x / (2 + x))``."""
+    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
+    operation = trt.ElementWiseOperation
+    one = types.operand(ctx, 1.0, dtype, rank, name + "/one")
+    two = types.operand(ctx, 2.0, dtype, rank, name + "/two")
+    half = types.operand(ctx, 0.5, dtype, rank, name + "/half")
+    sum_ = add(ctx, name + "/sum", "elementwise", one, tensor, operation.SUM)
+    far = apply(ctx, "LOG", sum_, name + "/far")
+    wide = add(ctx, name + "/wide", "elementwise", two, tensor, operation.SUM)
+    ratio = add(ctx, name + "/ratio", "elementwise", tensor, wide, operation.DIV)
+    angle = apply(ctx, "ATANH", ratio, name + "/angle")
+    near = add(ctx, name + "/near", "elementwise", angle, two, operation.PROD)
+    magnitude = apply(ctx, "ABS", tensor, name + "/magnitude")
+    is_near = add(ctx, name + "/is_near", "elementwise", magnitude, half, operation.LESS)
+    return add(ctx, name, "select", is_near, near, far)
+
+
 def is_nan(ctx: Any, tensor: Any, name: str) -> Any:
     """Returns a bool tensor: which elements are not a number, the ones that do not equal themselves."""
     equal = trt.ElementWiseOperation.EQUAL
@@ -57,7 +87,3 @@ def is_infinite(ctx: Any, tensor: Any, name: str) -> Any:
     """Returns a bool tensor: which elements are infinite."""
     return apply(ctx, "ISINF", tensor, name)
 
-
-def as_float(dtype: torch.dtype) -> torch.dtype:
-    """Returns the dtype in which PyTorch computes a transcendental function of ``dtype``."""
-    return dtype if dtype.is_floating_point else torch.get_default_dtype()
