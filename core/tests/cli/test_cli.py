@@ -152,6 +152,7 @@ def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) ->
         "high": 0,
         "decompositions": 1,
     }
+    assert (answer["packs"][1]["status"], answer["packs"][1]["ops"]) == ("disabled", None)
     assert answer["conflicts"] == [{"op": "aten.gelu.default", "packs": ["zebra", "vision"]}]
     assert answer["missing_ops"] == ["nosuch.op.default"]
     assert [problem["code"] for problem in answer["problems"]] == ["import-failed"]

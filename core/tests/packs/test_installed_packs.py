@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 REPORT = """
-import json, sys, warnings
+import gc, json, sys, warnings
 
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -41,6 +41,7 @@ json.dump({
     "problems": [[p.pack, p.code, p.distribution, p.version, p.location, p.what, p.hint] for p in packs.problems()],
     "warnings": [[w.category.__name__, str(w.message)] for w in caught],
     "heavy": sorted(heavy),
+    "collecting": gc.isenabled(),
     "before": "torchtrt_converters_novel.special" in sys.modules,
     "gelu": chosen(torch.ops.aten.gelu.default),
     "relu": chosen(torch.ops.aten.relu.default),
@@ -171,6 +172,11 @@ def test_importing_torchtrt_imports_nothing_that_only_compiling_needs(
 ) -> None:
     """Finding packs is cheap; the rest waits for its first use."""
     assert report["heavy"] == []
+
+
+def test_importing_torchtrt_leaves_the_garbage_collector_on(report: dict[str, Any]) -> None:
+    """It pauses only while packs are loaded."""
+    assert report["collecting"] is True
 
 
 def test_an_op_that_this_pytorch_lacks_is_noted_and_no_error(report: dict[str, Any]) -> None:

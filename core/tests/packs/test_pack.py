@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from typing import Any
@@ -83,6 +84,15 @@ def test_a_converter_without_a_validator_accepts_every_node() -> None:
     assert only(pack).support.capability_validator(None, None) is True
     assert not only(pack).support.supports_dynamic_shapes
     assert not only(pack).support.requires_output_allocator
+
+
+def test_what_is_registered_cannot_be_changed() -> None:
+    """A registration holds for as long as the process."""
+    pack = ConverterPack("vision")
+    pack.add(relu, convert)
+
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        only(pack).support.supports_dynamic_shapes = True  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

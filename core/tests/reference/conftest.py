@@ -32,7 +32,7 @@ class Bench:
         self.errors: list[str] = []
 
         class Collecting(trt.ILogger):
-            def log(inner, severity: Any, msg: str) -> None:  # noqa: N805
+            def log(inner, severity: Any, msg: str) -> None:
                 self.errors.append(msg)
 
         self.logger = Collecting()

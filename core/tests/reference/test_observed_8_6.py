@@ -325,6 +325,65 @@ def conditional(condition: bool) -> Any:
     return make
 
 
+def expanded(n: Any) -> Any:
+    """One row repeated as often as a shape tensor says."""
+    x, like = n.input(torch.ones(1, 2)), n.input(torch.zeros(3, 2), (-1, 2))
+    layer = n.net.add_slice(x, (0, 0), (0, 0), (0, 1))
+    layer.set_input(2, n.net.add_shape(like).get_output(0))
+    return layer
+
+
+def flattened(n: Any) -> Any:
+    """A reshape to the product of a dynamic shape."""
+    x = n.input(arange(3, 2), (-1, 2))
+    count = n.net.add_reduce(n.net.add_shape(x).get_output(0), n.trt.ReduceOperation.PROD, 1, True)
+    layer = n.net.add_shuffle(x)
+    layer.set_input(1, count.get_output(0))
+    return layer
+
+
+def counted(n: Any) -> Any:
+    """An int32 range as long as a dynamic dimension."""
+    x = n.input(torch.zeros(4), (-1,))
+    layer = n.net.add_fill((0,), n.trt.FillOperation.LINSPACE)
+    layer.set_input(0, n.net.add_shape(x).get_output(0))
+    layer.set_input(1, n.const(0, np.int32))
+    layer.set_input(2, n.const([1], np.int32))
+    return layer
+
+
+def topk_sum(n: Any) -> Any:
+    """The sum of the 3840 largest of 5000 ones."""
+    values = topk(torch.ones(1, 5000), 3840, 2)(n).get_output(0)
+    return n.net.add_reduce(values, n.trt.ReduceOperation.SUM, 2, False)
+
+
+def half_constant(n: Any) -> Any:
+    """A constant of float16 weights added to itself."""
+    constant = n.const([1.0, 2.0], np.float16)
+    return n.net.add_elementwise(constant, constant, n.trt.ElementWiseOperation.SUM)
+
+
+def positions(transposed: bool) -> Any:
+    """The positions of what is not zero, transposed, or what is there."""
+
+    def make(n: Any) -> Any:
+        x = n.input(torch.diag(floats(1, 2)), (-1, 2))
+        layer = n.net.add_shuffle(n.net.add_non_zero(x).get_output(0))
+        layer.first_transpose = (1, 0)
+        if transposed:
+            return layer
+        return n.net.add_gather_v2(x, layer.get_output(0), n.trt.GatherMode.ND)
+
+    return make
+
+
+def suppressed(n: Any) -> Any:
+    """NMS over static inputs."""
+    boxes = n.input(torch.tensor([[[0.0, 0, 1, 1]]]))
+    return n.net.add_nms(boxes, n.input(torch.ones(1, 1, 1)), n.const(1, np.int32))
+
+
 def quantize_dequantize(n: Any) -> Any:
     """A round trip through int8 with scale 0.5."""
     scale = n.const(0.5)
@@ -791,6 +850,15 @@ CASES: list[tuple[str, Any, Any]] = [
         topk(floats(1, 3, 3)[None], 1, 2),
         (torch.tensor([[3.0]]), ints(1)[None]),
     ),
+    ("topk of 3840 from 5000", topk_sum, torch.tensor([3840.0])),
+    ("expand by stride 0", expanded, torch.ones(3, 2)),
+    ("reshape to the product of a shape", flattened, arange(6)),
+    ("dynamic int32 range", counted, ints(0, 1, 2, 3)),
+    ("nonzero, then transpose", positions(True), torch.tensor([[0, 0], [1, 1]], dtype=I32)),
+    ("nonzero, then gather", positions(False), floats(1, 2)),
+    ("nms, static, without a profile", suppressed, NO_CONTEXT),
+    ("half weights in a constant", half_constant, floats(2, 4)),
+    ("TANH", activation("TANH"), torch.tanh(floats(-3, -1, 0, 0.5, 1, 3))),
     (
         "identity of nothing",
         lambda n: n.net.add_identity(n.input(torch.ones(0, 3))),

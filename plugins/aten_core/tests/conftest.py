@@ -1,6 +1,7 @@
 """Fixtures for this pack's tests."""
 
 import pytest
+
 import torchtrt
 
 VERSIONS = ("8.6.0", "10.16.1", "11.4.0")

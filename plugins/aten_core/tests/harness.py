@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torchtrt
 from torch.utils import _pytree as pytree
+
+import torchtrt
 from torchtrt.targets import parse_target, qualified_name
 
 SIZES = {"b": (1, 3, 5), "s": (3, 5, 8)}
@@ -83,7 +84,9 @@ class Case:
     @functools.cached_property
     def leaves(self) -> tuple[list[Any], Any]:
         """The arguments, flattened, and how they nest."""
-        return pytree.tree_flatten((self.args, self.kwargs), is_leaf=lambda leaf: isinstance(leaf, T))
+        return pytree.tree_flatten(
+            (self.args, self.kwargs), is_leaf=lambda leaf: isinstance(leaf, T)
+        )
 
     def inputs(self, point: int) -> tuple[torch.Tensor, ...]:
         """Returns the model's inputs at the least, usual or greatest sizes."""
@@ -131,7 +134,12 @@ def case(
     if function is None:
         function = parse_target(op)
     return Case(
-        ops, function, _shapes(args), _shapes(kwargs), tolerance, f"{ops[0]}{label and '-' + label}"
+        ops,
+        function,
+        _shapes(args),
+        _shapes(kwargs),
+        tolerance,
+        "-".join((*ops[:1], *filter(None, (label,)))),
     )
 
 
@@ -166,7 +174,7 @@ def _numbers(exported: torch.export.ExportedProgram) -> set[str]:
 
 
 def check(case: Case) -> None:
-    """Compiles a case with everything in engines, and compares it with PyTorch at its least, usual and greatest sizes."""
+    """Compiles a case with everything in engines, and compares it with PyTorch at all its sizes."""
     compiled = torchtrt.compile(_export(case), require_full_compilation=True, min_block_size=1)
     converted = {row.op for row in compiled.report.converted} | _numbers(_export(case))
     assert set(case.ops) <= converted, f"converted {sorted(converted)}"

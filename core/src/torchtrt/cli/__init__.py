@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -25,7 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
-        return int(parsed.run(parsed))
+        status = int(parsed.run(parsed))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
         return USAGE_ERROR

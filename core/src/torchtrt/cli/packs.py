@@ -83,9 +83,10 @@ def as_json(rows: tuple[PackRow, ...]) -> dict[str, Any]:
                 "status": row.status,
                 "reason": row.reason,
                 "summary": row.summary,
-                "ops": row.ops,
-                "high": row.high,
-                "decompositions": row.decompositions,
+                # null where nobody has counted: the pack was not imported
+                "ops": row.ops if row.status == IN_USE else None,
+                "high": row.high if row.status == IN_USE else None,
+                "decompositions": row.decompositions if row.status == IN_USE else None,
             }
             for row in rows
         ],

@@ -6,6 +6,7 @@ broken distribution is a :class:`Problem` and the others are found.
 
 from __future__ import annotations
 
+import os
 import re
 import traceback
 from collections.abc import Iterable, Iterator
@@ -135,7 +136,7 @@ def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, 
     if not name or not version:
         message = "its METADATA has no Name or no Version"
         raise ValueError(message)
-    return name, version, str(distribution.locate_file(""))
+    return name, version, os.path.abspath(distribution.locate_file(""))
 
 
 def _misnamed(info: PackInfo, module: str) -> Problem | None:
@@ -166,7 +167,7 @@ def _misnamed(info: PackInfo, module: str) -> Problem | None:
 
 def _unreadable(distribution: importlib_metadata.Distribution, error: Exception) -> Problem:
     try:
-        location = str(distribution.locate_file(""))
+        location = os.path.abspath(distribution.locate_file(""))
     except Exception:
         location = ""
     # The name of the metadata folder is what a person can look for when nothing in it can be read.

@@ -182,7 +182,8 @@ class Signature:
         forms = " or ".join(
             "(" + ", ".join(name for name, *_ in form) + ")" for form in self._forms
         )
-        message = f"{self._title}(): incompatible function arguments. It takes {forms}. {' '.join(dict.fromkeys(problems))}"
+        reasons = " ".join(dict.fromkeys(problems))
+        message = f"{self._title}(): incompatible function arguments. It takes {forms}. {reasons}"
         raise TypeError(message)
 
     @staticmethod

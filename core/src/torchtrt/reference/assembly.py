@@ -134,9 +134,7 @@ def assemble(version: str) -> ReferenceModule:
     Args:
         version: A version with a description, such as ``"8.6.0"``.
     """
-    text = (
-        resources.files("torchtrt.reference").joinpath("api", f"{version}.json").read_text("utf-8")
-    )
+    text = resources.files("torchtrt.reference").joinpath(f"api/{version}.json").read_text("utf-8")
     return _Assembly(version, json.loads(text)).module
 
 
@@ -213,11 +211,10 @@ class _Assembly:
             "__doc__": f"TensorRT {self._version} {name}.",
             "__reduce_ex__": _unpicklable,
         }
-        self._names[name] = made = type(name, tuple(bases), members)
         if name == "Dims":
-            made._largest = (
-                2**31 - 1 if isinstance(spec["properties"].get("MAX_DIMS"), list) else 2**63 - 1
-            )  # type: ignore[attr-defined]
+            # Where MAX_DIMS is a property, dimensions are 32-bit.
+            members["_largest"] = 2**31 - 1 if "MAX_DIMS" in spec["properties"] else 2**63 - 1
+        self._names[name] = made = type(name, tuple(bases), members)
         self._nested(made, name, spec)
         return made
 
@@ -250,7 +247,7 @@ class _Assembly:
             owner, _, member = value.rpartition(".") if isinstance(value, str) else ("", "", "")
             setattr(made, constant, getattr(getattr(made, owner), member) if owner else value)
         if name == "Dims" and "MAX_DIMS" in spec["properties"]:
-            made.MAX_DIMS = property(lambda self: 8)  # type: ignore[attr-defined]
+            made.MAX_DIMS = property(lambda _: 8)  # type: ignore[attr-defined]
 
     def _methods(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         for method, overloads in spec["methods"].items():
@@ -296,11 +293,8 @@ class _Assembly:
                 elif existing.fset is not None:
                     setattr(made, text, property(existing.fget, doc=existing.__doc__))
             elif text in getattr(made, "_stored", {}):
-                setattr(
-                    made,
-                    text,
-                    self._stored_property(text, spelling, is_settable, made._stored[text]),
-                )  # type: ignore[attr-defined]
+                default = getattr(made, "_stored")[text]  # noqa: B009 - no class of its own declares it
+                setattr(made, text, self._stored_property(text, spelling, is_settable, default))
             elif issubclass(made, Interface):
                 setattr(made, text, None)
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import torch
 
+from torchtrt.reference.dtypes import TORCH
 from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.fusions import fuse
 from torchtrt.reference.graph import Graph, Port
 from torchtrt.reference.lowering import input_fact, lower
-from torchtrt.reference.dtypes import TORCH
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.plan import EngineDescription, encode
 from torchtrt.reference.program import infer_graph
@@ -50,7 +50,7 @@ class OptimizationProfile:
 
     def set_shape(
         self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
-    ) -> None:  # noqa: A002 - TensorRT's names
+    ) -> None:
         """Sets the least, typical and largest shape of an input.
 
         Raises:
@@ -58,13 +58,13 @@ class OptimizationProfile:
         """
         self._shapes[input] = _checked_range(input, min, opt, max)
 
-    def get_shape(self, input: str) -> list[Any]:  # noqa: A002
+    def get_shape(self, input: str) -> list[Any]:
         """Returns the three shapes of an input; nothing if they are not set."""
         return [self._trt.Dims(shape) for shape in self._shapes.get(input, ())]
 
     def set_shape_input(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
-    ) -> None:  # noqa: A002
+    ) -> None:
         """Sets the least, typical and largest values of a shape input.
 
         Raises:
@@ -72,7 +72,7 @@ class OptimizationProfile:
         """
         self._ranges[input] = _checked_range(input, tuple(min), tuple(opt), tuple(max))
 
-    def get_shape_input(self, input: str) -> list[list[int]]:  # noqa: A002
+    def get_shape_input(self, input: str) -> list[list[int]]:
         """Returns the three values of a shape input; nothing if they are not set."""
         return [list(values) for values in self._ranges.get(input, ())]
 
@@ -214,7 +214,7 @@ class BuilderConfig:
         """Forgets the processor of a layer."""
         self._devices.pop(id(layer), None)
 
-    def can_run_on_DLA(self, layer: Any) -> bool:  # noqa: N802, ARG002 - TensorRT's name
+    def can_run_on_DLA(self, layer: Any) -> bool:  # noqa: ARG002 - TensorRT's name
         """Returns whether a layer can run on a DLA; the reference has none."""
         return False
 
@@ -274,7 +274,7 @@ class TimingCache:
         self._data = b""
         return True
 
-    def queryKeys(self) -> list[Any]:  # noqa: N802 - TensorRT's name
+    def queryKeys(self) -> list[Any]:
         """Returns the keys: none."""
         return []
 
@@ -381,7 +381,9 @@ class Builder:
 
 def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> EngineDescription:
     if rules.needs_explicit_batch and not network._has_flag("EXPLICIT_BATCH"):
-        message = "the reference has no implicit batch: create the network with NetworkDefinitionCreationFlag.EXPLICIT_BATCH"
+        message = (
+            "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"
+        )
         raise Refused(message)
     refittable = any(
         config._has_flag(flag) for flag in ("REFIT", "REFIT_IDENTICAL", "REFIT_INDIVIDUAL")
@@ -416,7 +418,9 @@ def _common(profiled: Sequence[dict[int, Fact]]) -> dict[int, Fact]:
     common = {}
     for slot, fact in first.items():
         shapes = [fact.shape, *(other[slot].shape for other in others)]
-        common[slot] = Fact(fact.dtype, tuple(a[0] if len(set(a)) == 1 else -1 for a in zip(*shapes, strict=True)))
+        common[slot] = Fact(
+            fact.dtype, tuple(a[0] if len(set(a)) == 1 else -1 for a in zip(*shapes, strict=True))
+        )
     return common
 
 
@@ -456,7 +460,7 @@ def _range_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...],
             wanted in (-1, got) and got >= 0 for wanted, got in zip(port.shape, shape, strict=True)
         )
         if not fits:
-            message = f"optimization profile {index} gives {port.name!r} the shape {shape}, which does not fit {port.shape}"
+            message = f"optimization profile {index}: the shape {shape} of {port.name!r} does not fit {port.shape}"
             raise Refused(message)
     return profile[port.name]
 

@@ -161,9 +161,10 @@ class ExecutionContext:
                 raise Refused(message)
             shape = self._shapes[name]
             for axis, text in port.dimension_names.items():
-                known, other = lengths.setdefault(text, (shape[axis], name))
-                if known != shape[axis]:
-                    message = f"dimensions named {text!r} must be equal: it is {known} in {other!r}, {shape[axis]} in {name!r}"
+                got = shape[axis]
+                known, other = lengths.setdefault(text, (got, name))
+                if known != got:
+                    message = f"dimensions named {text!r} must be equal: {known} in {other!r}, {got} in {name!r}"
                     raise Refused(message)
             facts[port.slot] = Fact(
                 port.dtype, shape, self._value(port, shape) if port.is_shape else None
@@ -264,7 +265,9 @@ class ExecutionContext:
         """Executes; returns whether that succeeded. On the CPU it has finished when this returns."""
         try:
             if self.torch_device.type == "cuda":
-                stream = torch.cuda.ExternalStream(stream_handle, device=self.torch_device)
+                stream: Any = torch.cuda.ExternalStream(  # type: ignore[no-untyped-call]
+                    stream_handle, device=self.torch_device
+                )
                 with torch.cuda.stream(stream):
                     return self._execute(stream_handle)
             return self._execute(stream_handle)
@@ -291,8 +294,11 @@ class ExecutionContext:
         return done
 
     def execute_async_v2(
-        self, bindings: Sequence[int], stream_handle: int, input_consumed: Any = None
-    ) -> bool:  # noqa: ARG002
+        self,
+        bindings: Sequence[int],
+        stream_handle: int,
+        input_consumed: Any = None,  # noqa: ARG002
+    ) -> bool:
         """Executes with the addresses of all inputs and outputs in order (TensorRT 8)."""
         for port, address in zip(self._engine._ports, bindings, strict=True):
             self._addresses[port.name] = address

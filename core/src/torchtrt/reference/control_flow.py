@@ -48,7 +48,7 @@ class Loop:
         self._name = value
 
     def _boundary(self, interface: str, operation: str, tensor: Tensor, **attributes: Any) -> Any:
-        layer = self._network._append(
+        layer: Any = self._network._append(
             getattr(self._trt, interface), OPERATIONS[operation], [tensor], attributes
         )
         layer._loop = self
@@ -122,7 +122,7 @@ class IfConditional:
         self._name = value
 
     def _boundary(self, interface: str, operation: str, *tensors: Tensor) -> Any:
-        layer = self._network._append(
+        layer: Any = self._network._append(
             getattr(self._trt, interface), OPERATIONS[operation], tensors, {}
         )
         layer._conditional = self
@@ -133,7 +133,7 @@ class IfConditional:
         self._condition = condition
         return self._boundary("IConditionLayer", "condition", condition)
 
-    def add_input(self, input: Tensor) -> Any:  # noqa: A002 - TensorRT's name
+    def add_input(self, input: Tensor) -> Any:
         """Adds a tensor that the branches read."""
         return self._boundary("IIfConditionalInputLayer", "conditional_input", input)
 

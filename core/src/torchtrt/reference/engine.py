@@ -416,7 +416,7 @@ class Inspector:
             }
         return {"Name": f"(slot {slot})"}
 
-    def get_layer_information(self, layer_index: int, format: Any) -> str:  # noqa: A002 - TensorRT's name
+    def get_layer_information(self, layer_index: int, format: Any) -> str:
         """Returns the description of one layer."""
         nodes: Sequence[Node] = self._engine._description.graph.nodes
         if not 0 <= layer_index < len(nodes):
@@ -424,7 +424,7 @@ class Inspector:
             return ""
         return _shown(self._layer(nodes[layer_index]), format)
 
-    def get_engine_information(self, format: Any) -> str:  # noqa: A002 - TensorRT's name
+    def get_engine_information(self, format: Any) -> str:
         """Returns the description of all layers, and the names of inputs and outputs."""
         layers = [self._layer(node) for node in self._engine._description.graph.nodes]
         if format.name == "ONELINE":

@@ -41,13 +41,6 @@ class _Editor:
         self._dropped: set[int] = set()
         self._replaced: dict[int, Node] = {}
 
-    def only_reader(self, slot: int) -> Node | None:
-        """The node that alone reads a slot."""
-        readers = self.consumers.get(slot, [])
-        if len(readers) != 1 or slot in self.outputs or id(readers[0]) in self._dropped:
-            return None
-        return readers[0] if readers[0].inputs.count(slot) == 1 else None
-
     def only_producer(self, slot: int, operation: str) -> Node | None:
         """The node that makes a slot for one reader, if it is such an operation and has no output type set."""
         node = self.producers.get(slot)
@@ -101,14 +94,26 @@ def _fold_channel_scale(editor: _Editor, node: Node) -> None:
         return
     inputs = node.inputs + (ABSENT,) * (4 - len(node.inputs))
     convolution = editor.only_producer(inputs[0], "convolution")
-    if convolution is None or inputs[3] != ABSENT or node.attributes["channel_axis"] not in (1, None):
+    if (
+        convolution is None
+        or inputs[3] != ABSENT
+        or node.attributes["channel_axis"] not in (1, None)
+    ):
         return
-    if node.attributes["channel_axis"] is None and len(convolution.attributes["kernel_size_nd"]) != 2:
+    if (
+        node.attributes["channel_axis"] is None
+        and len(convolution.attributes["kernel_size_nd"]) != 2
+    ):
         return
     operands = convolution.inputs + (ABSENT,) * (3 - len(convolution.inputs))
     kernel = editor.constant(operands[1])
-    parts = [None if slot == ABSENT else editor.constant(slot) for slot in (*inputs[1:3], operands[2])]
-    is_constant = all(slot == ABSENT or part is not None for slot, part in zip((*inputs[1:3], operands[2]), parts, strict=True))
+    parts = [
+        None if slot == ABSENT else editor.constant(slot) for slot in (*inputs[1:3], operands[2])
+    ]
+    is_constant = all(
+        slot == ABSENT or part is not None
+        for slot, part in zip((*inputs[1:3], operands[2]), parts, strict=True)
+    )
     if kernel is None or kernel.dtype is not torch.float32 or not is_constant:
         return
     shift, scale, bias = parts
@@ -118,14 +123,30 @@ def _fold_channel_scale(editor: _Editor, node: Node) -> None:
         total = total * scale
     if shift is not None:
         total = total + shift
-    slots = (operands[0], editor.add_constant(kernel, operands[1]), editor.add_constant(total, operands[1]))
-    fused = Node("convolution", _name(convolution, node), slots, node.outputs, convolution.attributes, (), node.metadata)
+    slots = (
+        operands[0],
+        editor.add_constant(kernel, operands[1]),
+        editor.add_constant(total, operands[1]),
+    )
+    fused = Node(
+        "convolution",
+        _name(convolution, node),
+        slots,
+        node.outputs,
+        convolution.attributes,
+        (),
+        node.metadata,
+    )
     editor.replace(node, [convolution], fused)
 
 
 def _linear(editor: _Editor, node: Node) -> None:
     """A matrix product with one constant matrix."""
-    if node.operation != "matrix_multiply" or node.attributes["op0"] != "NONE" or any(node.output_types):
+    if (
+        node.operation != "matrix_multiply"
+        or node.attributes["op0"] != "NONE"
+        or any(node.output_types)
+    ):
         return
     slot = node.inputs[1]
     op1 = node.attributes["op1"]
@@ -158,7 +179,9 @@ def _linear_bias(editor: _Editor, node: Node) -> None:
         same_type = editor.graph.constant_types[slot] == editor.graph.constant_types[weight_slot]
         if same_type and bias.numel() == rows == (bias.shape[-1] if bias.dim() else 1):
             operands = (*linear.inputs, editor.add_constant(bias.reshape(rows), slot))
-            fused = Node("linear", _name(linear, node), operands, node.outputs, {}, (), node.metadata)
+            fused = Node(
+                "linear", _name(linear, node), operands, node.outputs, {}, (), node.metadata
+            )
             editor.replace(node, [linear], fused)
             return
 
@@ -170,13 +193,21 @@ def _scaled(editor: _Editor, slot: int) -> tuple[int, float, list[Node]]:
         for position in (0, 1) if node.attributes["op"] == "PROD" else (1,):
             factor = editor.scalar(node.inputs[position])
             if factor:
-                return node.inputs[1 - position], factor if node.attributes["op"] == "PROD" else 1 / factor, [node]
+                return (
+                    node.inputs[1 - position],
+                    factor if node.attributes["op"] == "PROD" else 1 / factor,
+                    [node],
+                )
     return slot, 1.0, []
 
 
 def _attention(editor: _Editor, node: Node) -> None:
     """Product, softmax, product. Masks stay outside: PyTorch and TensorRT differ on rows that are masked entirely."""
-    if node.operation != "matrix_multiply" or node.attributes["op0"] != "NONE" or node.attributes["op1"] != "NONE":
+    if (
+        node.operation != "matrix_multiply"
+        or node.attributes["op0"] != "NONE"
+        or node.attributes["op1"] != "NONE"
+    ):
         return
     softmax = editor.only_producer(node.inputs[0], "softmax")
     if softmax is None or any(node.output_types):
@@ -200,7 +231,15 @@ def _attention(editor: _Editor, node: Node) -> None:
         "transposed_key": scores.attributes["op1"] == "TRANSPOSE",
     }
     nodes = [*query_nodes, *key_nodes, scores, *dropped, softmax]
-    fused = Node("scaled_dot_product", _name(*nodes, node), (query, key, value), node.outputs, attributes, (), node.metadata)
+    fused = Node(
+        "scaled_dot_product",
+        _name(*nodes, node),
+        (query, key, value),
+        node.outputs,
+        attributes,
+        (),
+        node.metadata,
+    )
     editor.replace(node, nodes, fused)
 
 
@@ -216,7 +255,11 @@ def _gelu(editor: _Editor, node: Node) -> None:
         return
     for x, other in (rest, rest[::-1]):
         one_plus = editor.only_producer(other, "elementwise")
-        if one_plus is None or one_plus.attributes["op"] != "SUM" or 1.0 not in map(editor.scalar, one_plus.inputs):
+        if (
+            one_plus is None
+            or one_plus.attributes["op"] != "SUM"
+            or 1.0 not in map(editor.scalar, one_plus.inputs)
+        ):
             continue
         erf_slot = next((slot for slot in one_plus.inputs if editor.scalar(slot) is None), ABSENT)
         erf = editor.only_producer(erf_slot, "unary")
@@ -225,7 +268,15 @@ def _gelu(editor: _Editor, node: Node) -> None:
         source, scale, scaled = _scaled(editor, erf.inputs[0])
         if source == x and math.isclose(scale, math.sqrt(0.5), rel_tol=1e-6):
             inner = [*scaled, erf, one_plus, *nodes]
-            fused = Node("activation", _name(*inner, node), (x,), node.outputs, {"type": "GELU_ERF", "alpha": None, "beta": None}, (), node.metadata)
+            fused = Node(
+                "activation",
+                _name(*inner, node),
+                (x,),
+                node.outputs,
+                {"type": "GELU_ERF", "alpha": None, "beta": None},
+                (),
+                node.metadata,
+            )
             editor.replace(node, inner, fused)
             return
 

@@ -65,6 +65,7 @@ class Graph:
         outputs: What comes out, in the order of marking.
         nodes: In an order in which every slot is written before it is read.
         constants: Slots whose value is known, on the CPU.
+        constant_types: The names of the constants' types.
         weights_names: The refit names of constants.
         slot_count: The number of slots.
         strong: Whether the network is strongly typed.

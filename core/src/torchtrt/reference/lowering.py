@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchtrt.reference.control_flow import Loop
 from torchtrt.reference.facts import Fact, Refused, Value, constant_fact
 from torchtrt.reference.graph import ABSENT, Graph, Node, Port
-from torchtrt.reference.control_flow import Loop
 from torchtrt.reference.layer import Layer
 from torchtrt.reference.layers import OPERATIONS
 from torchtrt.reference.network import NetworkDefinition

@@ -5,11 +5,12 @@ runtime's shape inference and the executed program. It works on names, numbers a
 loaded in a process that never saw the network.
 """
 
+# ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +20,7 @@ from torchtrt.reference.facts import TRACKED_VOLUME, Fact, Refused, Value
 from torchtrt.reference.rules import Rules
 
 Function = Callable[..., Any]
+frozen = MappingProxyType  # class tables that nobody can change
 REDUCED = frozenset({"HALF", "BF16"})
 FLOATS = frozenset({"FLOAT", "HALF", "BF16"})
 INTEGERS = frozenset({"INT32", "INT64"})
@@ -188,7 +190,7 @@ class Operation:
         return True
 
     def admit(self, call: Call) -> None:
-        """Checks what TensorRT checks when the layer is added.
+        """Checks what TensorRT checks when the layer is added: attributes and the number of inputs.
 
         Raises:
             Refused: ``add_*`` returns None.
@@ -281,7 +283,7 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
 
 def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:
     """Which elements of the output are known: moved along with the data, or known where every operand is."""
-    masks = []
+    masks: list[torch.Tensor | None] = []
     steering = operation.values_needed(call.attributes) | operation.steering
     for index, given in enumerate(call.inputs):
         assert given is None or given.value is not None
@@ -363,8 +365,3 @@ def bind(operation: Operation, call: Call, facts: Sequence[Fact]) -> Function:
 def complete(shape: Sequence[int | None]) -> tuple[int, ...]:
     """Returns a shape with -1 for every unknown dimension."""
     return tuple(-1 if dimension is None else dimension for dimension in shape)
-
-
-def same_volume(first: Sequence[int], second: Sequence[int]) -> bool:
-    """Returns whether two complete shapes hold equally many elements."""
-    return math.prod(first) == math.prod(second)

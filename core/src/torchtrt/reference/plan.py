@@ -92,7 +92,7 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
     Raises:
         UnreadablePlan: These are not the bytes of a whole plan built by the same version.
     """
-    view = np.frombuffer(plan, dtype=np.uint8)
+    view: Any = np.frombuffer(plan, dtype=np.uint8)
     if view.size < _PREFIX.size:
         message = f"The plan has {view.size} bytes: it is truncated. Build the engine again."
         raise UnreadablePlan(message)
@@ -133,13 +133,12 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
 
 
 class _Blobs:
-    """Constants on their way into a plan; equal storage is written once."""
+    """Constants on their way into a plan."""
 
     def __init__(self) -> None:
         self.table: list[tuple[int, str, list[int]]] = []
         self.tensors: list[torch.Tensor] = []
         self.size = 0
-        self._offsets: dict[tuple[int, int], int] = {}
 
     def add(self, tensor: torch.Tensor) -> int:
         tensor = tensor.contiguous()
@@ -151,7 +150,8 @@ class _Blobs:
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    data: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(data)
 
 
 def _constant(view: Any, offset: int, dtype: str, shape: Sequence[int]) -> torch.Tensor:
@@ -226,9 +226,7 @@ def _value_from_json(value: Any, constants: Sequence[torch.Tensor]) -> Any:
 
 def _port_from_json(data: Sequence[Any]) -> Port:
     name, slot, dtype, shape, is_shape, names, formats = data
-    return Port(
-        name, slot, dtype, tuple(shape), is_shape, {index: text for index, text in names}, formats
-    )
+    return Port(name, slot, dtype, tuple(shape), is_shape, dict(names), formats)
 
 
 def _tuples(value: Any) -> Any:

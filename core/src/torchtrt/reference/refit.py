@@ -133,7 +133,7 @@ class Refitter:
         """Returns the range of implicit quantization, which the reference does not do."""
         return None
 
-    def set_dynamic_range(self, tensor_name: str, range: Any) -> bool:  # noqa: A002, ARG002
+    def set_dynamic_range(self, tensor_name: str, range: Any) -> bool:  # noqa: ARG002
         """Sets the range of implicit quantization, which the reference does not do."""
         return False
 

@@ -14,7 +14,7 @@ class ILogger:
     def __init__(self) -> None:
         """Nothing to set up."""
 
-    def log(self, severity: Any, msg: str) -> None:
+    def log(self, severity: Any, msg: str) -> None:  # noqa: ARG002
         """Takes one message; to be overridden."""
         message = 'Tried to call pure virtual function "nvinfer1::ILogger::log"'
         raise RuntimeError(message)

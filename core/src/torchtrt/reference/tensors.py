@@ -158,7 +158,7 @@ class Tensor:
     def dynamic_range(self, value: tuple[float, float]) -> None:
         self._range = (float(value[0]), float(value[1]))
 
-    def set_dynamic_range(self, min: float, max: float) -> bool:  # noqa: A002 - TensorRT's names
+    def set_dynamic_range(self, min: float, max: float) -> bool:
         """Sets the range for implicit quantization."""
         self._range = (min, max)
         return True

@@ -30,7 +30,7 @@ class Weights:
         count: Any = None,
         *,
         a: Any = None,
-        type: Any = None,  # noqa: A002 - TensorRT's names
+        type: Any = None,
     ) -> None:
         source = next((given for given in (source, a, type) if given is not None), None)
         self._owner: Any = None

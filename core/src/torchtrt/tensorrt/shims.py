@@ -193,3 +193,24 @@ def _add_quantization(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, nam
         raise ConversionError(message)
     layer.name = name
     return layer.get_output(0)
+
+
+def add_cumulative_sum(network: Any, tensor: Any, dim: Any, name: str) -> Any | None:
+    """Returns the running sum of ``tensor`` along a dimension, or None where TensorRT has no such layer.
+
+    Args:
+        network: The network.
+        tensor: A tensor of floating-point or whole numbers, of rank 1 or more.
+        dim: The dimension: a constant 0-d int32 tensor.
+        name: The layer's name.
+    """
+    if not hasattr(network, "add_cumulative"):
+        return None
+    layer = network.add_cumulative(tensor, dim, trt.CumulativeOperation.SUM, False, False)
+    layer.name = name
+    return layer.get_output(0)
+
+
+def ranks_integers() -> bool:
+    """Returns whether TopK takes whole numbers, as it does where there are 64-bit ones."""
+    return hasattr(trt.DataType, "INT64")

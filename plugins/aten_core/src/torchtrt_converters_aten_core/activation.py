@@ -12,7 +12,7 @@ from torchtrt_converters_aten_core.impl import activation as impl
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.registration import (
     arguments,
-    converts,
+    converts_elementwise,
     is_constant,
     node_arguments,
 )
@@ -35,7 +35,7 @@ SIMPLE = {
 """Ops that are one layer with fixed parameters. PyTorch computes whole numbers and booleans in float32."""
 
 
-@converts(*SIMPLE)
+@converts_elementwise(*SIMPLE)
 def simple(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an activation that is one layer."""
     kind, parameters = SIMPLE[target]
@@ -43,7 +43,7 @@ def simple(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.apply(ctx, kind, tensor, name, **parameters)
 
 
-@converts(aten.relu.default)
+@converts_elementwise(aten.relu.default)
 def relu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``max(x, 0)``."""
     if ctx.dtype_of(args[0]) is torch.bool:
@@ -51,40 +51,40 @@ def relu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.relu(ctx, args[0], name)
 
 
-@converts(aten.relu6.default)
+@converts_elementwise(aten.relu6.default)
 def relu6(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``min(max(x, 0), 6)``."""
     return elementwise.clamp(ctx, args[0], 0, 6, types.output_dtype(ctx), name)
 
 
-@converts(aten.hardtanh.default)
+@converts_elementwise(aten.hardtanh.default)
 def hardtanh(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts limits from below and above."""
     op = arguments(target, args, kwargs)
     return elementwise.clamp(ctx, op.self, op.min_val, op.max_val, types.output_dtype(ctx), name)
 
 
-@converts(aten.gelu.default)
+@converts_elementwise(aten.gelu.default)
 def gelu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts GELU, by erf or by tanh."""
     op = arguments(target, args, kwargs)
     return impl.gelu(ctx, op.self, op.approximate, name)
 
 
-@converts(aten.silu.default)
+@converts_elementwise(aten.silu.default)
 def silu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``x * sigmoid(x)``."""
     return impl.silu(ctx, args[0], name)
 
 
-@converts(aten.leaky_relu.default)
+@converts_elementwise(aten.leaky_relu.default)
 def leaky_relu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a slope for negative numbers."""
     op = arguments(target, args, kwargs)
     return impl.apply(ctx, "LEAKY_RELU", op.self, name, alpha=op.negative_slope)
 
 
-@converts(aten.elu.default)
+@converts_elementwise(aten.elu.default)
 def elu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``scale * x`` where positive and ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
     op = arguments(target, args, kwargs)
@@ -100,14 +100,14 @@ def elu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return elementwise.select(ctx, positive, line, curve, dtype, name)
 
 
-@converts(aten.softplus.default)
+@converts_elementwise(aten.softplus.default)
 def softplus(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``log(1 + exp(beta * x)) / beta`` with its threshold."""
     op = arguments(target, args, kwargs)
     return impl.softplus(ctx, op.self, op.beta, op.threshold, name)
 
 
-@converts(aten.threshold.default)
+@converts_elementwise(aten.threshold.default)
 def threshold(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``x`` where it exceeds a threshold, and a value elsewhere."""
     op = arguments(target, args, kwargs)
@@ -119,7 +119,7 @@ def _slope_in_graph(node: Node) -> str | None:
     return None if is_constant(node_arguments(node).weight) else "the slope must be a weight"
 
 
-@converts(aten.prelu.default, unless=_slope_in_graph, keep_constants=True)
+@converts_elementwise(aten.prelu.default, unless=_slope_in_graph, keep_constants=True)
 def prelu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a learned slope for negative numbers, one for all or one for each channel."""
     tensor, slope = args

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torchtrt.conversion import is_network_tensor
 
+from torchtrt.conversion import is_network_tensor
 from torchtrt_converters_aten_core.impl import attention as impl
 from torchtrt_converters_aten_core.impl import types
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
-    is_empty,
     node_arguments,
     value_of,
 )
@@ -27,8 +26,6 @@ def _unfit(node: Node) -> str | None:
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:
         return "attention with dropout is random"
-    if is_empty(query, key, value):
-        return "TensorRT attends to no empty tensors"
     if not isinstance(query.shape[-1], int):
         return "the width of a head must be fixed"
     if op.scale is not None and not isinstance(op.scale, (int, float)):
@@ -51,7 +48,9 @@ def attention(
     op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx)
     query, key, value = (
-        types.operand(ctx, getattr(op, label), dtype, types.rank_of(getattr(op, label)), f"{name}/{label}")
+        types.operand(
+            ctx, getattr(op, label), dtype, types.rank_of(getattr(op, label)), f"{name}/{label}"
+        )
         for label in ("query", "key", "value")
     )
     if op.enable_gqa:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchtrt_converters_aten_core.impl import types
-from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts
+from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts_elementwise
 
 aten = torch.ops.aten
 
@@ -16,7 +16,7 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-@converts(
+@converts_elementwise(
     aten._to_copy.default,
     aten.to.device,
     aten.to.dtype,

@@ -13,7 +13,6 @@ from torchtrt_converters_aten_core.impl import types
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
-    is_empty,
     node_arguments,
     value_of,
 )
@@ -51,8 +50,6 @@ def _unfit(node: Node) -> str | None:
         return "the number of channels must be fixed"
     if not all(isinstance(size, int) for size in kernel.shape):
         return "the kernel's sizes must be fixed"
-    if is_empty(tensor, kernel):
-        return "TensorRT does not convolve empty tensors"
     if any(number < 0 for number in _numbers(op.padding)):
         return "TensorRT has no negative padding"
     extra = _numbers(getattr(op, "output_padding", ()))

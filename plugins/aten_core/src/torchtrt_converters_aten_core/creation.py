@@ -79,9 +79,7 @@ def _unclear_range(node: Node) -> str | None:
     return "a range whose length is known only at run time must have whole bounds and a fixed whole step"
 
 
-@converts(
-    aten.arange.default, aten.arange.start, aten.arange.start_step, unless=_unclear_range
-)
+@converts(aten.arange.default, aten.arange.start, aten.arange.start_step, unless=_unclear_range)
 def arange(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts numbers at a fixed distance, from a start to before an end."""
     op = arguments(target, args, kwargs)

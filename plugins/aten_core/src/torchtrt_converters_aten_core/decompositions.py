@@ -1,7 +1,7 @@
 """Ops computed by other ops, each a function of the op's own signature.
 
-The compiler traces them where no converter accepts the op. PyTorch's own decompositions serve for the rest; here are those that it
-lacks, or whose formula loses accuracy.
+The compiler traces them where no converter accepts the op. PyTorch's own decompositions serve for
+the rest; here are those that it lacks, or whose formula loses accuracy.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ def log2(self: Tensor) -> Tensor:
 def log10(self: Tensor) -> Tensor:
     """Returns the logarithm to the base 10."""
     return torch.log(self) * (1 / _LN10)
+
+
+@pack.decomposition(aten.log_sigmoid.default)
+def log_sigmoid(self: Tensor) -> Tensor:
+    """Returns the logarithm of the sigmoid, without overflow."""
+    return torch.clamp_max(self, 0) - torch.log1p(torch.exp(-torch.abs(self)))
 
 
 @pack.decomposition(aten.exp2.default)
@@ -132,7 +138,7 @@ def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
     """Returns 1 at each index and 0 elsewhere, along a new last dimension."""
     if num_classes < 0:
         raise NotImplementedError("the number of classes depends on the data")
-    classes = torch.arange(num_classes, dtype=self.dtype)
+    classes = torch.arange(num_classes, dtype=self.dtype, device=self.device)
     return (self.unsqueeze(-1) == classes).to(torch.int64)
 
 
@@ -147,7 +153,10 @@ def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """Returns ``self`` with one index of a dimension replaced by ``src``."""
     index = index + self.shape[dim] if index < 0 else index
     row = src.unsqueeze(dim)
-    before, after = self.narrow(dim, 0, index), self.narrow(dim, index + 1, self.shape[dim] - index - 1)
+    before, after = (
+        self.narrow(dim, 0, index),
+        self.narrow(dim, index + 1, self.shape[dim] - index - 1),
+    )
     return torch.cat([piece for piece in (before, row, after) if piece.shape[dim] != 0], dim)
 
 
@@ -208,9 +217,9 @@ def index_fill_tensor(self: Tensor, dim: int, index: Tensor, value: Tensor) -> T
 def _chosen(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """Returns which indices of a dimension are among ``index``, in a shape that broadcasts to ``self``."""
     if self.dim() == 0:
-        return torch.ones((), dtype=torch.bool)
+        return torch.ones((), dtype=torch.bool, device=self.device)
     size = self.shape[dim]
-    places = torch.arange(size).unsqueeze(1)
+    places = torch.arange(size, device=self.device).unsqueeze(1)
     flat = index.reshape(-1)
     chosen = ((flat == places) | (flat + size == places)).any(1)
     return chosen.reshape([size if place == dim % self.dim() else 1 for place in range(self.dim())])

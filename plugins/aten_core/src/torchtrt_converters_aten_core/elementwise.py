@@ -12,7 +12,7 @@ from torch.fx import Node
 from torchtrt_converters_aten_core.impl import elementwise, types, unary
 from torchtrt_converters_aten_core.registration import (
     arguments,
-    converts,
+    converts_elementwise,
     node_arguments,
     value_of,
 )
@@ -78,13 +78,13 @@ SUMS = {
 }
 
 
-@converts(*BINARY, keep_constants=True)
+@converts_elementwise(*BINARY, keep_constants=True)
 def binary(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, BINARY[target], args[0], args[1], name)
 
 
-@converts(*EXTREMES, keep_constants=True)
+@converts_elementwise(*EXTREMES, keep_constants=True)
 def extreme(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the larger or smaller of two elements; where either is not a number, neither is the result."""
     kind, dtype = EXTREMES[target], types.output_dtype(ctx)
@@ -104,7 +104,7 @@ def _arithmetic(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
     return elementwise.arithmetic(ctx, kind, first, second, dtype, name)
 
 
-@converts(*SUMS, keep_constants=True)
+@converts_elementwise(*SUMS, keep_constants=True)
 def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``self ± alpha * other``, and ``rsub`` with the two exchanged."""
     op = arguments(target, args, kwargs)
@@ -117,13 +117,13 @@ def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str
     return _arithmetic(ctx, SUMS[target], first, second, name)
 
 
-@converts(*COMPARISONS, keep_constants=True)
+@converts_elementwise(*COMPARISONS, keep_constants=True)
 def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
     return elementwise.compare(ctx, COMPARISONS[target], args[0], args[1], name)
 
 
-@converts(*LOGICAL, keep_constants=True)
+@converts_elementwise(*LOGICAL, keep_constants=True)
 def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a logical op: operands of any dtype are true where they are not zero."""
     return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
@@ -135,14 +135,14 @@ def _not_bool(node: Node) -> str | None:
     return "TensorRT has no bitwise arithmetic on whole numbers, only logic on booleans"
 
 
-@converts(*BITWISE, unless=_not_bool, keep_constants=True)
+@converts_elementwise(*BITWISE, unless=_not_bool, keep_constants=True)
 def bitwise(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a bitwise op on booleans."""
     return elementwise.logical(ctx, BITWISE[target], args[0], args[1], name)
 
 
-@converts(aten.logical_not.default)
-@converts(aten.bitwise_not.default, unless=_not_bool)
+@converts_elementwise(aten.logical_not.default)
+@converts_elementwise(aten.bitwise_not.default, unless=_not_bool)
 def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``not``: zero becomes true."""
     condition = types.cast(ctx, args[0], torch.bool, name + "/condition")
@@ -156,12 +156,16 @@ def _inexact_quotient(node: Node) -> str | None:
     if not node.meta["val"].dtype.is_floating_point or rounding != "floor":
         return None
     divisor = value_of(op.other)
-    if isinstance(divisor, (int, float)) and math.isfinite(divisor) and abs(math.frexp(divisor)[0]) == 0.5:
+    if (
+        isinstance(divisor, (int, float))
+        and math.isfinite(divisor)
+        and abs(math.frexp(divisor)[0]) == 0.5
+    ):
         return None
     return "TensorRT has no exact remainder of floating-point numbers, except for a power of two as divisor"
 
 
-@converts(
+@converts_elementwise(
     aten.div.Tensor,
     aten.div.Scalar,
     aten.div.Tensor_mode,
@@ -178,7 +182,12 @@ def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return elementwise.divide(ctx, op.self, op.other, types.output_dtype(ctx), rounding, name)
 
 
-@converts(aten.floor_divide.default, aten.floor_divide.Scalar, unless=_inexact_quotient, keep_constants=True)
+@converts_elementwise(
+    aten.floor_divide.default,
+    aten.floor_divide.Scalar,
+    unless=_inexact_quotient,
+    keep_constants=True,
+)
 def floor_divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts division rounded down."""
     return elementwise.divide(ctx, args[0], args[1], types.output_dtype(ctx), "floor", name)
@@ -193,7 +202,7 @@ REMAINDERS = {
 }
 
 
-@converts(*REMAINDERS, unless=_inexact_quotient, keep_constants=True)
+@converts_elementwise(*REMAINDERS, unless=_inexact_quotient, keep_constants=True)
 def remainder(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
     dtype = types.output_dtype(ctx)
@@ -209,7 +218,13 @@ def _whole_power(node: Node) -> str | None:
     return "TensorRT raises whole numbers only to a fixed whole power of at least 1"
 
 
-@converts(aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar, unless=_whole_power, keep_constants=True)
+@converts_elementwise(
+    aten.pow.Tensor_Tensor,
+    aten.pow.Tensor_Scalar,
+    aten.pow.Scalar,
+    unless=_whole_power,
+    keep_constants=True,
+)
 def power(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a power; small whole ones by multiplication, which is exact for whole numbers."""
     base, exponent = args
@@ -233,7 +248,11 @@ def _repeated_product(ctx: Any, base: Any, exponent: int, name: str) -> Any:
     result, square, step = None, base, 0
     while exponent:
         if exponent & 1:
-            result = square if result is None else elementwise.combine(ctx, "PROD", result, square, f"{name}/times{step}")
+            result = (
+                square
+                if result is None
+                else elementwise.combine(ctx, "PROD", result, square, f"{name}/times{step}")
+            )
         exponent >>= 1
         if exponent:
             square = elementwise.combine(ctx, "PROD", square, square, f"{name}/square{step}")
@@ -241,34 +260,42 @@ def _repeated_product(ctx: Any, base: Any, exponent: int, name: str) -> Any:
     return result
 
 
-@converts(aten.where.self, aten.where.ScalarSelf, aten.where.ScalarOther, aten.where.Scalar, keep_constants=True)
+@converts_elementwise(
+    aten.where.self,
+    aten.where.ScalarSelf,
+    aten.where.ScalarOther,
+    aten.where.Scalar,
+    keep_constants=True,
+)
 def where(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a choice between two values."""
     op = arguments(target, args, kwargs)
     return elementwise.select(ctx, op.condition, op.self, op.other, types.output_dtype(ctx), name)
 
 
-@converts(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
+@converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
 def masked_fill(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``self`` with a value where ``mask`` is true."""
     op = arguments(target, args, kwargs)
     return elementwise.select(ctx, op.mask, op.value, op.self, types.output_dtype(ctx), name)
 
 
-@converts(aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True)
+@converts_elementwise(
+    aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True
+)
 def clamp(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts limits from below and above."""
     op = arguments(target, args, kwargs)
     return elementwise.clamp(ctx, op.self, op.min, op.max, types.output_dtype(ctx), name)
 
 
-@converts(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
+@converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
 def clamp_min(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a limit from below."""
     return elementwise.clamp(ctx, args[0], args[1], None, types.output_dtype(ctx), name)
 
 
-@converts(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
+@converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
 def clamp_max(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a limit from above."""
     return elementwise.clamp(ctx, args[0], None, args[1], types.output_dtype(ctx), name)

@@ -8,7 +8,11 @@ from typing import Any
 
 from torch.fx import Node
 
-from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts, value_of
+from torchtrt_converters_aten_core.registration import (
+    STORAGE_DTYPES,
+    converts_elementwise,
+    value_of,
+)
 
 
 def _not_a_sequence(node: Node) -> str | None:
@@ -16,7 +20,7 @@ def _not_a_sequence(node: Node) -> str | None:
     return None if isinstance(container, (tuple, list)) else "only the outputs of an op are picked"
 
 
-@converts(operator.getitem, unless=_not_a_sequence, dtypes=STORAGE_DTYPES)
+@converts_elementwise(operator.getitem, unless=_not_a_sequence, dtypes=STORAGE_DTYPES)
 def getitem(
     ctx: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
 ) -> Any:

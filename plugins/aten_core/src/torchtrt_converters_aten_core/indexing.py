@@ -7,15 +7,14 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torchtrt.conversion import get_trt_tensor
 
+from torchtrt.conversion import get_trt_tensor
 from torchtrt_converters_aten_core.impl import indexing as impl
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.registration import (
     STORAGE_DTYPES,
     arguments,
     converts,
-    is_empty,
     node_arguments,
     value_of,
 )
@@ -63,12 +62,16 @@ def _masks(node: Node) -> str | None:
         return "a boolean index makes a result whose size depends on the data"
     if not indices:
         return "there is no index tensor"
-    if is_empty(value_of(op.self)):
-        return "nothing can be indexed in an empty tensor"
     return None
 
 
-@converts(aten.index.Tensor, aten._unsafe_index.Tensor, unless=_masks, dtypes=STORAGE_DTYPES, keep_constants=True)
+@converts(
+    aten.index.Tensor,
+    aten._unsafe_index.Tensor,
+    unless=_masks,
+    dtypes=STORAGE_DTYPES,
+    keep_constants=True,
+)
 def index(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts whole-number index tensors for any of the dimensions."""
     op = arguments(target, args, kwargs)
@@ -106,6 +109,42 @@ def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
                 ctx.symbolic_shape(source), ctx.symbolic_shape(indices), strict=True
             )
         ):
-            updates = shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank, name + "/updates")
+            updates = shape.slice_by(
+                ctx, source, [0] * rank, extents, [1] * rank, name + "/updates"
+            )
     result = impl.scatter_elements(ctx, tensor, indices, updates, op.dim, name)
+    return types.cast(ctx, result, dtype, name)
+
+
+def _combines(node: Node) -> str | None:
+    op = node_arguments(node)
+    if op.accumulate:
+        return "values that add to what is there have no TensorRT layer"
+    tensor = value_of(op.self)
+    if len(op.indices) > 1 or any(index is None for index in op.indices):
+        return "only whole rows of the first dimension are written"
+    if value_of(op.indices[0]).dim() == 0 or not tensor.dim():
+        return "an index without dimensions writes one element"
+    return _masks(node)
+
+
+@converts(
+    aten.index_put.default, aten._unsafe_index_put.default, unless=_combines, keep_constants=True
+)
+def index_put(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts rows of the first dimension written at whole-number indices."""
+    op = arguments(target, args, kwargs)
+    dtype, rank = types.output_dtype(ctx), types.rank_of(op.self)
+    inner = torch.int32 if dtype is torch.bool else dtype
+    tensor = types.operand(ctx, op.self, inner, rank, name + "/tensor")
+    length = sizes.size_of(ctx, tensor, 0, name + "/length")
+    index_rank = types.rank_of(op.indices[0])
+    index = impl.from_start(ctx, op.indices[0], length, index_rank, name + "/index")
+    extents = [
+        *sizes.sizes_of(ctx, index, name + "/rows"),
+        *sizes.sizes_of(ctx, tensor, name + "/size")[1:],
+    ]
+    values = types.operand(ctx, op.values, inner, len(extents), name + "/values")
+    values = shape.expand(ctx, values, extents, name + "/updates")
+    result = impl.scatter_rows(ctx, tensor, index, values, name)
     return types.cast(ctx, result, dtype, name)

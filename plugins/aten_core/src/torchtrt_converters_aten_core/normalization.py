@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,6 @@ from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
     is_constant,
-    is_empty,
     node_arguments,
     value_of,
 )
@@ -49,6 +49,22 @@ def rms_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return impl.rms_norm(ctx, op.input, len(op.normalized_shape), op.weight, epsilon, name)
 
 
+def _reads_statistics(node: Node) -> str | None:
+    if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
+        return None
+    return "TensorRT's normalization tells no mean and variance"
+
+
+@converts(
+    aten.native_layer_norm.default,
+    unless=(_unfit_layer_norm, _reads_statistics),
+    keep_constants=True,
+)
+def native_layer_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a layer normalization whose mean and deviation nothing reads."""
+    return layer_norm(ctx, target, args, kwargs, name), None, None
+
+
 def _unfit_batch_norm(node: Node) -> str | None:
     op = node_arguments(node)
     if getattr(op, "training", False):
@@ -56,8 +72,6 @@ def _unfit_batch_norm(node: Node) -> str | None:
     parts = (op.weight, op.bias, op.running_mean, op.running_var)
     if not all(map(is_constant, parts)) or op.running_mean is None or op.running_var is None:
         return "the statistics and parameters of batch normalization must be weights"
-    if is_empty(value_of(op.input)):
-        return "TensorRT does not scale empty tensors"
     return None
 
 
@@ -79,18 +93,40 @@ def batch_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> 
 def _unfit_group_norm(node: Node) -> str | None:
     op = node_arguments(node)
     tensor = value_of(op.input)
-    if tensor.dim() < 2 or not isinstance(tensor.shape[1], int) or is_empty(tensor):
-        return "group normalization needs a fixed number of channels and at least one element"
-    if not (is_constant(op.weight) and is_constant(op.bias)):
-        return "the parameters of group normalization must be weights"
+    if tensor.dim() < 2 or not isinstance(tensor.shape[1], int):
+        return "group normalization needs a fixed number of channels"
     if not getattr(op, "use_input_stats", True):
         return "instance normalization with running statistics is batch normalization"
     return None
 
 
-@converts(aten.group_norm.default, aten.instance_norm.default, unless=_unfit_group_norm, keep_constants=True)
+@converts(
+    aten.group_norm.default,
+    aten.instance_norm.default,
+    unless=_unfit_group_norm,
+    keep_constants=True,
+)
 def group_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a normalization over groups of channels, or over each channel alone."""
     op = arguments(target, args, kwargs)
     groups = getattr(op, "num_groups", op.input.shape[1])
     return impl.group_norm(ctx, op.input, groups, op.weight, op.bias, op.eps, name)
+
+
+def _unfit_native_group_norm(node: Node) -> str | None:
+    op = node_arguments(node)
+    if not isinstance(op.C, int):
+        return "group normalization needs a fixed number of channels"
+    return None
+
+
+@converts(
+    aten.native_group_norm.default,
+    unless=(_unfit_native_group_norm, _reads_statistics),
+    keep_constants=True,
+)
+def native_group_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a group normalization whose mean and deviation nothing reads."""
+    op = arguments(target, args, kwargs)
+    result = impl.group_norm(ctx, op.input, op.group, op.weight, op.bias, op.eps, name)
+    return result, None, None

@@ -14,7 +14,6 @@ from torchtrt_converters_aten_core.impl import pooling as impl
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
-    is_empty,
     node_arguments,
     value_of,
 )
@@ -61,10 +60,8 @@ def _geometry(target: Any, op: Any) -> tuple[tuple[int, ...], tuple[int, ...], t
     return size, stride, _each(op.padding, count)
 
 
-def _rounds_alike(
-    size: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]
-) -> bool:
-    """Returns whether no window starts in the padding at the end, so that TensorRT and PyTorch round up to the same count."""
+def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]) -> bool:
+    """Returns whether no window starts in the padding at the end, which PyTorch would leave out."""
     return all(
         pad + step <= extent for extent, step, pad in zip(size, stride, padding, strict=True)
     )
@@ -75,8 +72,6 @@ def _unfit(node: Node) -> str | None:
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
         return "TensorRT pools floating-point numbers only"
-    if is_empty(tensor):
-        return "TensorRT does not pool empty tensors"
     if any(step != 1 for step in _each(getattr(op, "dilation", 1), 1)):
         return "TensorRT pools without dilation"
     size, stride, padding = _geometry(node.target, op)

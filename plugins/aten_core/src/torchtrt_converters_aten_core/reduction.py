@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_converters_aten_core.impl import types, unary
 from torchtrt_converters_aten_core.impl import reduction as impl
+from torchtrt_converters_aten_core.impl import types, unary
 from torchtrt_converters_aten_core.registration import arguments, converts
 
 aten = torch.ops.aten
@@ -31,7 +31,7 @@ TOTALS = {
 """Ops that are one layer in the dtype of their result."""
 
 
-@converts(*TOTALS)
+@converts(*TOTALS, empty=True)
 def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a sum, product, mean, maximum or minimum."""
     op = arguments(target, args, kwargs)
@@ -45,7 +45,7 @@ def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.reduce(ctx, kind, tensor, dims, keep, name)
 
 
-@converts(aten.any.default, aten.any.dim, aten.any.dims)
+@converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True)
 def any_true(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the question whether any element is not zero."""
     op = arguments(target, args, kwargs)
@@ -53,7 +53,7 @@ def any_true(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return impl.any_true(ctx, op.self, dims, getattr(op, "keepdim", False), name)
 
 
-@converts(aten.all.default, aten.all.dim, aten.all.dims)
+@converts(aten.all.default, aten.all.dim, aten.all.dims, empty=True)
 def all_true(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the question whether all elements are not zero."""
     op = arguments(target, args, kwargs)

@@ -1,4 +1,4 @@
-"""How this pack registers converters: the decorator, the arguments of an op by name, and what every converter requires."""
+"""How this pack registers converters, and what every one of them requires."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
+
 from torchtrt.conversion import get_trt_tensor
 from torchtrt.conversion.constants import dtype_name
 from torchtrt.packs import ConverterPack
 from torchtrt.registry import Reject
-
 from torchtrt_converters_aten_core._pack import pack
 
 COMPUTE_DTYPES = frozenset(
@@ -43,28 +43,31 @@ def converts(
     unless: Check | Sequence[Check] = (),
     dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
     keep_constants: bool = False,
+    empty: bool = False,
     into: ConverterPack = pack,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator that registers a converter for each of the targets.
 
-    Every converter of this pack supports dynamic shapes. The tensors that a node reads and makes must be of ``dtypes`` and of a rank
-    that TensorRT has.
+    Every converter of this pack supports dynamic shapes. The tensors that a node reads and makes
+    must be of ``dtypes`` and of a rank that TensorRT has.
 
     Args:
         *targets: The ops.
         unless: One check or several: each returns a reason to reject a node, or ``None``.
         dtypes: The dtypes that the converter handles.
-        keep_constants: Whether the converter wants weights as PyTorch tensors. Otherwise it receives them as network tensors.
+        keep_constants: Whether the converter wants weights as PyTorch tensors. Otherwise it
+            receives them as network tensors.
+        empty: Whether it handles tensors known to have no elements. TensorRT refuses many layers
+            over them.
         into: The pack to register in.
     """
     checks = (unless,) if callable(unless) else tuple(unless)
 
     def validate(node: Node, settings: Any) -> bool | Reject:
-        for check in (lambda node: _unfit_tensor(node, dtypes), *checks):
-            reason = check(node)
-            if reason is not None:
-                return Reject(reason)
-        return True
+        reason = _unfit_tensor(node, dtypes, empty)
+        for check in checks:
+            reason = reason or check(node)
+        return Reject(reason) if reason else True
 
     def register(converter: Callable[..., Any]) -> Callable[..., Any]:
         registered = converter if keep_constants else _with_network_tensors(converter)
@@ -75,6 +78,10 @@ def converts(
         return converter
 
     return register
+
+
+converts_elementwise = functools.partial(converts, empty=True)
+"""As :func:`converts`, for layers that work element by element: no elements are no trouble."""
 
 
 def _with_network_tensors(converter: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,7 +105,9 @@ def _with_network_tensors(converter: Callable[..., Any]) -> Callable[..., Any]:
     return convert
 
 
-def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype]) -> str | None:
+def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype], empty: bool) -> str | None:
+    result = node.meta.get("val")
+    rank = result.dim() if isinstance(result, torch.Tensor) else 0
     for source in (node, *node.all_input_nodes):
         value = source.meta.get("val")
         for leaf in (value,) if isinstance(value, torch.Tensor) else pytree.tree_leaves(value):
@@ -108,6 +117,11 @@ def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype]) -> str | None:
                 return f"TensorRT does not compute this op with {dtype_name(leaf.dtype)}"
             if leaf.dim() > RANK_LIMIT:
                 return f"TensorRT has tensors of at most {RANK_LIMIT} dimensions, not {leaf.dim()}"
+            if source is node and isinstance(value, (tuple, list)):
+                continue  # an output that nothing reads may be empty
+            aligned = leaf.dim() >= rank or tuple(leaf.shape) == (0,)
+            if is_empty(leaf) and not (empty and aligned):
+                return "TensorRT does not do this with an empty tensor"
     return None
 
 
@@ -135,7 +149,7 @@ def node_arguments(node: Node) -> Any:
 
 
 def value_of(argument: Any) -> Any:
-    """Returns what PyTorch knows of a node's argument: a fake tensor, a symbolic size, or the argument itself if it is none."""
+    """Returns what PyTorch knows of a node's argument: a fake tensor, a size, or the argument itself."""
     return argument.meta.get("val") if isinstance(argument, Node) else argument
 
 

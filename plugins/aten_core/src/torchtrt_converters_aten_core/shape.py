@@ -73,7 +73,13 @@ def transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return impl.swap(ctx, args[0], args[1], args[2], name)
 
 
-@converts(aten.t.default, aten.numpy_T.default, aten.mT.default, aten.adjoint.default, dtypes=STORAGE_DTYPES)
+@converts(
+    aten.t.default,
+    aten.numpy_T.default,
+    aten.mT.default,
+    aten.adjoint.default,
+    dtypes=STORAGE_DTYPES,
+)
 def matrix_transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an exchange of rows and columns (``numpy_T`` reverses all dimensions)."""
     rank = len(args[0].shape)
@@ -84,7 +90,13 @@ def matrix_transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: st
     return impl.swap(ctx, args[0], -2, -1, name)
 
 
-@converts(aten.movedim.intlist, aten.moveaxis.intlist, aten.movedim.int, aten.moveaxis.int, dtypes=STORAGE_DTYPES)
+@converts(
+    aten.movedim.intlist,
+    aten.moveaxis.intlist,
+    aten.movedim.int,
+    aten.moveaxis.int,
+    dtypes=STORAGE_DTYPES,
+)
 def move(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts dimensions moved to other places; the others keep their order."""
     op = arguments(target, args, kwargs)
@@ -108,9 +120,7 @@ def unsqueeze(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return impl.unsqueeze(ctx, args[0], [args[1]], name)
 
 
-@converts(
-    aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, dtypes=STORAGE_DTYPES
-)
+@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, dtypes=STORAGE_DTYPES)
 def squeeze(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the removal of dimensions of size 1: those named, or all."""
     tensor = args[0]
@@ -120,7 +130,9 @@ def squeeze(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     return impl.squeeze(ctx, tensor, ones, name)
 
 
-@converts(aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default, dtypes=STORAGE_DTYPES)
+@converts(
+    aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default, dtypes=STORAGE_DTYPES
+)
 def expand(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a broadcast to the sizes in the second argument."""
     return impl.expand(ctx, args[0], args[1], name)

@@ -29,7 +29,13 @@ def _known_step(node: Node) -> str | None:
     return None if isinstance(step, int) else "the step of a slice must be fixed"
 
 
-@converts(aten.slice.Tensor, aten.slice_copy.Tensor, unless=_known_step, dtypes=STORAGE_DTYPES)
+@converts(
+    aten.slice.Tensor,
+    aten.slice_copy.Tensor,
+    unless=_known_step,
+    dtypes=STORAGE_DTYPES,
+    empty=True,
+)
 def slice_(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``self[start:end:step]`` along one dimension."""
     op = arguments(target, args, kwargs)
@@ -65,7 +71,9 @@ def unbind(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts every index of a dimension, as separate tensors."""
     op = arguments(target, args, kwargs)
     count = len(types.output_value(ctx))
-    return tuple(impl.pick(ctx, op.self, op.dim, place, f"{name}/{place}") for place in range(count))
+    return tuple(
+        impl.pick(ctx, op.self, op.dim, place, f"{name}/{place}") for place in range(count)
+    )
 
 
 def _unknown_pieces(node: Node) -> str | None:
@@ -119,9 +127,16 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any], name: str) -> Any:
     return rest
 
 
-@converts(aten.cat.default, aten.concat.default, aten.concatenate.default, dtypes=STORAGE_DTYPES, keep_constants=True)
+@converts(
+    aten.cat.default,
+    aten.concat.default,
+    aten.concatenate.default,
+    dtypes=STORAGE_DTYPES,
+    keep_constants=True,
+    empty=True,
+)
 def concatenate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts tensors joined along a dimension, in the dtype PyTorch promotes them to; its empty ``(0,)`` tensors are skipped."""
+    """Converts tensors joined along a dimension, in the dtype PyTorch promotes to; ``(0,)`` tensors are skipped."""
     op = arguments(target, args, kwargs)
     result = types.output_value(ctx)
     tensors = [

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torchtrt.conversion import is_network_tensor
 
+from torchtrt.conversion import is_network_tensor
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
-from torchtrt_converters_aten_core.registration import converts, value_of
+from torchtrt_converters_aten_core.registration import converts_elementwise, value_of
 
 aten = torch.ops.aten
 
@@ -31,13 +31,13 @@ def _not_numbers(node: Node) -> str | None:
     return "the operands are not sizes"
 
 
-@converts(aten.sym_size.int)
+@converts_elementwise(aten.sym_size.int)
 def size(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, args[0], args[1], name)
 
 
-@converts(aten.sym_numel.default)
+@converts_elementwise(aten.sym_numel.default)
 def numel(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, args[0], name)
@@ -53,7 +53,7 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 }
 
 
-@converts(*ARITHMETIC, unless=_not_numbers)
+@converts_elementwise(*ARITHMETIC, unless=_not_numbers)
 def arithmetic(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts whole-number arithmetic on sizes, and the same on quotients."""
     kind = ARITHMETIC[target]
@@ -65,7 +65,9 @@ def arithmetic(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> 
 
 def _dtype(ctx: Any, values: Args) -> torch.dtype:
     floating = any(
-        ctx.dtype_of(value).is_floating_point if is_network_tensor(value) else isinstance(value, float)
+        ctx.dtype_of(value).is_floating_point
+        if is_network_tensor(value)
+        else isinstance(value, float)
         for value in values
     )
     return torch.float32 if floating else torch.int32
@@ -78,7 +80,7 @@ def _not_whole(node: Node) -> str | None:
     return "the operands are not whole sizes"
 
 
-@converts(operator.mod, unless=_not_whole)
+@converts_elementwise(operator.mod, unless=_not_whole)
 def modulo(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the remainder of sizes, with the divisor's sign as in Python."""
     first, second = args
@@ -87,13 +89,13 @@ def modulo(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return sizes.combine(ctx, "SUB", first, multiple, name)
 
 
-@converts(operator.neg, unless=_not_whole)
+@converts_elementwise(operator.neg, unless=_not_whole)
 def negative(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a size with the other sign."""
     return sizes.combine(ctx, "SUB", 0, args[0], name)
 
 
-@converts(operator.truediv, unless=_not_numbers)
+@converts_elementwise(operator.truediv, unless=_not_numbers)
 def quotient(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a quotient of sizes, in float32."""
     return elementwise.arithmetic(ctx, "DIV", args[0], args[1], torch.float32, name)
@@ -106,7 +108,7 @@ def _power_of_sizes(node: Node) -> str | None:
     return "only a fixed whole power of a size is a size"
 
 
-@converts(operator.pow, unless=_power_of_sizes)
+@converts_elementwise(operator.pow, unless=_power_of_sizes)
 def power(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a fixed whole power of a size."""
     return sizes.product(ctx, [args[0]] * args[1], name)
@@ -122,7 +124,7 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 }
 
 
-@converts(*COMPARISONS, unless=_not_numbers)
+@converts_elementwise(*COMPARISONS, unless=_not_numbers)
 def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a comparison of sizes: a 0-d bool tensor."""
     return elementwise.compare(ctx, COMPARISONS[target], args[0], args[1], name)
@@ -131,7 +133,6 @@ def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> 
 LOGICAL: dict[Callable[..., Any], str] = {
     operator.and_: "AND",
     operator.or_: "OR",
-    operator.xor: "XOR",
 }
 
 
@@ -141,19 +142,19 @@ def _not_conditions(node: Node) -> str | None:
     return "the operands are not conditions on sizes"
 
 
-@converts(*LOGICAL, unless=_not_conditions)
+@converts_elementwise(*LOGICAL, unless=_not_conditions)
 def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a combination of conditions on sizes."""
     return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
 
 
-@converts(torch.sym_not, unless=_not_conditions)
+@converts_elementwise(torch.sym_not, unless=_not_conditions)
 def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the opposite of a condition on sizes."""
     return unary.apply(ctx, "NOT", args[0], name)
 
 
-@converts(torch.sym_ite, unless=_not_numbers)
+@converts_elementwise(torch.sym_ite, unless=_not_numbers)
 def choice(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a choice between two sizes."""
     condition, chosen, other = args
@@ -167,7 +168,13 @@ ROUNDING: dict[Callable[..., Any], str] = {
 }
 
 
-@converts(*ROUNDING, unless=_not_numbers)
+def _rounds_to_digits(node: Node) -> str | None:
+    if len(node.args) > 1 and node.args[1] is not None:
+        return "only rounding to a whole number gives a size"
+    return None
+
+
+@converts_elementwise(*ROUNDING, unless=_rounds_to_digits)
 def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a quotient of sizes rounded to a size."""
     if not ctx.dtype_of(args[0]).is_floating_point:
@@ -176,19 +183,19 @@ def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return types.cast(ctx, rounded, torch.int32, name)
 
 
-@converts(math.trunc, torch.sym_int, unless=_not_numbers)
+@converts_elementwise(math.trunc, unless=_not_numbers)
 def truncation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a quotient of sizes cut to a size; casts cut toward zero."""
     return types.cast(ctx, args[0], torch.int32, name)
 
 
-@converts(torch.sym_float, unless=_not_numbers)
+@converts_elementwise(torch.sym_float, unless=_not_numbers)
 def as_float(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a size to a float32 number."""
     return types.cast(ctx, args[0], torch.float32, name)
 
 
-@converts(math.sqrt, torch._sym_sqrt, unless=_not_numbers)
+@converts_elementwise(torch._sym_sqrt, unless=_not_numbers)
 def square_root(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the square root of a size, in float32."""
     number = types.cast(ctx, args[0], torch.float32, name + "/number")

@@ -12,7 +12,7 @@ from torchtrt_converters_aten_core.impl import unary as impl
 from torchtrt_converters_aten_core.registration import (
     STORAGE_DTYPES,
     arguments,
-    converts,
+    converts_elementwise,
 )
 
 aten = torch.ops.aten
@@ -54,14 +54,14 @@ EITHER = {
 """Ops that are one layer over floating point and over whole numbers."""
 
 
-@converts(*FLOATING)
+@converts_elementwise(*FLOATING)
 def floating(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, args[0], types.output_dtype(ctx), name + "/input")
     return impl.apply(ctx, FLOATING[target], tensor, name)
 
 
-@converts(*ROUNDING)
+@converts_elementwise(*ROUNDING)
 def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts rounding to a whole number; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(args[0]).is_floating_point:
@@ -69,7 +69,7 @@ def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return impl.apply(ctx, ROUNDING[target], args[0], name)
 
 
-@converts(aten.trunc.default, aten.fix.default)
+@converts_elementwise(aten.trunc.default, aten.fix.default)
 def truncate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts rounding toward zero."""
     if not ctx.dtype_of(args[0]).is_floating_point:
@@ -77,7 +77,7 @@ def truncate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return impl.truncate(ctx, args[0], name)
 
 
-@converts(*EITHER)
+@converts_elementwise(*EITHER)
 def either(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a function that is one layer over floating point and over whole numbers."""
     if ctx.dtype_of(args[0]) is torch.bool:
@@ -85,7 +85,7 @@ def either(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.apply(ctx, EITHER[target], args[0], name)
 
 
-@converts(aten.neg.default, aten.negative.default)
+@converts_elementwise(aten.neg.default, aten.negative.default)
 def negative(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts negation."""
     return impl.negative(ctx, args[0], name)
@@ -100,7 +100,7 @@ ACCURATE = {
 """Functions that are accurate near 0, computed in float32 or better."""
 
 
-@converts(*ACCURATE)
+@converts_elementwise(*ACCURATE)
 def accurate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a function that must not lose the digits of small numbers."""
     dtype = types.output_dtype(ctx)
@@ -108,21 +108,25 @@ def accurate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return types.cast(ctx, ACCURATE[target](ctx, tensor, name), dtype, name)
 
 
-@converts(aten.isnan.default)
+@converts_elementwise(aten.isnan.default)
 def is_nan(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the question which elements are not a number."""
     return impl.is_nan(ctx, args[0], name)
 
 
-@converts(aten.isinf.default)
+@converts_elementwise(aten.isinf.default)
 def is_infinite(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the question which elements are infinite; a whole number never is."""
     dtype = ctx.dtype_of(args[0])
-    tensor = args[0] if dtype.is_floating_point else types.cast(ctx, args[0], torch.float32, name + "/input")
+    tensor = (
+        args[0]
+        if dtype.is_floating_point
+        else types.cast(ctx, args[0], torch.float32, name + "/input")
+    )
     return impl.is_infinite(ctx, tensor, name)
 
 
-@converts(
+@converts_elementwise(
     aten.alias.default,
     aten.clone.default,
     aten.contiguous.default,
@@ -143,19 +147,24 @@ def _dropout_trains(node: Any) -> str | None:
     return "dropout in training mode is random" if op.train else None
 
 
-@converts(aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default, unless=_dropout_trains)
+@converts_elementwise(
+    aten.dropout.default,
+    aten.feature_dropout.default,
+    aten.alpha_dropout.default,
+    unless=_dropout_trains,
+)
 def dropout(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts dropout in evaluation mode, which does nothing."""
     return args[0]
 
 
-@converts(aten.square.default)
+@converts_elementwise(aten.square.default)
 def square(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a square."""
     return elementwise.arithmetic(ctx, "PROD", args[0], args[0], types.output_dtype(ctx), name)
 
 
-@converts(aten.rsqrt.default)
+@converts_elementwise(aten.rsqrt.default)
 def reciprocal_root(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``1 / sqrt``."""
     tensor = types.cast(ctx, args[0], types.output_dtype(ctx), name + "/input")

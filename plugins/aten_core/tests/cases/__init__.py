@@ -10,20 +10,21 @@ FAMILIES = (
     "cast",
     "convolution",
     "creation",
+    "cumulation",
+    "decompositions",
     "elementwise",
     "indexing",
     "matmul",
     "normalization",
+    "padding",
     "pooling",
+    "ranking",
     "reduction",
+    "resizing",
     "shape",
     "slicing",
     "softmax",
     "symbolic",
     "unary",
 )
-CASES = [
-    case
-    for family in FAMILIES
-    for case in import_module(f"{__name__}.{family}").CASES
-]
+CASES = [case for family in FAMILIES for case in import_module(f"{__name__}.{family}").CASES]

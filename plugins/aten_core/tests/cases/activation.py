@@ -13,7 +13,21 @@ special = T(values=[-1e4, -100.0, -1.0, 0.0, 1.0, 19.0, 21.0, 100.0, 1e4, math.i
 CASES = [
     *[
         case(f"aten.{name}.default", "b 4", tolerance=1e-4)
-        for name in ("sigmoid", "special_expit", "tanh", "selu", "hardsigmoid", "relu", "relu6", "hardtanh", "silu", "gelu", "leaky_relu", "elu", "softplus")
+        for name in (
+            "sigmoid",
+            "special_expit",
+            "tanh",
+            "selu",
+            "hardsigmoid",
+            "relu",
+            "relu6",
+            "hardtanh",
+            "silu",
+            "gelu",
+            "leaky_relu",
+            "elu",
+            "softplus",
+        )
     ],
     case("aten.sigmoid.default", T("b 4", I64), label="int"),
     case("aten.tanh.default", special, label="special"),
@@ -30,5 +44,10 @@ CASES = [
     case("aten.softplus.default", "b 4", 3.0, 2.0, label="threshold"),
     case("aten.threshold.default", "b 4", 0.5, -7.0),
     case("aten.prelu.default", "b 5 s", function=lambda x: F.prelu(x, torch.linspace(-1, 1, 5))),
-    case("aten.prelu.default", "b 4", function=lambda x: F.prelu(x, torch.tensor([0.3])), label="shared"),
+    case(
+        "aten.prelu.default",
+        "b 4",
+        function=lambda x: F.prelu(x, torch.tensor([0.3])),
+        label="shared",
+    ),
 ]

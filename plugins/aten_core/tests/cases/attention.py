@@ -37,5 +37,13 @@ CASES = [
     case(OP, "b 4 s 4", "b 2 s 4", "b 2 s 4", enable_gqa=True, label="grouped"),
     case(OP, Q, T("s s", BOOL), function=hidden_row, label="query-without-keys"),
     case(OP, Q, T("s s"), function=hidden_row_added, label="query-without-keys-added"),
-    case(OP, T("b 2 s 4", F16), T("b 2 s 4", F16), T("b 2 s 4", F16), T("s s", F16), label="half", tolerance=5e-3),
+    case(
+        OP,
+        T("b 2 s 4", F16),
+        T("b 2 s 4", F16),
+        T("b 2 s 4", F16),
+        T("s s", F16),
+        label="half",
+        tolerance=5e-3,
+    ),
 ]

@@ -21,7 +21,12 @@ CASES = [
         for second, target in DTYPES.items()
         if source is not target
     ],
-    case("aten.to.dtype", T(values=[0.0, -0.0, 0.3, math.nan, math.inf]), torch.bool, label="special-bool"),
+    case(
+        "aten.to.dtype",
+        T(values=[0.0, -0.0, 0.3, math.nan, math.inf]),
+        torch.bool,
+        label="special-bool",
+    ),
     case("aten.to.dtype", T("b 4", torch.uint8, 0, 255), torch.float32, label="uint8-float"),
     case("aten.to.dtype", T("b 4", torch.uint8, 0, 255), torch.int64, label="uint8-int64"),
     case("aten.to.dtype", T("b 4", low=0, high=255), torch.uint8, label="float-uint8"),

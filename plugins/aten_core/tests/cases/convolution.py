@@ -12,19 +12,91 @@ def weight(*shape):
 
 
 CASES = [
-    case("aten.conv1d.default", "b 3 9", function=lambda x: F.conv1d(x, weight(4, 3, 3), weight(4), 2, 1)),
-    case("aten.conv2d.default", "b 3 s 9", function=lambda x: F.conv2d(x, weight(4, 3, 2, 3), weight(4), (1, 2), (1, 0))),
-    case("aten.conv2d.default", "3 9 9", function=lambda x: F.conv2d(x, weight(4, 3, 3, 3)), label="unbatched"),
-    case("aten.conv2d.default", "b 4 9 9", function=lambda x: F.conv2d(x, weight(6, 2, 3, 3), groups=2, dilation=2), label="groups-dilation"),
-    case("aten.conv2d.default", "b 4 9 9", "2 4 3 3", "2", function=torch.conv2d, label="dynamic-weight"),
-    case("aten.conv2d.default", T("b 3 9 9", torch.float16), function=lambda x: F.conv2d(x, weight(4, 3, 3, 3).half()), label="half", tolerance=1e-2),
-    case("aten.conv3d.default", "b 2 5 5 5", function=lambda x: F.conv3d(x, weight(3, 2, 2, 2, 2), stride=2)),
-    case("aten.conv1d.padding", "b 3 s", function=lambda x: F.conv1d(x, weight(4, 3, 4), padding="same")),
-    case("aten.conv2d.padding", "b 3 s 9", function=lambda x: F.conv2d(x, weight(4, 3, 2, 3), padding="same")),
-    case("aten.conv3d.padding", "b 2 5 5 5", function=lambda x: F.conv3d(x, weight(3, 2, 2, 2, 2), padding="valid")),
-    case("aten.convolution.default", "b 3 9 9", function=lambda x: torch.ops.aten.convolution(x, weight(4, 3, 3, 3), None, [2], [1], [1], False, [0], 1)),
-    case("aten.convolution.default", "b 3 9 9", function=lambda x: torch.ops.aten.convolution(x, weight(3, 4, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1), label="transposed"),
-    case("aten.conv_transpose1d.default", "b 3 s", function=lambda x: F.conv_transpose1d(x, weight(3, 4, 3), weight(4), stride=2)),
-    case("aten.conv_transpose2d.input", "b 4 s 5", function=lambda x: F.conv_transpose2d(x, weight(4, 3, 3, 3), weight(6), 2, 1, 1, 2)),
-    case("aten.conv_transpose3d.input", "b 2 3 3 3", function=lambda x: F.conv_transpose3d(x, weight(2, 3, 2, 2, 2), stride=2)),
+    case(
+        "aten.conv1d.default",
+        "b 3 9",
+        function=lambda x: F.conv1d(x, weight(4, 3, 3), weight(4), 2, 1),
+    ),
+    case(
+        "aten.conv2d.default",
+        "b 3 s 9",
+        function=lambda x: F.conv2d(x, weight(4, 3, 2, 3), weight(4), (1, 2), (1, 0)),
+    ),
+    case(
+        "aten.conv2d.default",
+        "3 9 9",
+        function=lambda x: F.conv2d(x, weight(4, 3, 3, 3)),
+        label="unbatched",
+    ),
+    case(
+        "aten.conv2d.default",
+        "b 4 9 9",
+        function=lambda x: F.conv2d(x, weight(6, 2, 3, 3), groups=2, dilation=2),
+        label="groups-dilation",
+    ),
+    case(
+        "aten.conv2d.default",
+        "b 4 9 9",
+        "2 4 3 3",
+        "2",
+        function=torch.conv2d,
+        label="dynamic-weight",
+    ),
+    case(
+        "aten.conv2d.default",
+        T("b 3 9 9", torch.float16),
+        function=lambda x: F.conv2d(x, weight(4, 3, 3, 3).half()),
+        label="half",
+        tolerance=1e-2,
+    ),
+    case(
+        "aten.conv3d.default",
+        "b 2 5 5 5",
+        function=lambda x: F.conv3d(x, weight(3, 2, 2, 2, 2), stride=2),
+    ),
+    case(
+        "aten.conv1d.padding",
+        "b 3 s",
+        function=lambda x: F.conv1d(x, weight(4, 3, 4), padding="same"),
+    ),
+    case(
+        "aten.conv2d.padding",
+        "b 3 s 9",
+        function=lambda x: F.conv2d(x, weight(4, 3, 2, 3), padding="same"),
+    ),
+    case(
+        "aten.conv3d.padding",
+        "b 2 5 5 5",
+        function=lambda x: F.conv3d(x, weight(3, 2, 2, 2, 2), padding="valid"),
+    ),
+    case(
+        "aten.convolution.default",
+        "b 3 9 9",
+        function=lambda x: torch.ops.aten.convolution(
+            x, weight(4, 3, 3, 3), None, [2], [1], [1], False, [0], 1
+        ),
+    ),
+    case(
+        "aten.convolution.default",
+        "b 3 9 9",
+        function=lambda x: torch.ops.aten.convolution(
+            x, weight(3, 4, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1
+        ),
+        label="transposed",
+    ),
+    case(
+        "aten.conv_transpose1d.default",
+        "b 3 s",
+        function=lambda x: F.conv_transpose1d(x, weight(3, 4, 3), weight(4), stride=2),
+    ),
+    case(
+        "aten.conv_transpose2d.input",
+        "b 4 s 5",
+        function=lambda x: F.conv_transpose2d(x, weight(4, 3, 3, 3), weight(6), 2, 1, 1, 2),
+    ),
+    case(
+        "aten.conv_transpose3d.input",
+        "b 2 3 3 3",
+        function=lambda x: F.conv_transpose3d(x, weight(2, 3, 2, 2, 2), stride=2),
+    ),
 ]

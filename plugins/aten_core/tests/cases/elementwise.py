@@ -45,8 +45,12 @@ CASES = [
     case("aten.div.Tensor", ints, positive_ints, label="int"),
     case("aten.div.Tensor", special, special, label="special"),
     case("aten.div.Scalar", ints, 2),
-    case("aten.div.Tensor_mode", ints, T("b 4", I64, 2, 3), rounding_mode="trunc", label="trunc-int"),
-    case("aten.div.Tensor_mode", ints, T("b 4", I64, 2, 3), rounding_mode="floor", label="floor-int"),
+    case(
+        "aten.div.Tensor_mode", ints, T("b 4", I64, 2, 3), rounding_mode="trunc", label="trunc-int"
+    ),
+    case(
+        "aten.div.Tensor_mode", ints, T("b 4", I64, 2, 3), rounding_mode="floor", label="floor-int"
+    ),
     case("aten.div.Tensor_mode", "b 4", T("b 4", low=1), rounding_mode="trunc", label="trunc"),
     case("aten.div.Tensor_mode", "b 4", 0.5, rounding_mode="floor", label="floor"),
     case("aten.div.Tensor_mode", ints, "b 4", rounding_mode=None, label="none"),
@@ -71,17 +75,37 @@ CASES = [
     case("aten.pow.Tensor_Scalar", T("b 4", low=0.1), 2.7, label="other"),
     case("aten.pow.Tensor_Scalar", ints, 5, label="int"),
     case("aten.pow.Tensor_Scalar", ints, 1, label="one"),
-    case("aten.pow.Tensor_Scalar", ints, 2.5, function=lambda x, e: (x.abs() + 1) ** e, label="int-to-float"),
+    case(
+        "aten.pow.Tensor_Scalar",
+        ints,
+        2.5,
+        function=lambda x, e: (x.abs() + 1) ** e,
+        label="int-to-float",
+    ),
     case("aten.pow.Scalar", 2.5, "b 4"),
     case("aten.maximum.default", "b 4", "b 1"),
     case("aten.maximum.default", ints, positive_ints, label="int"),
     case("aten.minimum.default", bools, bools, label="bool"),
     case("aten.minimum.default", "b 4", "4"),
+    case("aten.maximum.default", T(values=[NAN, 1.0, 2.0]), T(values=[2.0, NAN, 1.0]), label="nan"),
+    case("aten.minimum.default", T(values=[NAN, 1.0, 2.0]), T(values=[2.0, NAN, 1.0]), label="nan"),
     case("aten.max.other", "b 4", "b 4"),
     case("aten.min.other", "b 4", "b 4"),
     *[
         case(f"aten.{name}.{overload}", T("b 4", I64, 0, 3), other)
-        for name in ("eq", "ne", "lt", "le", "gt", "ge", "not_equal", "less", "less_equal", "greater", "greater_equal")
+        for name in (
+            "eq",
+            "ne",
+            "lt",
+            "le",
+            "gt",
+            "ge",
+            "not_equal",
+            "less",
+            "less_equal",
+            "greater",
+            "greater_equal",
+        )
         for overload, other in (("Tensor", T("b 4", I64, 0, 3)), ("Scalar", 2))
     ],
     case("aten.gt.Scalar", ints, 0.5, label="int-and-fraction"),
@@ -130,4 +154,5 @@ CASES = [
     case("aten.clamp_min.Tensor", "b 4", "4"),
     case("aten.clamp_max.default", ints, 3),
     case("aten.clamp_max.Tensor", "b 4", "4"),
+    case("aten.clamp_max.Tensor", bools, T("4", BOOL), label="bool"),
 ]

@@ -33,10 +33,27 @@ CASES = [
     case("aten.index.Tensor", "4 5 6", [around("b 1", 4), around("s", 5)], label="two-broadcast"),
     case("aten.index.Tensor", "s 4 5", [None, around("b", 4), around("b", 5)], label="two-after"),
     case("aten.index.Tensor", "4 s 5", [around("b", 4), None, around("b", 5)], label="two-apart"),
-    case("aten.index.Tensor", T("b 5", I64), function=lambda x: x[:, torch.tensor([0, -1, 2])], label="constant"),
+    case(
+        "aten.index.Tensor",
+        T("b 5", I64),
+        function=lambda x: x[:, torch.tensor([0, -1, 2])],
+        label="constant",
+    ),
     case("aten._unsafe_index.Tensor", "b 5", [None, around("s", 5)]),
+    case("aten.index_put.default", "s 3", [T(values=[0, -1], dtype=I64)], "2 3"),
+    case(
+        "aten.index_put.default", "s 3", [T(values=[[0, 2]], dtype=I64)], "", label="scalar-value"
+    ),
+    case("aten._unsafe_index_put.default", "s 3", [T(values=[0, 1], dtype=I64)], "3"),
     case("aten.scatter.src", "b 5", 1, below("b 2", 1), "b 2", label="one"),
-    case("aten.scatter.src", "4 5", 1, T(values=[[0, 3], [1, 2]], dtype=I64), "3 3", label="larger-source"),
+    case(
+        "aten.scatter.src",
+        "4 5",
+        1,
+        T(values=[[0, 3], [1, 2]], dtype=I64),
+        "3 3",
+        label="larger-source",
+    ),
     case("aten.scatter.value", "b 5", 1, below("b 2", 5), 7.0),
     case("aten.scatter.value", T("b 5", BOOL), 1, below("b 2", 5), True, label="bool"),
 ]

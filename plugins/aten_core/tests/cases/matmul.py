@@ -27,7 +27,15 @@ CASES = [
     case("aten.baddbmm.default", "b s 3", "b s 4", "b 4 3", alpha=0.5),
     case("aten.linear.default", "b s 4", function=lambda x: F.linear(x, W, torch.ones(3))),
     case("aten.linear.default", "b 4", function=lambda x: F.linear(x, W), label="no-bias"),
-    case("aten.linear.default", "4", function=lambda x: F.linear(x, W, torch.ones(3)), label="vector"),
+    case(
+        "aten.linear.default", "4", function=lambda x: F.linear(x, W, torch.ones(3)), label="vector"
+    ),
     case("aten.linear.default", "b s 4", "3 4", "3", label="dynamic-weight"),
-    case("aten.linear.default", T("b 4", F16), function=lambda x: F.linear(x, W.half()), label="half", tolerance=3e-3),
+    case(
+        "aten.linear.default",
+        T("b 4", F16),
+        function=lambda x: F.linear(x, W.half()),
+        label="half",
+        tolerance=3e-3,
+    ),
 ]

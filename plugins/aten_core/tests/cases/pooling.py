@@ -1,7 +1,6 @@
 """Cases of pooling."""
 
 import torch
-import torch.nn.functional as F
 
 from ..harness import T, case
 
@@ -14,13 +13,39 @@ CASES = [
     case("aten.max_pool2d.default", T("b 3 9 9", torch.float16), [2], label="half"),
     case("aten.max_pool2d.default", "b 3 s 9", [3], [1], [1], label="dynamic-height"),
     case("aten.max_pool3d.default", "b 2 5 5 5", [2]),
-    case("aten.max_pool2d_with_indices.default", "b 3 9 9", function=lambda x: torch.ops.aten.max_pool2d_with_indices(x, [2])[0]),
-    case("aten.max_pool3d_with_indices.default", "b 2 5 5 5", function=lambda x: torch.ops.aten.max_pool3d_with_indices(x, [2])[0]),
+    case(
+        "aten.max_pool2d_with_indices.default",
+        "b 3 9 9",
+        function=lambda x: torch.ops.aten.max_pool2d_with_indices(x, [2])[0],
+    ),
+    case(
+        "aten.max_pool3d_with_indices.default",
+        "b 2 5 5 5",
+        function=lambda x: torch.ops.aten.max_pool3d_with_indices(x, [2])[0],
+    ),
     case("aten.avg_pool1d.default", "b 3 9", [3], [2], [1]),
     case("aten.avg_pool2d.default", "b 3 9 9", [3], [2], [1]),
-    case("aten.avg_pool2d.default", "b 3 9 9", [3], [2], [1], False, False, label="not-counting-padding"),
+    case(
+        "aten.avg_pool2d.default",
+        "b 3 9 9",
+        [3],
+        [2],
+        [1],
+        False,
+        False,
+        label="not-counting-padding",
+    ),
     case("aten.avg_pool2d.default", "b 3 8 8", [3], [2], [1], True, label="ceil"),
-    case("aten.avg_pool2d.default", "b 3 8 8", [3], [2], [1], True, False, label="ceil-not-counting-padding"),
+    case(
+        "aten.avg_pool2d.default",
+        "b 3 8 8",
+        [3],
+        [2],
+        [1],
+        True,
+        False,
+        label="ceil-not-counting-padding",
+    ),
     case("aten.avg_pool2d.default", "b 3 9 9", [3], [2], [1], False, True, 5, label="divisor"),
     case("aten.avg_pool3d.default", "b 2 5 5 5", [2]),
     case("aten.adaptive_avg_pool1d.default", "b 3 9", [3]),

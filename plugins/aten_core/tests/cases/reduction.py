@@ -57,7 +57,15 @@ CASES = [
         case("aten.linalg_vector_norm.default", "b s", order, [-1], label=str(order))
         for order in (2, 1, 0, INF, -INF, 3, 0.5)
     ],
-    case("aten.linalg_vector_norm.default", T("b 4", F16, 100, 300), 2, [1], True, label="half-large", tolerance=2e-3),
+    case(
+        "aten.linalg_vector_norm.default",
+        T("b 4", F16, 100, 300),
+        2,
+        [1],
+        True,
+        label="half-large",
+        tolerance=2e-3,
+    ),
     case("aten.norm.Scalar", "b s"),
     case("aten.norm.ScalarOpt_dim", "b s", 2, [1], True),
 ]

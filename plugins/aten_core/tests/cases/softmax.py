@@ -25,5 +25,7 @@ CASES = [
     case("aten._log_softmax.default", "b s", 0, False),
     case("aten.logsumexp.default", "b s 4", [1, 2]),
     case("aten.logsumexp.default", large, [1], True, label="large"),
-    case("aten.logsumexp.default", T(values=[-math.inf, -math.inf]), [0], label="all-minus-infinity"),
+    case(
+        "aten.logsumexp.default", T(values=[-math.inf, -math.inf]), [0], label="all-minus-infinity"
+    ),
 ]

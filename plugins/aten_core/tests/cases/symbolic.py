@@ -5,7 +5,7 @@ import operator
 
 import torch
 
-from ..harness import T, case
+from ..harness import case
 
 
 def on_sizes(op, compute, label=""):
@@ -15,6 +15,16 @@ def on_sizes(op, compute, label=""):
         return x + torch.full((1,), compute(x.shape[0], x.shape[1]), dtype=torch.float32)
 
     return case(op, "b s", function=function, label=label)
+
+
+def choose_by(comparison):
+    """Returns a computation that compares a size."""
+    return lambda b, s: torch.sym_ite(comparison(s, 4), b, s)
+
+
+def choose_by_both(combination):
+    """Returns a computation that combines conditions on sizes."""
+    return lambda b, s: torch.sym_ite(combination(s > 4, b > 2), b, s)
 
 
 CASES = [
@@ -31,19 +41,20 @@ CASES = [
     on_sizes("math.ceil", lambda b, s: math.ceil(s * 1.5)),
     on_sizes("math.trunc", lambda b, s: math.trunc(s * 1.5)),
     on_sizes("builtins.round", lambda b, s: round(s * 1.25)),
-    on_sizes("torch.sym_int", lambda b, s: torch.sym_int(s * 1.5)),
     on_sizes("torch.sym_float", lambda b, s: torch.sym_float(s) * 1.5),
-    on_sizes("torch.sym_sqrt", lambda b, s: torch.sym_sqrt(s)),
-    on_sizes("math.sqrt", lambda b, s: math.sqrt(s)),
+    on_sizes("torch._sym_sqrt", lambda b, s: torch.sym_sqrt(s)),
     on_sizes("torch.sym_not", lambda b, s: torch.sym_ite(torch.sym_not(s > 4), b, s)),
     on_sizes("torch.sym_ite", lambda b, s: torch.sym_ite(s > 4, b, s)),
     *[
-        on_sizes(f"operator.{name}", lambda b, s, f=getattr(operator, name): torch.sym_ite(f(s, 4), b, s))
+        on_sizes(f"operator.{name}", choose_by(getattr(operator, name)))
         for name in ("eq", "ne", "lt", "le", "gt", "ge")
     ],
     *[
-        on_sizes(f"operator.{name}", lambda b, s, f=getattr(operator, name): torch.sym_ite(f(s > 4, b > 2), b, s))
-        for name in ("and_", "or_", "xor")
+        on_sizes(
+            f"operator.{name}",
+            choose_by_both(getattr(operator, name)),
+        )
+        for name in ("and_", "or_")
     ],
     on_sizes("torch.sym_max", lambda b, s: torch.sym_max(b, s)),
     on_sizes("torch.sym_min", lambda b, s: torch.sym_min(b, s)),

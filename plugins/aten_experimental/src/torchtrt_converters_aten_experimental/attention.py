@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.conversion import ConversionContext, TRTTensor, enforce_tensor_types
 from torchtrt.registry import ConverterPriority, Reject
@@ -32,6 +31,9 @@ def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
 
 def fits_fused_attention(node: Node) -> bool | Reject:
     """Accepts what ``IAttention`` computes exactly as PyTorch does."""
+    # Imported here because sympy, which it brings, takes longer to import than all packs together.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     if not has_attention():
         return Reject(f"{describe()} has no attention operator")
     call = _bind(node.args, node.kwargs)

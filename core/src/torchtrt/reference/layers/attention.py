@@ -1,11 +1,12 @@
 """What transformers are made of: Attention, RotaryEmbedding, KVCacheUpdate."""
 
+# ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import torch
 
 from torchtrt.reference.facts import Fact, broadcast
-from torchtrt.reference.operation import FLOATS, INTEGERS, Call, Function, Operation
+from torchtrt.reference.operation import FLOATS, INTEGERS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 
@@ -15,16 +16,18 @@ class Attention(Operation):
 
     name = "attention"
     layer_type = "ATTENTION_OUTPUT"
-    methods = {"add_attention": {"causal_kind": None}, "add_attention_v2": {"causal": None}}
-    defaults = {
-        "norm_op": "SOFTMAX",
-        "causal": False,
-        "causal_kind": None,
-        "decomposable": False,
-        "normalization_quantize_to_type": "FLOAT",
-        "query_form": "PADDED_BHND",
-        "key_value_form": "PADDED_BHND",
-    }
+    methods = frozen({"add_attention": {"causal_kind": None}, "add_attention_v2": {"causal": None}})
+    defaults = frozen(
+        {
+            "norm_op": "SOFTMAX",
+            "causal": False,
+            "causal_kind": None,
+            "decomposable": False,
+            "normalization_quantize_to_type": "FLOAT",
+            "query_form": "PADDED_BHND",
+            "key_value_form": "PADDED_BHND",
+        }
+    )
     most_inputs = 7
 
     def write(self, layer: object, attribute: str, value: object) -> None:
@@ -129,8 +132,8 @@ class RotaryEmbedding(Operation):
     """Positions encoded by rotating pairs of features."""
 
     name = "rotary_embedding"
-    methods = {"add_rotary_embedding": {}}
-    defaults = {"interleaved": False, "rotary_embedding_dim": 0}
+    methods = frozen({"add_rotary_embedding": {}})
+    defaults = frozen({"interleaved": False, "rotary_embedding_dim": 0})
     most_inputs = 4
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -187,8 +190,8 @@ class KVCacheUpdate(Operation):
 
     name = "kv_cache_update"
     layer_type = "KV_CACHE_UPDATE"
-    methods = {"add_kv_cache_update": {}}
-    defaults = {"cache_mode": "LINEAR", "update_form": "PADDED_BHND"}
+    methods = frozen({"add_kv_cache_update": {}})
+    defaults = frozen({"cache_mode": "LINEAR", "update_form": "PADDED_BHND"})
     most_inputs = 4
 
     def infer(self, call: Call) -> tuple[Fact, ...]:

@@ -1,5 +1,6 @@
 """Loops and conditionals: the layers at their boundary, and the loop that a build makes of them."""
 
+# ruff: noqa: ARG002, ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from typing import Any
 import torch
 
 from torchtrt.reference.facts import Fact, Refused
-from torchtrt.reference.operation import INTEGERS, Call, Function, Operation
+from torchtrt.reference.operation import INTEGERS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 _BOOL = frozenset({"BOOL"})
@@ -37,7 +38,7 @@ class TripLimit(_OfALoop):
     """How often a loop runs: a count from outside, or a condition from inside."""
 
     name = "trip_limit"
-    defaults = {"kind": "COUNT"}
+    defaults = frozen({"kind": "COUNT"})
     outputs = 0
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -51,7 +52,7 @@ class Iterator(_OfALoop):
     """One slice of a tensor per iteration."""
 
     name = "iterator"
-    defaults = {"axis": 0, "reverse": False}
+    defaults = frozen({"axis": 0, "reverse": False})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """The shape without the axis."""
@@ -64,7 +65,7 @@ class LoopOutput(_OfALoop):
     """What leaves a loop: the last value of a recurrence, or the values of all iterations."""
 
     name = "loop_output"
-    defaults = {"axis": 0, "kind": "LAST_VALUE"}
+    defaults = frozen({"axis": 0, "kind": "LAST_VALUE"})
     most_inputs = 2
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -81,7 +82,7 @@ class LoopOutput(_OfALoop):
         return (
             Fact(
                 fact.dtype,
-                fact.shape[:axis] + (-1 if length is None else int(length),) + fact.shape[axis:],
+                (*fact.shape[:axis], -1 if length is None else int(length), *fact.shape[axis:]),
             ),
         )
 
@@ -157,7 +158,7 @@ class Loop(Operation):
     """
 
     name = "loop"
-    defaults: Mapping[str, Any] = {}
+    defaults = frozen({})
 
     def values_needed(self, attributes: Mapping[str, Any]) -> frozenset[int]:
         """The lengths, which come first."""
@@ -206,7 +207,7 @@ class Loop(Operation):
             )
             call.require(
                 same,
-                f"a recurrence must keep its type and shape: {start.dtype} {start.shape} became {end.dtype} {end.shape}",
+                f"a recurrence must keep type and shape: {start.dtype} {start.shape} became {end.dtype} {end.shape}",
             )
         stacked = iter(ends[call["recurrences"] + int(call["conditional"]) :])
         result, lengths = [], 0
@@ -221,9 +222,7 @@ class Loop(Operation):
             result.append(
                 Fact(
                     fact.dtype,
-                    fact.shape[:axis]
-                    + (-1 if length is None else int(length),)
-                    + fact.shape[axis:],
+                    (*fact.shape[:axis], -1 if length is None else int(length), *fact.shape[axis:]),
                 )
             )
         return tuple(result)

@@ -6,7 +6,7 @@ import torch
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import INTEGERS, Call, Function, Operation
+from torchtrt.reference.operation import INTEGERS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 _BOX_LIMIT = 5000
@@ -16,12 +16,14 @@ class NMS(Operation):
     """Non-maximum suppression per batch element and class."""
 
     name = "nms"
-    methods = {"add_nms": {}}
-    defaults = {
-        "bounding_box_format": "CORNER_PAIRS",
-        "topk_box_limit": _BOX_LIMIT,
-        "indices_type": "INT32",
-    }
+    methods = frozen({"add_nms": {}})
+    defaults = frozen(
+        {
+            "bounding_box_format": "CORNER_PAIRS",
+            "topk_box_limit": _BOX_LIMIT,
+            "indices_type": "INT32",
+        }
+    )
     most_inputs = 5
     outputs = 2
 

@@ -9,7 +9,15 @@ import torch
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import INTEGERS, NUMBERS, Call, Function, Operation, complete
+from torchtrt.reference.operation import (
+    INTEGERS,
+    NUMBERS,
+    Call,
+    Function,
+    Operation,
+    complete,
+    frozen,
+)
 
 _DEFAULTS = {"LINSPACE": (0, 1), "RANDOM_UNIFORM": (0.0, 1.0), "RANDOM_NORMAL": (0.0, 1.0)}
 
@@ -18,9 +26,11 @@ class Fill(Operation):
     """A range, or random numbers."""
 
     name = "fill"
-    methods = {"add_fill": {}}
-    renames = {"op": "operation", "output_type": "to_type"}
-    defaults = {"shape": (), "operation": "LINSPACE", "alpha": None, "beta": None, "to_type": None}
+    methods = frozen({"add_fill": {}})
+    renames = frozen({"op": "operation", "output_type": "to_type"})
+    defaults = frozen(
+        {"shape": (), "operation": "LINSPACE", "alpha": None, "beta": None, "to_type": None}
+    )
     value_inputs = frozenset({0})
     most_inputs = 3
     decides_output_type = True
@@ -58,7 +68,7 @@ class Fill(Operation):
         return str(wanted)
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """alpha and beta are both attributes or both tensors."""
+        """Alpha and beta are both attributes or both tensors."""
         operation = call["operation"]
         dimensions = call.elements(0)
         if dimensions is None:
@@ -107,14 +117,16 @@ class Fill(Operation):
 
         def parameters(tensors: tuple[Any, ...]) -> tuple[Any, Any]:
             given = [tensors[index] if len(tensors) > index else None for index in (1, 2)]
-            return tuple(
-                fixed if tensor is None else tensor
-                for fixed, tensor in zip(static, given, strict=True)
-            )  # type: ignore[return-value]
+            return (
+                static[0] if given[0] is None else given[0],
+                static[1] if given[1] is None else given[1],
+            )
+
+        def device_of(tensors: tuple[Any, ...]) -> torch.device | None:
+            return next((tensor.device for tensor in tensors if tensor is not None), None)
 
         def linspace(*tensors: Any) -> torch.Tensor:
-            start, step = parameters(tensors)
-            device = start.device if isinstance(start, torch.Tensor) else None
+            (start, step), device = parameters(tensors), device_of(tensors)
             result = torch.as_tensor(start, dtype=kind, device=device).expand(target)
             for axis, size in enumerate(target):
                 view = [1] * len(target)
@@ -125,11 +137,11 @@ class Fill(Operation):
 
         def uniform(*tensors: Any) -> torch.Tensor:
             low, high = parameters(tensors)
-            return (torch.rand(target) * (high - low) + low).to(kind)
+            return torch.rand(target, device=device_of(tensors)).mul(high - low).add(low).to(kind)
 
         def normal(*tensors: Any) -> torch.Tensor:
             mean, deviation = parameters(tensors)
-            return (torch.randn(target) * deviation + mean).to(kind)
+            return torch.randn(target, device=device_of(tensors)).mul(deviation).add(mean).to(kind)
 
         return {"LINSPACE": linspace, "RANDOM_UNIFORM": uniform, "RANDOM_NORMAL": normal}[operation]
 

@@ -1,5 +1,6 @@
 """Elements chosen by position: Gather, Scatter, OneHot, NonZero, TopK."""
 
+# ruff: noqa: ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import math
@@ -9,7 +10,16 @@ import torch
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact, Refused, broadcast
-from torchtrt.reference.operation import ANY, FLOATS, INTEGERS, NUMBERS, Call, Function, Operation
+from torchtrt.reference.operation import (
+    ANY,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Call,
+    Function,
+    Operation,
+    frozen,
+)
 
 _INDEX = INTEGERS
 
@@ -30,8 +40,8 @@ class Gather(Operation):
     """Elements of a tensor at indices, in three modes; what is out of range reads as 0."""
 
     name = "gather"
-    methods = {"add_gather": {"mode": "DEFAULT"}, "add_gather_v2": {"axis": 0}}
-    defaults = {"axis": 0, "num_elementwise_dims": 0, "mode": "DEFAULT"}
+    methods = frozen({"add_gather": {"mode": "DEFAULT"}, "add_gather_v2": {"axis": 0}})
+    defaults = frozen({"axis": 0, "num_elementwise_dims": 0, "mode": "DEFAULT"})
     steering = frozenset({1})
     partial = "move"
 
@@ -173,8 +183,8 @@ class Scatter(Operation):
     """A copy of a tensor with elements replaced; the last of several writes to one place wins."""
 
     name = "scatter"
-    methods = {"add_scatter": {}}
-    defaults = {"axis": 0, "mode": "ELEMENT"}
+    methods = frozen({"add_scatter": {}})
+    defaults = frozen({"axis": 0, "mode": "ELEMENT"})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Data and updates of one type, integer indices."""
@@ -235,8 +245,8 @@ class OneHot(Operation):
     """One of two values, chosen by an index along a new axis."""
 
     name = "one_hot"
-    methods = {"add_one_hot": {}}
-    defaults = {"axis": -1}
+    methods = frozen({"add_one_hot": {}})
+    defaults = frozen({"axis": -1})
     value_inputs = frozenset({2})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -252,9 +262,7 @@ class OneHot(Operation):
         call.require(depth > 0, f"depth must be positive, not {depth}")
         indices = call.shape(0)
         axis = call.axis(rank=len(indices) + 1, negative=True)
-        return (
-            Fact(call.declared(call.fact(1).dtype), indices[:axis] + (depth,) + indices[axis:]),
-        )
+        return (Fact(call.declared(call.fact(1).dtype), (*indices[:axis], depth, *indices[axis:])),)
 
     def bind(self, call: Call) -> Function:
         """A comparison with a range; negative indices count from the end."""
@@ -276,8 +284,8 @@ class NonZero(Operation):
     """The positions of the elements that are not zero: one row per dimension, one column per element."""
 
     name = "non_zero"
-    methods = {"add_non_zero": {}}
-    defaults = {"indices_type": "INT32"}
+    methods = frozen({"add_non_zero": {}})
+    defaults = frozen({"indices_type": "INT32"})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """The number of columns depends on the data."""
@@ -298,8 +306,8 @@ class TopK(Operation):
     """The largest or smallest elements along one axis, sorted, and their positions."""
 
     name = "topk"
-    methods = {"add_topk": {}}
-    defaults = {"op": "MAX", "k": 1, "axes": 0, "indices_type": "INT32"}
+    methods = frozen({"add_topk": {}})
+    defaults = frozen({"op": "MAX", "k": 1, "axes": 0, "indices_type": "INT32"})
     value_inputs = frozenset({1})
     most_inputs = 2
     outputs = 2
@@ -334,7 +342,7 @@ class TopK(Operation):
         call.require(call["indices_type"] in INTEGERS, "indices_type must be Int32 or Int64")
         axis, k = self._axis_and_k(call)
         shape = call.shape()
-        shape = shape[:axis] + (-1 if k is None else k,) + shape[axis + 1 :]
+        shape = (*shape[:axis], -1 if k is None else k, *shape[axis + 1 :])
         return (Fact(call.declared(dtype), shape), Fact(call["indices_type"], shape))
 
     def bind(self, call: Call) -> Function:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from torchtrt.reference.facts import Fact, broadcast
-from torchtrt.reference.operation import FLOATS, Call, Function, Operation
+from torchtrt.reference.operation import FLOATS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 
@@ -14,12 +14,12 @@ class MatrixMultiply(Operation):
     """The product of two stacks of matrices or vectors, each optionally transposed."""
 
     name = "matrix_multiply"
-    methods = {"add_matrix_multiply": {}}
-    defaults = {"op0": "NONE", "op1": "NONE"}
+    methods = frozen({"add_matrix_multiply": {}})
+    defaults = frozen({"op0": "NONE", "op1": "NONE"})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Floating point, equally many batch dimensions, matching inner dimensions."""
-        batches, inner, outer = [], [], []
+        batches, inner, outer = [], [], list[tuple[int, ...]]()
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index} of a matrix product")
             shape, op = call.shape(index), call[f"op{index}"]
@@ -70,8 +70,8 @@ class Einsum(Operation):
     """A sum of products in index notation."""
 
     name = "einsum"
-    methods = {"add_einsum": {}}
-    defaults = {"equation": ""}
+    methods = frozen({"add_einsum": {}})
+    defaults = frozen({"equation": ""})
 
     def admit(self, call: Call) -> None:
         """One or two operands."""

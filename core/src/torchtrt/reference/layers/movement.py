@@ -1,5 +1,6 @@
 """Data that moves and does not change: Shuffle, Squeeze, Unsqueeze, Concatenation, Padding, ReverseSequence."""
 
+# ruff: noqa: ARG001, ARG002, ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import math
@@ -9,7 +10,15 @@ from typing import Any
 import torch
 
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import FLOATS, INTEGERS, Call, Function, Operation, complete
+from torchtrt.reference.operation import (
+    FLOATS,
+    INTEGERS,
+    Call,
+    Function,
+    Operation,
+    complete,
+    frozen,
+)
 
 _CONCATENABLE = FLOATS | INTEGERS | {"BOOL", "INT8"}
 
@@ -32,13 +41,15 @@ class Shuffle(Operation):
     """Transpose, reshape, transpose."""
 
     name = "shuffle"
-    methods = {"add_shuffle": {}}
-    defaults = {
-        "first_transpose": None,
-        "reshape_dims": None,
-        "second_transpose": None,
-        "zero_is_placeholder": True,
-    }
+    methods = frozen({"add_shuffle": {}})
+    defaults = frozen(
+        {
+            "first_transpose": None,
+            "reshape_dims": None,
+            "second_transpose": None,
+            "zero_is_placeholder": True,
+        }
+    )
     value_inputs = frozenset({1})
     most_inputs = 2
     partial = "move"
@@ -184,7 +195,7 @@ class Squeeze(_AxesOfTensor):
     """Dimensions of length 1 removed."""
 
     name = "squeeze"
-    methods = {"add_squeeze": {}}
+    methods = frozen({"add_squeeze": {}})
     most_inputs = 2
 
     def _removed(self, call: Call) -> tuple[int, ...]:
@@ -221,7 +232,7 @@ class Unsqueeze(_AxesOfTensor):
     """Dimensions of length 1 inserted."""
 
     name = "unsqueeze"
-    methods = {"add_unsqueeze": {}}
+    methods = frozen({"add_unsqueeze": {}})
     most_inputs = 2
 
     def _target(self, call: Call) -> tuple[int, ...]:
@@ -245,8 +256,8 @@ class Concatenation(Operation):
     """Tensors one after the other along an axis."""
 
     name = "concatenation"
-    methods = {"add_concatenation": {}}
-    defaults = {"axis": None}
+    methods = frozen({"add_concatenation": {}})
+    defaults = frozen({"axis": None})
     partial = "move"
 
     def _axis(self, call: Call) -> int:
@@ -296,10 +307,10 @@ class Padding(Operation):
     """Zeros around the last two dimensions; negative amounts crop."""
 
     name = "padding"
-    methods = {"add_padding_nd": {}, "add_padding": {}}
-    renames = {"pre_padding": "pre_padding_nd", "post_padding": "post_padding_nd"}
-    defaults = {"pre_padding_nd": (), "post_padding_nd": ()}
-    aliases = {"pre_padding": "pre_padding_nd", "post_padding": "post_padding_nd"}
+    methods = frozen({"add_padding_nd": {}, "add_padding": {}})
+    renames = frozen({"pre_padding": "pre_padding_nd", "post_padding": "post_padding_nd"})
+    defaults = frozen({"pre_padding_nd": (), "post_padding_nd": ()})
+    aliases = frozen({"pre_padding": "pre_padding_nd", "post_padding": "post_padding_nd"})
 
     def admit(self, call: Call) -> None:
         """Exactly two values on each side."""
@@ -337,8 +348,8 @@ class ReverseSequence(Operation):
     """The first elements of each sequence in reverse order."""
 
     name = "reverse_sequence"
-    methods = {"add_reverse_sequence": {}}
-    defaults = {"batch_axis": 1, "sequence_axis": 0}
+    methods = frozen({"add_reverse_sequence": {}})
+    defaults = frozen({"batch_axis": 1, "sequence_axis": 0})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """One length for each element of the batch."""

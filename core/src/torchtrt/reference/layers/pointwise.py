@@ -1,5 +1,6 @@
 """Element by element: ElementWise, Unary, Activation, ParametricReLU, Select. A kind is a line in a table."""
 
+# ruff: noqa: ARG002, ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import math
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from torchtrt.reference.facts import Fact, broadcast
-from torchtrt.reference.operation import FLOATS, NUMBERS, Call, Function, Operation
+from torchtrt.reference.operation import FLOATS, NUMBERS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 _BOOL = frozenset({"BOOL"})
@@ -58,8 +59,8 @@ class ElementWise(Operation):
     """Two tensors of equal rank, element by element."""
 
     name = "elementwise"
-    methods = {"add_elementwise": {}}
-    defaults = {"op": "SUM"}
+    methods = frozen({"add_elementwise": {}})
+    defaults = frozen({"op": "SUM"})
     partial = "each"
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -126,8 +127,8 @@ class Unary(Operation):
     """One tensor, element by element."""
 
     name = "unary"
-    methods = {"add_unary": {}}
-    defaults = {"op": "EXP"}
+    methods = frozen({"add_unary": {}})
+    defaults = frozen({"op": "EXP"})
     partial = "each"
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -177,8 +178,8 @@ class Activation(Operation):
     """An activation function with up to two parameters."""
 
     name = "activation"
-    methods = {"add_activation": {}}
-    defaults = {"type": "RELU", "alpha": None, "beta": None}
+    methods = frozen({"add_activation": {}})
+    defaults = frozen({"type": "RELU", "alpha": None, "beta": None})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Floating point; RELU takes integers from TensorRT 10 on. The parameters are finite."""
@@ -217,7 +218,7 @@ class ParametricReLU(Operation):
     """A leaky ReLU whose slopes are a tensor."""
 
     name = "parametric_relu"
-    methods = {"add_parametric_relu": {}}
+    methods = frozen({"add_parametric_relu": {}})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Equal rank; each dimension of the slopes is the input's or 1."""
@@ -241,7 +242,7 @@ class Select(Operation):
     """The elements of one tensor or another."""
 
     name = "select"
-    methods = {"add_select": {}}
+    methods = frozen({"add_select": {}})
     steering = frozenset({0})
     partial = "move"
 

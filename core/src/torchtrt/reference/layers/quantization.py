@@ -1,5 +1,6 @@
 """Fewer bits: Quantize, Dequantize, DynamicQuantize."""
 
+# ruff: noqa: ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import math
@@ -8,7 +9,7 @@ import torch
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import FLOATS, Call, Function, Operation
+from torchtrt.reference.operation import FLOATS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 _QUANTIZED = frozenset({"INT8", "FP8", "INT4", "FP4"})
@@ -84,9 +85,9 @@ class Quantize(_Scaled):
     """Values divided by a scale and rounded to a quantized type."""
 
     name = "quantize"
-    methods = {"add_quantize": {}}
-    renames = {"output_type": "to_type"}
-    defaults = {"axis": -1, "to_type": "INT8", "block_shape": None}
+    methods = frozen({"add_quantize": {}})
+    renames = frozen({"output_type": "to_type"})
+    defaults = frozen({"axis": -1, "to_type": "INT8", "block_shape": None})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """A floating-point input of rank 1 at least."""
@@ -111,9 +112,9 @@ class Dequantize(_Scaled):
     """Quantized values multiplied by their scale."""
 
     name = "dequantize"
-    methods = {"add_dequantize": {}}
-    renames = {"output_type": "to_type"}
-    defaults = {"axis": -1, "to_type": "FLOAT", "block_shape": None}
+    methods = frozen({"add_dequantize": {}})
+    renames = frozen({"output_type": "to_type"})
+    defaults = frozen({"axis": -1, "to_type": "FLOAT", "block_shape": None})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """A quantized input; the output is floating point."""
@@ -137,18 +138,22 @@ class DynamicQuantize(Operation):
     """Values quantized by blocks with scales computed from the values."""
 
     name = "dynamic_quantize"
-    methods = {
-        "add_dynamic_quantize": {"block_shape": None},
-        "add_dynamic_quantize_v2": {"axis": -1, "block_size": 0},
-    }
-    renames = {"output_type": "to_type"}
-    defaults = {
-        "axis": -1,
-        "block_size": 0,
-        "block_shape": None,
-        "to_type": "FP4",
-        "scale_type": "FP8",
-    }
+    methods = frozen(
+        {
+            "add_dynamic_quantize": {"block_shape": None},
+            "add_dynamic_quantize_v2": {"axis": -1, "block_size": 0},
+        }
+    )
+    renames = frozen({"output_type": "to_type"})
+    defaults = frozen(
+        {
+            "axis": -1,
+            "block_size": 0,
+            "block_shape": None,
+            "to_type": "FP4",
+            "scale_type": "FP8",
+        }
+    )
     most_inputs = 2
     outputs = 2
 

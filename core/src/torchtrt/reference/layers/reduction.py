@@ -1,5 +1,6 @@
 """Sums over dimensions and what is built on them: Reduce, SoftMax, RaggedSoftMax, Normalization, Cumulative, LRN."""
 
+# ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import math
@@ -9,7 +10,15 @@ import torch
 from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact
 from torchtrt.reference.layers.types import cast
-from torchtrt.reference.operation import FLOATS, INTEGERS, NUMBERS, Call, Function, Operation
+from torchtrt.reference.operation import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    Call,
+    Function,
+    Operation,
+    frozen,
+)
 
 Tensor = torch.Tensor
 
@@ -57,8 +66,8 @@ class Reduce(Operation):
     """A sum, product, extreme or average over dimensions."""
 
     name = "reduce"
-    methods = {"add_reduce": {}}
-    defaults = {"op": "SUM", "axes": 0, "keep_dims": False}
+    methods = frozen({"add_reduce": {}})
+    defaults = frozen({"op": "SUM", "axes": 0, "keep_dims": False})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """A mask that selects at least one dimension; booleans and scalars are refused."""
@@ -93,8 +102,8 @@ class SoftMax(Operation):
     """Softmax along one dimension."""
 
     name = "softmax"
-    methods = {"add_softmax": {}}
-    defaults = {"axes": None}
+    methods = frozen({"add_softmax": {}})
+    defaults = frozen({"axes": None})
 
     def _axis(self, call: Call) -> int:
         rank = call.fact(0).rank
@@ -131,7 +140,7 @@ class RaggedSoftMax(Operation):
     """Softmax over the first elements of each row; the others are 0."""
 
     name = "ragged_softmax"
-    methods = {"add_ragged_softmax": {}}
+    methods = frozen({"add_ragged_softmax": {}})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Input ``[K, Z, S]``, bounds ``[K, Z, 1]``."""
@@ -164,15 +173,19 @@ class Normalization(Operation):
     """Layer, instance and group normalization with scale and bias."""
 
     name = "normalization"
-    methods = {"add_normalization": {"is_v2": False}, "add_normalization_v2": {"is_v2": True}}
-    renames = {"axesMask": "axes"}
-    defaults = {
-        "epsilon": 1e-5,
-        "axes": 0,
-        "num_groups": 1,
-        "compute_precision": "FLOAT",
-        "is_v2": False,
-    }
+    methods = frozen(
+        {"add_normalization": {"is_v2": False}, "add_normalization_v2": {"is_v2": True}}
+    )
+    renames = frozen({"axesMask": "axes"})
+    defaults = frozen(
+        {
+            "epsilon": 1e-5,
+            "axes": 0,
+            "num_groups": 1,
+            "compute_precision": "FLOAT",
+            "is_v2": False,
+        }
+    )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Scale and bias have the input's rank and broadcast to it; for groups see the rules on their shape."""
@@ -247,8 +260,8 @@ class Cumulative(Operation):
     """Running sums along an axis."""
 
     name = "cumulative"
-    methods = {"add_cumulative": {}}
-    defaults = {"op": "SUM", "exclusive": False, "reverse": False}
+    methods = frozen({"add_cumulative": {}})
+    defaults = frozen({"op": "SUM", "exclusive": False, "reverse": False})
     value_inputs = frozenset({1})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -284,9 +297,9 @@ class LRN(Operation):
     """Local response normalization across channels."""
 
     name = "lrn"
-    methods = {"add_lrn": {}}
-    renames = {"window": "window_size"}
-    defaults = {"window_size": 5, "alpha": 1e-4, "beta": 0.75, "k": 1.0}
+    methods = frozen({"add_lrn": {}})
+    renames = frozen({"window": "window_size"})
+    defaults = frozen({"window_size": 5, "alpha": 1e-4, "beta": 0.75, "k": 1.0})
 
     def admit(self, call: Call) -> None:
         """The parameters are in TensorRT's ranges."""
@@ -313,7 +326,7 @@ class LRN(Operation):
             squares = (x * x).movedim(-3, -1)
             padded = torch.nn.functional.pad(squares, (window // 2, window // 2))
             mean = padded.unfold(-1, window, 1).sum(-1).movedim(-1, -3) / window
-            return x / (k + alpha * mean) ** beta
+            return x / torch.pow(k + alpha * mean, beta)
 
         return lrn
 

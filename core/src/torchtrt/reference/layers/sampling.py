@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import FLOATS, Call, Function, Operation, complete
+from torchtrt.reference.operation import FLOATS, Call, Function, Operation, complete, frozen
 
 Tensor = torch.Tensor
 
@@ -32,17 +33,19 @@ class Resize(Operation):
     """A tensor resized by nearest, linear or cubic interpolation."""
 
     name = "resize"
-    methods = {"add_resize": {}}
-    defaults = {
-        "shape": None,
-        "scales": (),
-        "resize_mode": "NEAREST",
-        "coordinate_transformation": None,
-        "selector_for_single_pixel": "FORMULA",
-        "nearest_rounding": "FLOOR",
-        "exclude_outside": False,
-        "cubic_coeff": -0.75,
-    }
+    methods = frozen({"add_resize": {}})
+    defaults = frozen(
+        {
+            "shape": None,
+            "scales": (),
+            "resize_mode": "NEAREST",
+            "coordinate_transformation": None,
+            "selector_for_single_pixel": "FORMULA",
+            "nearest_rounding": "FLOOR",
+            "exclude_outside": False,
+            "cubic_coeff": -0.75,
+        }
+    )
     value_inputs = frozenset({1})
     most_inputs = 2
 
@@ -152,7 +155,7 @@ def _taps(
     x = _coordinates(call, mode, size, wanted)
     last = max(size - 1, 0)
     if mode == "NEAREST":
-        rounding = {
+        rounding: Callable[[Tensor], Tensor] = {
             "FLOOR": torch.floor,
             "CEIL": torch.ceil,
             "HALF_UP": lambda t: torch.floor(t + 0.5),
@@ -179,8 +182,10 @@ class GridSample(Operation):
     """An image sampled at the points of a grid."""
 
     name = "grid_sample"
-    methods = {"add_grid_sample": {}}
-    defaults = {"interpolation_mode": "LINEAR", "align_corners": False, "sample_mode": "FILL"}
+    methods = frozen({"add_grid_sample": {}})
+    defaults = frozen(
+        {"interpolation_mode": "LINEAR", "align_corners": False, "sample_mode": "FILL"}
+    )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Input ``[N, C, H, W]`` and grid ``[N, Ho, Wo, 2]`` of one type."""

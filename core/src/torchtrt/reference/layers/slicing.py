@@ -8,7 +8,15 @@ from typing import Any
 import torch
 
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import FLOATS, INTEGERS, Call, Function, Operation, complete
+from torchtrt.reference.operation import (
+    FLOATS,
+    INTEGERS,
+    Call,
+    Function,
+    Operation,
+    complete,
+    frozen,
+)
 
 _Dimensions = list[int | None]
 _ATTRIBUTES = {1: "start", 2: "shape", 3: "stride"}
@@ -18,8 +26,10 @@ class Slice(Operation):
     """Element ``y`` of the result is element ``start + y * stride`` of the input; ``shape`` is the result's size."""
 
     name = "slice"
-    methods = {"add_slice": {}}
-    defaults = {"start": (), "shape": (), "stride": (), "mode": "STRICT_BOUNDS", "axes": None}
+    methods = frozen({"add_slice": {}})
+    defaults = frozen(
+        {"start": (), "shape": (), "stride": (), "mode": "STRICT_BOUNDS", "axes": None}
+    )
     value_inputs = frozenset({1, 2, 3, 5})
     steering = frozenset({4})
     most_inputs = 6

@@ -1,5 +1,6 @@
 """Where values and types come from: Constant, Identity, Cast, Shape, Assertion."""
 
+# ruff: noqa: ARG002, ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ import torch
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact, Refused, Value
-from torchtrt.reference.operation import Call, Function, Operation
+from torchtrt.reference.operation import Call, Function, Operation, frozen
 
 _CASTABLE = frozenset({"BOOL", "UINT8", "INT8", "INT32", "INT64", "HALF", "BF16", "FLOAT"})
 _LIMITS = {
@@ -47,8 +48,8 @@ class Constant(Operation):
     """Weights as a tensor."""
 
     name = "constant"
-    methods = {"add_constant": {}}
-    defaults = {"shape": (), "weights": None}
+    methods = frozen({"add_constant": {}})
+    defaults = frozen({"shape": (), "weights": None})
     keeps_types = True
 
     def admit(self, call: Call) -> None:
@@ -87,7 +88,7 @@ class Identity(Operation):
     """The input, in a weakly typed network possibly as another type."""
 
     name = "identity"
-    methods = {"add_identity": {}}
+    methods = frozen({"add_identity": {}})
     partial = "move"
     keeps_types = True
     decides_output_type = True
@@ -118,8 +119,8 @@ class Cast(Operation):
     """The input as another type."""
 
     name = "cast"
-    methods = {"add_cast": {}}
-    defaults = {"to_type": "FLOAT"}
+    methods = frozen({"add_cast": {}})
+    defaults = frozen({"to_type": "FLOAT"})
     partial = "each"
     keeps_types = True
 
@@ -145,7 +146,7 @@ class Shape(Operation):
     """The dimensions of the input as a one-dimensional tensor."""
 
     name = "shape"
-    methods = {"add_shape": {}}
+    methods = frozen({"add_shape": {}})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Known dimensions are known elements."""
@@ -165,8 +166,8 @@ class Assertion(Operation):
     """A condition that must hold; it has no output."""
 
     name = "assertion"
-    methods = {"add_assertion": {}}
-    defaults = {"message": ""}
+    methods = frozen({"add_assertion": {}})
+    defaults = frozen({"message": ""})
     outputs = 0
     value_inputs = frozenset({0})
 

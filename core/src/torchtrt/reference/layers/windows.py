@@ -1,5 +1,6 @@
 """Sliding windows over space: Convolution, Deconvolution, Pooling; and per-channel Scale."""
 
+# ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
 import math
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.operation import FLOATS, Call, Function, Operation
+from torchtrt.reference.operation import FLOATS, Call, Function, Operation, frozen
 
 Tensor = torch.Tensor
 _OLD_NAMES = {
@@ -84,22 +85,24 @@ def _sliced_pad(x: Tensor, before: Sequence[int], after: Sequence[int], value: f
 class _Filter(Operation):
     """What convolution and deconvolution share: weights, groups, strides."""
 
-    renames = {"kernel_shape": "kernel_size_nd"}
+    renames = frozen({"kernel_shape": "kernel_size_nd"})
     aliases = _OLD_NAMES
     most_inputs = 3
-    defaults = {
-        "num_output_maps": 1,
-        "kernel_size_nd": (),
-        "kernel": None,
-        "bias": None,
-        "stride_nd": None,
-        "dilation_nd": None,
-        "pre_padding": None,
-        "post_padding": None,
-        "padding_nd": None,
-        "padding_mode": "EXPLICIT_ROUND_DOWN",
-        "num_groups": 1,
-    }
+    defaults = frozen(
+        {
+            "num_output_maps": 1,
+            "kernel_size_nd": (),
+            "kernel": None,
+            "bias": None,
+            "stride_nd": None,
+            "dilation_nd": None,
+            "pre_padding": None,
+            "post_padding": None,
+            "padding_nd": None,
+            "padding_mode": "EXPLICIT_ROUND_DOWN",
+            "num_groups": 1,
+        }
+    )
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """``padding_nd`` sets both sides."""
@@ -180,6 +183,7 @@ class _Filter(Operation):
             count == math.prod(expected),
             f"{name} weights must have {math.prod(expected)} elements (shape {expected}), not {count}",
         )
+        assert weights is not None
         given = weights.dtype.name
         matches = given == call.fact(0).dtype or call.fact(0).dtype == "INT8"
         call.require(
@@ -208,7 +212,7 @@ class Convolution(_Filter):
     """Cross-correlation with zero padding."""
 
     name = "convolution"
-    methods = {"add_convolution_nd": {}, "add_convolution": {}}
+    methods = frozen({"add_convolution_nd": {}, "add_convolution": {}})
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         return (
@@ -265,7 +269,7 @@ class Deconvolution(_Filter):
     """The transpose of a convolution."""
 
     name = "deconvolution"
-    methods = {"add_deconvolution_nd": {}, "add_deconvolution": {}}
+    methods = frozen({"add_deconvolution_nd": {}, "add_deconvolution": {}})
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         return (
@@ -349,20 +353,22 @@ class Pooling(Operation):
     """The maximum, the average or a blend of both over windows."""
 
     name = "pooling"
-    methods = {"add_pooling_nd": {}, "add_pooling": {}}
-    renames = {"window_size": "window_size_nd"}
+    methods = frozen({"add_pooling_nd": {}, "add_pooling": {}})
+    renames = frozen({"window_size": "window_size_nd"})
     aliases = _OLD_NAMES
-    defaults = {
-        "type": "MAX",
-        "window_size_nd": (),
-        "stride_nd": None,
-        "pre_padding": None,
-        "post_padding": None,
-        "padding_nd": None,
-        "padding_mode": "EXPLICIT_ROUND_DOWN",
-        "blend_factor": 0.0,
-        "average_count_excludes_padding": True,
-    }
+    defaults = frozen(
+        {
+            "type": "MAX",
+            "window_size_nd": (),
+            "stride_nd": None,
+            "pre_padding": None,
+            "post_padding": None,
+            "padding_nd": None,
+            "padding_mode": "EXPLICIT_ROUND_DOWN",
+            "blend_factor": 0.0,
+            "average_count_excludes_padding": True,
+        }
+    )
     write = _Filter.write
 
     def read(self, layer: Any, attribute: str) -> Any:
@@ -491,14 +497,16 @@ class Scale(Operation):
     """``(x * scale + shift) ** power`` with weights for the whole tensor, per channel or per element."""
 
     name = "scale"
-    methods = {"add_scale": {"channel_axis": None}, "add_scale_nd": {}}
-    defaults = {
-        "mode": "UNIFORM",
-        "shift": None,
-        "scale": None,
-        "power": None,
-        "channel_axis": None,
-    }
+    methods = frozen({"add_scale": {"channel_axis": None}, "add_scale_nd": {}})
+    defaults = frozen(
+        {
+            "mode": "UNIFORM",
+            "shift": None,
+            "scale": None,
+            "power": None,
+            "channel_axis": None,
+        }
+    )
     most_inputs = 4
 
     def _axis(self, call: Call) -> int:

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import torch
+
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import add_gelu
-
 from torchtrt_converters_aten_core.impl import elementwise, types, unary
 from torchtrt_converters_aten_core.impl.layers import add_layer
 
@@ -58,7 +58,9 @@ def gelu(ctx: Any, tensor: Any, approximate: str, name: str) -> Any:
         inner = _tanh_argument(ctx, tensor, dtype, name)
         curve = apply(ctx, "TANH", inner, name + "/tanh")
     else:
-        scaled = elementwise.arithmetic(ctx, "PROD", tensor, math.sqrt(0.5), dtype, name + "/scaled")
+        scaled = elementwise.arithmetic(
+            ctx, "PROD", tensor, math.sqrt(0.5), dtype, name + "/scaled"
+        )
         curve = unary.apply(ctx, "ERF", scaled, name + "/erf")
     raised = elementwise.arithmetic(ctx, "SUM", curve, 1.0, dtype, name + "/raised")
     return elementwise.combine(ctx, "PROD", half, raised, name)
@@ -70,7 +72,9 @@ def _tanh_argument(ctx: Any, tensor: Any, dtype: torch.dtype, name: str) -> Any:
     cube = elementwise.combine(ctx, "PROD", square, tensor, name + "/cube")
     bent = elementwise.arithmetic(ctx, "PROD", cube, 0.044715, dtype, name + "/bent")
     total = elementwise.combine(ctx, "SUM", tensor, bent, name + "/sum")
-    return elementwise.arithmetic(ctx, "PROD", total, math.sqrt(2 / math.pi), dtype, name + "/scaled")
+    return elementwise.arithmetic(
+        ctx, "PROD", total, math.sqrt(2 / math.pi), dtype, name + "/scaled"
+    )
 
 
 def silu(ctx: Any, tensor: Any, name: str) -> Any:
@@ -85,9 +89,15 @@ def softplus(ctx: Any, tensor: Any, beta: float, threshold: float, name: str) ->
     By ``max(z, 0) + log(1 + exp(-|z|))`` for ``z = beta * x``.
     """
     dtype = ctx.dtype_of(tensor)
-    scaled = tensor if beta == 1 else elementwise.arithmetic(ctx, "PROD", tensor, beta, dtype, name + "/scaled")
+    scaled = (
+        tensor
+        if beta == 1
+        else elementwise.arithmetic(ctx, "PROD", tensor, beta, dtype, name + "/scaled")
+    )
     magnitude = unary.apply(ctx, "ABS", scaled, name + "/magnitude")
-    decay = unary.apply(ctx, "EXP", unary.negative(ctx, magnitude, name + "/negative"), name + "/decay")
+    decay = unary.apply(
+        ctx, "EXP", unary.negative(ctx, magnitude, name + "/negative"), name + "/decay"
+    )
     logarithm = unary.log1p(ctx, decay, name + "/log")
     positive = apply(ctx, "RELU", scaled, name + "/positive")
     soft = elementwise.combine(ctx, "SUM", positive, logarithm, name + "/soft")
@@ -98,7 +108,7 @@ def softplus(ctx: Any, tensor: Any, beta: float, threshold: float, name: str) ->
 
 
 def prelu(ctx: Any, tensor: Any, slope: Any, name: str) -> Any:
-    """Returns ``x`` where positive and ``slope * x`` elsewhere; ``slope`` has the tensor's rank and broadcasts to it."""
+    """Returns ``x`` where positive and ``slope * x`` elsewhere; ``slope`` broadcasts to the tensor."""
     rank = len(tensor.shape)
     slope = types.operand(ctx, slope, ctx.dtype_of(tensor), rank, name + "/slope")
     return add_layer(ctx, name, "parametric_relu", tensor, slope).get_output(0)

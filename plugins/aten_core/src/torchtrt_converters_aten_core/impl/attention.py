@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import torch
-from torchtrt.conversion import is_network_tensor
 
+from torchtrt.conversion import is_network_tensor
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -16,7 +16,6 @@ from torchtrt_converters_aten_core.impl import (
     shape,
     sizes,
     softmax,
-
 )
 
 
@@ -37,8 +36,8 @@ def attention(
         query: A floating-point network tensor of shape ``(..., queries, width)``.
         key: A network tensor of shape ``(..., keys, width)``; its batch dimensions broadcast.
         value: A network tensor of shape ``(..., keys, width of the result)``.
-        mask: ``None``, or a network or PyTorch tensor that broadcasts to ``(..., queries, keys)``: bool (true takes part) or
-            floating point (added).
+        mask: ``None``, or a network or PyTorch tensor that broadcasts to ``(..., queries, keys)``:
+            bool (true takes part) or floating point (added).
         is_causal: Whether query ``i`` sees keys up to ``i`` only.
         scale: The factor; 1 over the root of the width without it.
         name: The name of the last layer.
@@ -77,7 +76,7 @@ def _dtype(ctx: Any, mask: Any) -> torch.dtype:
 
 
 def _lowest(dtype: torch.dtype) -> float:
-    """Returns a number so low that softmax makes 0 of it, yet a query that sees nothing but it still has finite weights."""
+    """Returns a number that softmax makes 0 of, yet finite: a query that sees nothing but it has weights."""
     return torch.finfo(dtype).min / 2
 
 
@@ -112,5 +111,3 @@ def repeat_heads(ctx: Any, tensor: Any, times: int, name: str) -> Any:
     merged = [outline[0], outline[1] * times, *outline[2:]]
     source = [sizes.symbol_of(ctx, size) for size in (*outline[:2], times, *outline[2:])]
     return shape.reshape(ctx, spread, merged, name, source=source)
-
-

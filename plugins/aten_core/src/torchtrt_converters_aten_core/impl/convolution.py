@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import get_weights, is_network_tensor, name_weights
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.impl.layers import add_layer
 
@@ -77,7 +77,7 @@ def _layer(
         kernel = kernel.to(dtype)
     if isinstance(bias, torch.Tensor):
         bias = bias.to(dtype)
-    kernel_size = (tuple(kernel.shape)[2:] + (1,))[: len(window.stride)]
+    kernel_size = (*tuple(kernel.shape)[2:], 1)[: len(window.stride)]
     channels = kernel.shape[1] * window.groups if transposed else kernel.shape[0]
     kernel_weights = _weights(ctx, kernel)
     bias_weights = trt.Weights() if bias is None else _weights(ctx, bias)

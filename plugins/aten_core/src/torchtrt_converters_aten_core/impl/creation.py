@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import add_fill
-
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
 
 
-def full(
-    ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype, name: str
-) -> Any:
+def full(ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype, name: str) -> Any:
     """Returns a tensor of the given sizes that holds one value everywhere.
 
     Args:
@@ -75,7 +73,7 @@ def _count(ctx: Any, start: Size, end: Size, step: int, name: str) -> Size:
 def triangle_mask(
     ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool, name: str
 ) -> Any:
-    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is at most ``diagonal`` (or at least it)."""
+    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is at most (least) ``diagonal``."""
     if sizes.is_static((rows, columns, diagonal)):
         ones = torch.ones(rows, columns, dtype=torch.bool)
         part = torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)

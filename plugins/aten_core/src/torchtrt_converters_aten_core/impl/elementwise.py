@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torchtrt.tensorrt import trt
 
+from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import types, unary
 from torchtrt_converters_aten_core.impl.layers import add
 
@@ -25,9 +25,7 @@ def combine(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
     return add(ctx, name, "elementwise", first, second, getattr(trt.ElementWiseOperation, kind))
 
 
-def arithmetic(
-    ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype, name: str
-) -> Any:
+def arithmetic(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype, name: str) -> Any:
     """Returns ``first <kind> second`` computed in ``dtype``: network tensors, PyTorch tensors or numbers, broadcast.
 
     Half precision with a number that it cannot represent is computed in float32, as PyTorch does.
@@ -71,7 +69,9 @@ def logical(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
     return combine(ctx, kind, left, right, name)
 
 
-def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str | None, name: str) -> Any:
+def divide(
+    ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str | None, name: str
+) -> Any:
     """Returns ``first / second`` in ``dtype``.
 
     Args:
@@ -85,7 +85,9 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
     if rounding is None:
         return arithmetic(ctx, "DIV", first, second, dtype, name)
     if types.is_integer(dtype):
-        return arithmetic(ctx, "DIV" if rounding == "trunc" else "FLOOR_DIV", first, second, dtype, name)
+        return arithmetic(
+            ctx, "DIV" if rounding == "trunc" else "FLOOR_DIV", first, second, dtype, name
+        )
     # Half precision would round the quotient up to a whole number before it is floored.
     inner = torch.float32 if dtype in types.HALF_TYPES else dtype
     quotient = arithmetic(ctx, "DIV", first, second, inner, name + "/quotient")
@@ -93,8 +95,10 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
     return types.cast(ctx, whole(ctx, quotient, name), dtype, name)
 
 
-def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str, name: str) -> Any:
-    """Returns what remains after division: with the divisor's sign for ``"floor"``, with the dividend's for ``"trunc"``.
+def remainder(
+    ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str, name: str
+) -> Any:
+    """Returns the remainder: with the divisor's sign for ``"floor"``, the dividend's for ``"trunc"``.
 
     Exact for whole numbers, and for floating point where the divisor is a power of two.
     """
@@ -104,9 +108,7 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: s
     return combine(ctx, "SUB", left, whole, name)
 
 
-def select(
-    ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype, name: str
-) -> Any:
+def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype, name: str) -> Any:
     """Returns ``chosen`` where ``condition`` is true and ``other`` elsewhere, as ``dtype``; all three broadcast."""
     rank = types.common_rank((condition, chosen, other))
     return add(
@@ -121,6 +123,8 @@ def select(
 
 def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype, name: str) -> Any:
     """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross."""
+    if dtype is torch.bool:  # booleans are limited as numbers
+        return types.cast(ctx, clamp(ctx, value, low, high, torch.int32, name), dtype, name)
     # The bound comes first: TensorRT's MAX and MIN return the second operand where one is not a number.
     if low is not None:
         part = name if high is None else name + "/low"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import is_network_tensor
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl.layers import add, add_layer
 
@@ -19,23 +19,27 @@ def gather(ctx: Any, tensor: Any, indices: Any, dim: int, name: str) -> Any:
 
 
 def gather_elements(ctx: Any, tensor: Any, indices: Any, dim: int, name: str) -> Any:
-    """Returns, for each place of ``indices``, the element of ``tensor`` at that place with ``dim`` replaced by the index."""
+    """Returns, for each place of ``indices``, the element there with ``dim`` replaced by the index."""
     layer = add_layer(ctx, name, "gather_v2", tensor, indices, trt.GatherMode.ELEMENT)
     layer.axis = dim % len(tensor.shape)
     return layer.get_output(0)
 
 
-def scatter_elements(
-    ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int, name: str
-) -> Any:
+def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int, name: str) -> Any:
     """Returns ``tensor`` with ``updates`` written at the places that ``indices`` name along ``dim``."""
     layer = add_layer(ctx, name, "scatter", tensor, indices, updates, trt.ScatterMode.ELEMENT)
     layer.axis = dim % len(tensor.shape)
     return layer.get_output(0)
 
 
+def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any, name: str) -> Any:
+    """Returns ``tensor`` with rows of its first dimension replaced by those of ``updates``."""
+    places = shape.unsqueeze(ctx, indices, [len(indices.shape)], name + "/places")
+    return add(ctx, name, "scatter", tensor, places, updates, trt.ScatterMode.ND)
+
+
 def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int, name: str) -> Any:
-    """Returns indices that may count from the end as network tensors of ``rank`` dimensions that count from the beginning.
+    """Returns indices that may count from the end as ones that count from the beginning.
 
     Args:
         ctx: The conversion context.
@@ -58,7 +62,8 @@ def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int, name: str)
 def index_by(ctx: Any, tensor: Any, indices: Sequence[Any], name: str) -> Any:
     """Returns ``tensor[indices]`` by NumPy's rules for whole-number index tensors that broadcast.
 
-    The indexed dimensions are brought together and merged, and their indices become one index into the merged dimension.
+    The indexed dimensions are brought together and merged, and their indices become one index into
+    the merged dimension.
 
     Args:
         ctx: The conversion context.
@@ -108,29 +113,3 @@ def _flat_index(
             )
             result = elementwise.combine(ctx, "SUM", row, part, f"{name}/flat{place}")
     return result
-
-
-def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool, name: str) -> tuple[Any, Any]:
-    """Returns the ``k`` largest (or smallest) elements along a dimension in order, and their int32 indices.
-
-    The dimension is moved to the end where TensorRT cannot look along it.
-    """
-    rank = len(tensor.shape)
-    if rank < 2:
-        wide = shape.to_rank(ctx, tensor, 2, name + "/wide")
-        results = top_k(ctx, wide, k, -1, largest, name)
-        gone = [0] if rank else [0, 1]
-        return (
-            shape.squeeze(ctx, results[0], gone, name + "/values"),
-            shape.squeeze(ctx, results[1], gone, name + "/indices"),
-        )
-    dim %= rank
-    far = dim < rank - 4
-    moved = shape.swap(ctx, tensor, dim, -1, name + "/moved") if far else tensor
-    kind = trt.TopKOperation.MAX if largest else trt.TopKOperation.MIN
-    layer = add_layer(ctx, name, "topk", moved, kind, k, 1 << (rank - 1 if far else dim))
-    values, indices = layer.get_output(0), layer.get_output(1)
-    if far:
-        values = shape.swap(ctx, values, dim, -1, name + "/values")
-        indices = shape.swap(ctx, indices, dim, -1, name + "/indices")
-    return values, indices

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import get_trt_tensor, get_weights, name_weights
 from torchtrt.errors import ConversionError
 
@@ -67,5 +68,3 @@ def constant(
     result = add(ctx, name, "constant", shape, weights)
     name_weights(ctx, weights, tensor)
     return result
-
-

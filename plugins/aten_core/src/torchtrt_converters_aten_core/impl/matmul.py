@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import is_network_tensor
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl.layers import add
 from torchtrt_converters_aten_core.impl.shape import to_rank
@@ -44,9 +44,7 @@ def multiply(
         kind = "VECTOR" if vector else "TRANSPOSE" if transpose else "NONE"
         operations.append(getattr(trt.MatrixOperation, kind))
         tensors.append(to_rank(ctx, tensor, batch + 2 - vector, f"{name}/{label}"))
-    return add(
-        ctx, name, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1]
-    )
+    return add(ctx, name, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
 
 
 def linear(ctx: Any, tensor: Any, weight: Any, bias: Any, name: str) -> Any:
@@ -82,5 +80,3 @@ def add_scaled(
     if beta != 1:
         addend = elementwise.arithmetic(ctx, "PROD", addend, beta, dtype, name + "/beta")
     return elementwise.arithmetic(ctx, "SUM", product, addend, dtype, name)
-
-

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torchtrt.conversion import get_weights
-from torchtrt.tensorrt import trt
 
+from torchtrt.conversion import get_weights, is_network_tensor
+from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
 from torchtrt_converters_aten_core.impl.layers import add, add_layer, constant
 from torchtrt_converters_aten_core.impl.reduction import reduce
@@ -24,7 +24,7 @@ def normalize(
     name: str,
     groups: int = 1,
 ) -> Any:
-    """Returns ``(x - mean) / sqrt(variance + epsilon) * scale + bias``, the statistics taken over ``dims``: a single layer.
+    """Returns ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` as a single layer.
 
     Args:
         ctx: The conversion context.
@@ -108,12 +108,12 @@ def group_norm(
     ctx: Any,
     tensor: Any,
     groups: int,
-    weight: torch.Tensor | None,
-    bias: torch.Tensor | None,
+    weight: Any,
+    bias: Any,
     epsilon: float,
     name: str,
 ) -> Any:
-    """Returns a normalization over groups of channels of ``(batch, channels, *spatial)``, scaled and shifted by channel."""
+    """Returns a normalization over groups of channels (dimension 1), scaled and shifted by channel."""
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if rank != 4:
         outline = sizes.outline(ctx, tensor)
@@ -122,22 +122,35 @@ def group_norm(
         source = [*(sizes.symbol_of(ctx, size) for size in outline[:2]), None, 1]
         return shape.reshape(ctx, result, outline, name + "/narrow", source=source)
     channels = tensor.shape[1]
-    if groups == channels:  # the layer's own scale and bias are by channel
+    fixed = not (is_network_tensor(weight) or is_network_tensor(bias))
+    if groups == channels and fixed:  # the layer's own scale and bias are by channel
         scale = affine(ctx, weight, 1.0, (1, channels, 1, 1), dtype, name + "/scale")
         shift = affine(ctx, bias, 0.0, (1, channels, 1, 1), dtype, name + "/bias")
         return normalize(ctx, tensor, (2, 3), scale, shift, epsilon, name)
     scale = affine(ctx, None, 1.0, (1, groups, 1, 1), dtype, name + "/scale")
     shift = affine(ctx, None, 0.0, (1, groups, 1, 1), dtype, name + "/bias")
-    # Without groups the layer would take each channel alone: one group is all dimensions but the first.
+    # Without groups the layer takes each channel alone: one group is all dimensions but the first.
     dims = (1, 2, 3) if groups == 1 else (2, 3)
     plain = weight is None and bias is None
     label = name if plain else name + "/normalized"
     result = normalize(ctx, tensor, dims, scale, shift, epsilon, label, groups)
     if plain:
         return result
+    if not fixed:
+        return _affine_channels(ctx, result, weight, bias, name)
     weight = torch.ones(channels) if weight is None else weight
     bias = torch.zeros(channels) if bias is None else bias
     return scale_channels(ctx, result, weight, bias, name)
+
+
+def _affine_channels(ctx: Any, tensor: Any, weight: Any, bias: Any, name: str) -> Any:
+    dtype = ctx.dtype_of(tensor)
+    for kind, value in (("PROD", weight), ("SUM", bias)):
+        if value is not None:
+            parameter = types.operand(ctx, value, dtype, 1, f"{name}/{kind}")
+            parameter = shape.unsqueeze(ctx, parameter, [1, 2], f"{name}/{kind}/wide")
+            tensor = elementwise.arithmetic(ctx, kind, tensor, parameter, dtype, f"{name}/{kind}")
+    return tensor
 
 
 def batch_norm(

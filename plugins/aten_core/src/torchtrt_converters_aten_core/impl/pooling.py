@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl import matmul, shape, types
 from torchtrt_converters_aten_core.impl.layers import add_layer
 from torchtrt_converters_aten_core.impl.reduction import reduce
@@ -52,7 +52,8 @@ def pool(
     Args:
         ctx: The conversion context.
         kind: ``"MAX"`` or ``"AVERAGE"``.
-        tensor: A floating-point network tensor of shape ``(batch, channels, *spatial)``; without the batch dimension likewise.
+        tensor: A floating-point network tensor of shape ``(batch, channels, *spatial)``; without
+            the batch dimension likewise.
         window: What is pooled together.
         name: The name of the layer.
         count_padding: Whether an average divides by the padding's elements too.
@@ -88,14 +89,18 @@ def adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int], name: str) -> 
     rank = len(tensor.shape)
     places = range(rank - len(sizes), rank)
     single = [place for place, size in zip(places, sizes, strict=True) if size == 1]
-    result = reduce(ctx, "AVG", tensor, single, True, name + "/mean" if len(single) < len(sizes) else name)
+    result = reduce(
+        ctx, "AVG", tensor, single, True, name + "/mean" if len(single) < len(sizes) else name
+    )
     rest = {
         place: size
         for place, size in zip(places, sizes, strict=True)
         if size != 1 and tensor.shape[place] != size
     }
     if rest and all(tensor.shape[place] % size == 0 for place, size in rest.items()):
-        steps = tuple(tensor.shape[place] // rest[place] if place in rest else 1 for place in places)
+        steps = tuple(
+            tensor.shape[place] // rest[place] if place in rest else 1 for place in places
+        )
         zeros = (0,) * len(sizes)
         return pool(ctx, "AVERAGE", result, Window(steps, steps, zeros, zeros), name)
     for place, size in rest.items():

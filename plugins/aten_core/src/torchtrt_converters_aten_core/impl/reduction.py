@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torchtrt.tensorrt import trt
 
+from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, types, unary
 from torchtrt_converters_aten_core.impl.layers import add
 
 
-def reduce(
-    ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str
-) -> Any:
+def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
     """Returns ``tensor`` reduced over ``dims``: a single layer; the tensor itself where there is nothing to reduce.
 
     Args:
@@ -34,7 +32,7 @@ def reduce(
 
 
 def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
-    """Returns the dimensions that PyTorch's ``dim`` argument stands for: all of them for ``None`` and for an empty list."""
+    """Returns the dimensions that PyTorch's ``dim`` stands for: all of them for ``None`` and for an empty list."""
     rank = len(tensor.shape)
     if dims is None or (isinstance(dims, Sequence) and not dims):
         return list(range(rank))

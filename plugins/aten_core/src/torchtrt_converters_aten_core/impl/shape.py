@@ -20,8 +20,8 @@ def reshape(
 ) -> Any:
     """Returns ``tensor`` in another shape.
 
-    Sizes that equal the input's at the same place are copied by TensorRT, one more is inferred, and only what remains is computed at run
-    time and given as a shape tensor.
+    Sizes that equal the input's at the same place are copied by TensorRT, one more is inferred, and
+    only what remains is computed at run time and given as a shape tensor.
 
     Args:
         ctx: The conversion context.
@@ -84,7 +84,7 @@ def _reshape_empty(
 
 
 def permute(ctx: Any, tensor: Any, order: Sequence[int], name: str) -> Any:
-    """Returns ``tensor`` with its dimensions in another order; dimension ``i`` of the result is ``order[i]`` of the input."""
+    """Returns ``tensor`` with its dimensions in another order: ``order[i]`` becomes dimension ``i``."""
     rank = len(tensor.shape)
     order = [dim % rank for dim in order]
     if order == list(range(rank)):
@@ -107,7 +107,8 @@ def swap(ctx: Any, tensor: Any, first: int, second: int, name: str) -> Any:
 def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
     """Returns ``tensor`` with dimensions of size 1 at the given places of the result.
 
-    One layer and no shape computation: the ones are appended, every other size is copied, and a transposition moves them into place.
+    One layer and no shape computation: the ones are appended, every other size is copied, and a
+    transposition moves them into place.
     """
     rank = len(tensor.shape)
     result_rank = rank + len(dims)
@@ -163,7 +164,8 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size], name: str) -> Any:
     Args:
         ctx: The conversion context.
         tensor: A network tensor.
-        sizes: The new sizes: numbers or 0-d int32 tensors; -1 or the deferred size itself keeps the input's. New dimensions come in front.
+        sizes: The new sizes: numbers or 0-d int32 tensors; -1 or the deferred size itself keeps the
+            input's. New dimensions come in front.
         name: The layer's name.
     """
     rank = len(sizes)
@@ -226,4 +228,3 @@ def flatten(ctx: Any, tensor: Any, name: str) -> Any:
 def numel(ctx: Any, tensor: Any, name: str) -> Size:
     """Returns how many elements a tensor has."""
     return size_math.product(ctx, size_math.sizes_of(ctx, tensor, name), name + "/numel")
-

@@ -1,7 +1,8 @@
 """Arithmetic on sizes: whole numbers where they are fixed, 0-d int32 network tensors where they are known at run time.
 
-What PyTorch knows of a size as an expression of the model's symbols travels with it (``ctx.remember``), so that later blocks can tell
-that two sizes are equal without asking at run time.
+What PyTorch knows of a size as an expression of the model's symbols travels with it
+(``ctx.remember``), so that later blocks can tell that two sizes are equal without asking at run
+time.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl.layers import add
 
 Size = Any
@@ -56,7 +57,6 @@ def sizes_of(ctx: Any, tensor: Any, name: str) -> list[Size]:
     return [size_of(ctx, tensor, dim, f"{name}/{dim}") for dim in range(len(tensor.shape))]
 
 
-
 @dataclass(frozen=True, slots=True)
 class Deferred:
     """A size of a tensor that is asked for at run time only if it is needed.
@@ -73,7 +73,7 @@ class Deferred:
 
 
 def outline(ctx: Any, tensor: Any) -> list[Any]:
-    """Returns all sizes of a tensor: numbers, and :class:`Deferred` sizes, which add no layer until they are resolved."""
+    """Returns all sizes of a tensor: numbers, and :class:`Deferred` ones, which add no layer yet."""
     return [
         symbol if isinstance(symbol, int) else Deferred(tensor, dim, symbol)
         for dim, symbol in enumerate(ctx.symbolic_shape(tensor))

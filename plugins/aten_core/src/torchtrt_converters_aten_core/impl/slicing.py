@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl import shape, sizes
 from torchtrt_converters_aten_core.impl.layers import add, add_layer
 from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
@@ -86,6 +85,9 @@ def is_never_negative(symbol: Any) -> bool:
         return symbol >= 0
     if symbol is None:
         return False
+    # Imported here because sympy, which it brings, takes longer to import than all packs together.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     return bool(statically_known_true(symbol >= 0))
 
 
@@ -109,7 +111,9 @@ def pick(ctx: Any, tensor: Any, dim: int, index: Size, name: str) -> Any:
         if index < 0 and length >= 0:
             index += length
         elif index < 0:
-            index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim, name + "/length"), name + "/index")
+            index = wrap(
+                ctx, index, sizes.size_of(ctx, tensor, dim, name + "/length"), name + "/index"
+            )
     elif not is_never_negative(symbol_of(ctx, index)):
         length = sizes.size_of(ctx, tensor, dim, name + "/length")
         index = wrap(ctx, index, length, name + "/index")
@@ -126,9 +130,7 @@ def concatenate(ctx: Any, tensors: Sequence[Any], dim: int, name: str) -> Any:
     return layer.get_output(0)
 
 
-def split(
-    ctx: Any, tensor: Any, dim: int, extents: Sequence[Size], name: str
-) -> tuple[Any, ...]:
+def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size], name: str) -> tuple[Any, ...]:
     """Returns consecutive pieces of ``tensor`` along a dimension."""
     rank = len(tensor.shape)
     dim %= rank

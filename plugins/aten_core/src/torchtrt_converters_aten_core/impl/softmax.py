@@ -32,8 +32,12 @@ def log_softmax(ctx: Any, tensor: Any, dim: int, name: str) -> Any:
     dims = [dim]
     largest = reduce(ctx, "MAX", tensor, dims, True, name + "/largest")
     shifted = elementwise.combine(ctx, "SUB", tensor, largest, name + "/shifted")
-    total = reduce(ctx, "SUM", unary.apply(ctx, "EXP", shifted, name + "/exp"), dims, True, name + "/total")
-    return elementwise.combine(ctx, "SUB", shifted, unary.apply(ctx, "LOG", total, name + "/log"), name)
+    total = reduce(
+        ctx, "SUM", unary.apply(ctx, "EXP", shifted, name + "/exp"), dims, True, name + "/total"
+    )
+    return elementwise.combine(
+        ctx, "SUB", shifted, unary.apply(ctx, "LOG", total, name + "/log"), name
+    )
 
 
 def log_sum_exp(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:

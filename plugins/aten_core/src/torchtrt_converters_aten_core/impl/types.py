@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
 from torchtrt.conversion.constants import network_type
 from torchtrt.errors import ConversionError
-
 from torchtrt_converters_aten_core.impl.layers import add, constant
 from torchtrt_converters_aten_core.impl.shape import to_rank
 
@@ -50,7 +50,8 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int, name: str) -> A
 
     Args:
         ctx: The conversion context.
-        value: A network tensor, a PyTorch tensor or a Python number. Constants are cast and reshaped here, without layers.
+        value: A network tensor, a PyTorch tensor or a Python number. Constants are cast and
+            reshaped here, without layers.
         dtype: The dtype to have.
         rank: The rank to have; at least the value's.
         name: The prefix for the names of layers.
@@ -81,7 +82,7 @@ def common_rank(values: Sequence[Any]) -> int:
 
 
 def stand_in(ctx: Any, value: Any) -> Any:
-    """Returns what PyTorch's promotion needs to know of a value: a tensor of its dtype and rank, or a number of its kind."""
+    """Returns what promotion needs to know of a value: a tensor of its dtype and rank, or a number."""
     if not is_network_tensor(value):
         return value
     known = ctx.known_value(value)
@@ -116,9 +117,7 @@ def output_value(ctx: Any, index: int | None = None) -> Any:
     """Returns PyTorch's own result for the node in conversion: a fake tensor, or a symbolic number."""
     value = None if ctx.node is None else ctx.node.meta.get("val")
     if value is None:
-        message = (
-            "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."
-        )
+        message = "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."
         raise ConversionError(message)
     return value if index is None else value[index]
 
@@ -126,7 +125,8 @@ def output_value(ctx: Any, index: int | None = None) -> Any:
 def compute_dtype(dtype: torch.dtype, scalars: Sequence[Any] = ()) -> torch.dtype:
     """Returns the dtype to compute in for a result of ``dtype``.
 
-    PyTorch computes half precision with numbers in float32. That only shows where a number is not representable in half precision.
+    PyTorch computes half precision with numbers in float32. That only shows where a number is not
+    representable in half precision.
     """
     if dtype in HALF_TYPES and not all(_is_exact(scalar, dtype) for scalar in scalars):
         return torch.float32
@@ -146,4 +146,3 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def is_integer(dtype: torch.dtype) -> bool:
     """Returns whether a dtype holds whole numbers (bool does not count)."""
     return not dtype.is_floating_point and dtype is not torch.bool
-

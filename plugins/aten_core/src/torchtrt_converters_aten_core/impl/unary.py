@@ -6,7 +6,6 @@ from typing import Any
 
 from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
-
 from torchtrt_converters_aten_core.impl import types
 from torchtrt_converters_aten_core.impl.layers import add
 
@@ -86,4 +85,3 @@ def is_nan(ctx: Any, tensor: Any, name: str) -> Any:
 def is_infinite(ctx: Any, tensor: Any, name: str) -> Any:
     """Returns a bool tensor: which elements are infinite."""
     return apply(ctx, "ISINF", tensor, name)
-

@@ -1,0 +1,294 @@
+"""Profiles, shapes, addresses, allocators, refit, inspection: what happens around execution."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+
+def doubling(bench: Any, version: str, shape: tuple[int, ...] = (-1, 3)) -> Any:
+    """A bench whose network doubles an input of this shape, and its output tensor."""
+    n = bench(version)
+    x = n.net.add_input("x", n.trt.float32, shape)
+    return n, n.net.add_elementwise(x, x, n.trt.ElementWiseOperation.SUM).get_output(0)
+
+
+def engine_of(n: Any, *outputs: Any, profiles: int = 1) -> Any:
+    """The engine of a network with (1..4, 3) as the range of ``x``, in each of some profiles."""
+    for index, output in enumerate(outputs):
+        output.name = f"y{index}"
+        n.net.mark_output(output)
+    for index in range(profiles):
+        profile = n.builder.create_optimization_profile()
+        profile.set_shape("x", (1 + index, 3), (2 + index, 3), (4 + index, 3))
+        assert n.config.add_optimization_profile(profile) == index
+    plan = n.builder.build_serialized_network(n.net, n.config)
+    assert plan is not None, n.errors
+    return n.trt.Runtime(n.logger).deserialize_cuda_engine(plan)
+
+
+def test_a_shape_outside_the_profile_is_refused(version: str, bench: Any) -> None:
+    """``set_input_shape`` returns False and logs the range; the shape stays as it was."""
+    n, y = doubling(bench, version)
+    context = engine_of(n, y).create_execution_context()
+    assert context.set_input_shape("x", (2, 3))
+    assert not context.set_input_shape("x", (5, 3))
+    assert "allows [1, 4]" in n.errors[-1]
+    assert not context.set_input_shape("x", (2, 4))
+    assert not context.set_input_shape("x", (2, 3, 1))
+    assert not context.set_input_shape("z", (2, 3))
+    assert context.get_tensor_shape("y0") == (2, 3)
+
+
+def test_profiles_are_chosen_by_index(version: str, bench: Any) -> None:
+    """Each profile has its own range; an unknown one is an error."""
+    n, y = doubling(bench, version)
+    engine = engine_of(n, y, profiles=2)
+    context = engine.create_execution_context()
+    assert engine.num_optimization_profiles == 2
+    assert [tuple(shape) for shape in engine.get_tensor_profile_shape("x", 1)] == [
+        (2, 3),
+        (3, 3),
+        (5, 3),
+    ]
+    assert context.set_optimization_profile_async(1, 0)
+    assert context.active_optimization_profile == 1
+    assert context.set_input_shape("x", (5, 3))
+    with pytest.raises(RuntimeError, match="no optimization profile 2"):
+        context.set_optimization_profile_async(2, 0)
+
+
+def test_what_is_not_set_is_named(version: str, bench: Any) -> None:
+    """Missing shapes are listed, missing addresses make execution fail with the tensor's name."""
+    n, y = doubling(bench, version)
+    context = engine_of(n, y).create_execution_context()
+    assert context.infer_shapes() == ["x"]
+    assert context.get_tensor_shape("y0") == (-1, 3)
+    assert not context.execute_async_v3(0)
+    assert "shape of input 'x' was not set" in n.errors[-1]
+    context.set_input_shape("x", (1, 3))
+    assert not context.execute_async_v3(0)
+    assert "'x'" in n.errors[-1]
+    values = torch.ones(1, 3)
+    context.set_tensor_address("x", values.data_ptr())
+    assert not context.execute_async_v3(0)
+    assert "'y0'" in n.errors[-1]
+
+
+def test_shapes_change_between_executions(version: str, bench: Any) -> None:
+    """A context serves any shape of its profile, one after the other, at any address."""
+    n, y = doubling(bench, version)
+    context = engine_of(n, y).create_execution_context()
+    for rows in (1, 4, 2, 4):
+        values, result = torch.randn(rows, 3), torch.empty(rows, 3)
+        assert context.set_input_shape("x", (rows, 3))
+        context.set_tensor_address("x", values.data_ptr())
+        context.set_tensor_address("y0", result.data_ptr())
+        assert context.execute_async_v3(0)
+        torch.testing.assert_close(result, values * 2)
+
+
+def test_a_dynamic_input_needs_a_profile(version: str, bench: Any) -> None:
+    """The build fails and says what to call."""
+    n, y = doubling(bench, version)
+    n.net.mark_output(y)
+    assert n.builder.build_serialized_network(n.net, n.config) is None
+    assert "profile.set_shape" in n.errors[-1]
+
+
+def test_a_profile_must_fit_its_input(version: str, bench: Any) -> None:
+    """Wrong rank or a contradiction to a static dimension fails the build; a disordered range fails at once."""
+    n, y = doubling(bench, version)
+    n.net.mark_output(y)
+    profile = n.builder.create_optimization_profile()
+    with pytest.raises(RuntimeError, match="min <= opt <= max"):
+        profile.set_shape("x", (2, 3), (1, 3), (4, 3))
+    profile.set_shape("x", (1, 2), (1, 2), (1, 2))
+    n.config.add_optimization_profile(profile)
+    assert n.builder.build_serialized_network(n.net, n.config) is None
+    assert "does not fit" in n.errors[-1]
+
+
+def test_equal_dimension_names_are_equal_lengths(version: str, bench: Any) -> None:
+    """Two inputs whose dimensions share a name must agree when the engine runs."""
+    n = bench(version)
+    a = n.net.add_input("a", n.trt.float32, (-1,))
+    b = n.net.add_input("b", n.trt.float32, (-1,))
+    a.set_dimension_name(0, "batch")
+    b.set_dimension_name(0, "batch")
+    assert a.get_dimension_name(0) == "batch"
+    outputs = [n.net.add_unary(t, n.trt.UnaryOperation.EXP).get_output(0) for t in (a, b)]
+    for output in outputs:
+        n.net.mark_output(output)
+    profile = n.builder.create_optimization_profile()
+    for name in "ab":
+        profile.set_shape(name, (1,), (2,), (4,))
+    n.config.add_optimization_profile(profile)
+    engine = n.trt.Runtime(n.logger).deserialize_cuda_engine(
+        n.builder.build_serialized_network(n.net, n.config)
+    )
+    context = engine.create_execution_context()
+    context.set_input_shape("a", (2,))
+    context.set_input_shape("b", (3,))
+    with pytest.raises(RuntimeError, match="'batch' must be equal"):
+        context.infer_shapes()
+
+
+def test_a_shape_input_is_read_on_the_host(version: str, bench: Any) -> None:
+    """Its values decide shapes, need a profile of values, and are checked against it."""
+    n = bench(version)
+    x = n.net.add_input("x", n.trt.float32, (4,))
+    size = n.net.add_input("size", n.trt.int32, (2,))
+    shuffle = n.net.add_shuffle(x)
+    shuffle.set_input(1, size)
+    assert size.is_shape_tensor
+    output = shuffle.get_output(0)
+    output.name = "y"
+    n.net.mark_output(output)
+    profile = n.builder.create_optimization_profile()
+    profile.set_shape_input("size", [1, 1], [2, 2], [4, 4])
+    n.config.add_optimization_profile(profile)
+    assert (
+        n.builder.build_serialized_network(n.net, n.config) is None
+    )  # (1, 1) does not hold four elements
+    profile = n.builder.create_optimization_profile()
+    profile.set_shape_input("size", [2, 2], [2, 2], [2, 2])
+    n.config.reset()
+    n.config.add_optimization_profile(profile)
+    engine = n.trt.Runtime(n.logger).deserialize_cuda_engine(
+        n.builder.build_serialized_network(n.net, n.config)
+    )
+    assert engine.get_tensor_location("size") == n.trt.TensorLocation.HOST
+    assert engine.is_shape_inference_io("size")
+    context = engine.create_execution_context()
+    assert context.infer_shapes() == ["size"]
+    values = torch.tensor([2, 2], dtype=torch.int32)
+    context.set_tensor_address("size", values.data_ptr())
+    assert context.infer_shapes() == []
+    assert context.get_tensor_shape("y") == (2, 2)
+    values.copy_(torch.tensor([1, 4]))
+    with pytest.raises(RuntimeError, match="holds 1"):
+        context.infer_shapes()
+
+
+def test_a_plan_of_another_version_does_not_load(bench: Any) -> None:
+    """The error names both versions."""
+    n, y = doubling(bench, "10.16.1", (2, 3))
+    n.net.mark_output(y)
+    plan = n.builder.build_serialized_network(n.net, n.config)
+    other = bench("11.4.0")
+    assert other.trt.Runtime(other.logger).deserialize_cuda_engine(bytes(plan)) is None
+    assert "built by TensorRT 10.16.1, this is 11.4.0" in other.errors[-1]
+
+
+def linear(bench: Any, version: str) -> Any:
+    """A bench with ``x @ weight + bias`` where both weights have names, and its output."""
+    n = bench(version)
+    x = n.net.add_input("x", n.trt.float32, (-1, 3))
+    n.weight, n.bias = np.eye(3, dtype=np.float32), np.zeros((1, 3), np.float32)
+    weight, bias = n.trt.Weights(n.weight), n.trt.Weights(n.bias)
+    w, b = n.net.add_constant((3, 3), weight), n.net.add_constant((1, 3), bias)
+    assert n.net.set_weights_name(weight, "weight")
+    assert n.net.set_weights_name(bias, "bias")
+    none = n.trt.MatrixOperation.NONE
+    product = n.net.add_matrix_multiply(x, none, w.get_output(0), none).get_output(0)
+    return n, n.net.add_elementwise(
+        product, b.get_output(0), n.trt.ElementWiseOperation.SUM
+    ).get_output(0)
+
+
+def test_named_weights_can_be_refitted(version: str, bench: Any) -> None:
+    """After a refit the engine computes with the new weights, and so does a copy made from its bytes."""
+    n, y = linear(bench, version)
+    n.config.set_flag(n.trt.BuilderFlag.REFIT)
+    engine = engine_of(n, y)
+    assert engine.refittable
+    refitter = n.trt.Refitter(engine, n.logger)
+    assert refitter.get_all_weights() == ["bias", "weight"]
+    assert not refitter.set_named_weights("nobody", n.trt.Weights(n.bias))
+    assert not refitter.set_named_weights("bias", n.trt.Weights(n.weight))
+    assert refitter.set_named_weights("bias", n.trt.Weights(np.full((1, 3), 5, np.float32)))
+    assert refitter.set_named_weights("weight", n.trt.Weights(2 * n.weight))
+    assert refitter.refit_cuda_engine()
+    reloaded = n.trt.Runtime(n.logger).deserialize_cuda_engine(bytes(engine.serialize()))
+    for each in (engine, reloaded):
+        context = each.create_execution_context()
+        values, result = torch.randn(2, 3), torch.empty(2, 3)
+        context.set_input_shape("x", (2, 3))
+        context.set_tensor_address("x", values.data_ptr())
+        context.set_tensor_address("y0", result.data_ptr())
+        assert context.execute_async_v3(0)
+        torch.testing.assert_close(result, 2 * values + 5)
+
+
+def test_an_engine_built_without_refit_has_no_refitter(version: str, bench: Any) -> None:
+    """Making one is a TypeError, as in TensorRT."""
+    n, y = linear(bench, version)
+    engine = engine_of(n, y)
+    with pytest.raises(TypeError, match="nullptr"):
+        n.trt.Refitter(engine, n.logger)
+    assert "BuilderFlag.REFIT" in n.errors[-1]
+
+
+def test_the_inspector_names_layers(version: str, bench: Any) -> None:
+    """With detailed verbosity every layer shows its name and metadata, otherwise its name."""
+    n, y = linear(bench, version)
+    n.net[2].name, n.net[2].metadata = "the product", "from line 3"
+    n.config.profiling_verbosity = n.trt.ProfilingVerbosity.DETAILED
+    engine = engine_of(n, y)
+    inspector = engine.create_engine_inspector()
+    shown = json.loads(inspector.get_engine_information(n.trt.LayerInformationFormat.JSON))
+    assert "the product" in shown["Layers"][0]["Name"]
+    assert "the product" in inspector.get_layer_information(0, n.trt.LayerInformationFormat.ONELINE)
+    assert inspector.get_layer_information(99, n.trt.LayerInformationFormat.JSON) == ""
+
+
+def test_configuration_keeps_what_is_set(version: str, bench: Any) -> None:
+    """Options, flags and pools read back; wrong types are refused."""
+    n = bench(version)
+    config, trt = n.config, n.trt
+    config.builder_optimization_level = 5
+    config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 20)
+    config.engine_capability = trt.EngineCapability.SAFETY
+    assert config.builder_optimization_level == 5
+    assert config.get_memory_pool_limit(trt.MemoryPoolType.WORKSPACE) == 1 << 20
+    assert config.engine_capability == trt.EngineCapability.SAFETY
+    assert config.get_flag(trt.BuilderFlag.TF32)
+    config.clear_flag(trt.BuilderFlag.TF32)
+    assert config.flags == 0
+    cache = config.create_timing_cache(b"abc")
+    assert config.set_timing_cache(cache, False)
+    assert bytes(config.get_timing_cache().serialize()) == b"abc"
+    with pytest.raises(TypeError):
+        config.builder_optimization_level = "high"
+
+
+def test_a_network_input_cannot_be_an_output(version: str, bench: Any) -> None:
+    """The mark is refused with advice, and the build has no output."""
+    n = bench(version)
+    x = n.input(np.ones(2, np.float32))
+    n.net.mark_output(x)
+    assert "add an identity layer" in n.errors[-1]
+    assert n.plan() is None
+    assert "at least one output" in n.errors[-1]
+
+
+def test_an_implicit_batch_network_does_not_build(bench: Any) -> None:
+    """TensorRT 8.6 needs the EXPLICIT_BATCH flag here."""
+    n = bench("8.6.0", ())
+    x = n.input(np.ones(2, np.float32))
+    assert n.plan(n.net.add_unary(x, n.trt.UnaryOperation.EXP).get_output(0)) is None
+    assert "EXPLICIT_BATCH" in n.errors[-1]
+
+
+def test_the_default_logger_writes_to_standard_error(version: str, bench: Any, capsys: Any) -> None:
+    """Errors are shown, verbose messages are not."""
+    trt = bench(version).trt
+    logger = trt.Logger(trt.Logger.WARNING)
+    logger.log(trt.Logger.ERROR, "wrong")
+    logger.log(trt.Logger.VERBOSE, "chatter")
+    assert capsys.readouterr().err == "[TRT] [E] wrong\n"

@@ -1,0 +1,49 @@
+"""Images in other sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torchtrt.tensorrt import trt
+from torchtrt_converters_aten_core.impl import shape, sizes
+from torchtrt_converters_aten_core.impl.layers import add_layer
+
+
+def resize(
+    ctx: Any,
+    tensor: Any,
+    extents: Sequence[sizes.Size],
+    mode: str,
+    coordinates: str,
+    name: str,
+    rounding: str = "FLOOR",
+) -> Any:
+    """Returns ``tensor`` with its last dimensions resampled to other sizes.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A float32 or float16 network tensor of shape ``(batch, channels, *spatial)``.
+        extents: The new sizes of the spatial dimensions: numbers or 0-d int32 tensors.
+        mode: The name of a ``trt.InterpolationMode``: ``"NEAREST"``, ``"LINEAR"`` or ``"CUBIC"``.
+        coordinates: The name of a ``trt.ResizeCoordinateTransformation``.
+        name: The name of the layer.
+        rounding: The name of a ``trt.ResizeRoundMode``, for ``"NEAREST"``.
+    """
+    if len(extents) == 1 and mode == "CUBIC":
+        wide = shape.unsqueeze(ctx, tensor, [2], name + "/wide")
+        result = resize(ctx, wide, [1, *extents], mode, coordinates, name, rounding)
+        return shape.squeeze(ctx, result, [2], name + "/narrow")
+    kept = sizes.sizes_of(ctx, tensor, name + "/size")[: len(tensor.shape) - len(extents)]
+    target = [*kept, *extents]
+    layer = add_layer(ctx, name, "resize", tensor)
+    if sizes.is_static(target):
+        layer.shape = tuple(target)
+    else:
+        layer.set_input(1, sizes.to_tensor(ctx, target, name + "/shape"))
+    layer.resize_mode = getattr(trt.InterpolationMode, mode)
+    layer.coordinate_transformation = getattr(trt.ResizeCoordinateTransformation, coordinates)
+    layer.nearest_rounding = getattr(trt.ResizeRoundMode, rounding)
+    if mode == "CUBIC":
+        layer.cubic_coeff = -0.75
+    return layer.get_output(0)

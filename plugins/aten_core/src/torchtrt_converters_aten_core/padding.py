@@ -1,0 +1,97 @@
+"""Elements added around a tensor, and tensors turned around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt_converters_aten_core.impl import padding as impl
+from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_converters_aten_core.registration import (
+    arguments,
+    converts,
+    node_arguments,
+    value_of,
+)
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+MODES = {
+    aten.constant_pad_nd.default: "constant",
+    aten.reflection_pad1d.default: "reflect",
+    aten.reflection_pad2d.default: "reflect",
+    aten.reflection_pad3d.default: "reflect",
+    aten.replication_pad1d.default: "replicate",
+    aten.replication_pad2d.default: "replicate",
+    aten.replication_pad3d.default: "replicate",
+    aten._pad_circular.default: "circular",
+}
+SAMPLES = {"constant": "FILL", "reflect": "REFLECT", "replicate": "CLAMP", "circular": "WRAP"}
+"""PyTorch's names of the modes, and TensorRT's."""
+
+
+def _amounts(op: Any) -> Any:
+    return op.padding if hasattr(op, "padding") else op.pad
+
+
+def _unfit(node: Node) -> str | None:
+    op = node_arguments(node)
+    tensor, amounts = value_of(op.self), _amounts(op)
+    if not all(isinstance(amount, int) for amount in amounts):
+        return "how much to pad must be fixed"
+    mode = MODES.get(node.target) or op.mode
+    if mode in ("reflect", "replicate") and tensor.dtype not in (*impl.FILLABLE, torch.bool):
+        return f"TensorRT has no {mode} padding of this dtype"
+    if mode == "circular" and min(amounts) < 0:
+        return "circular padding that takes elements away is not one TensorRT slice"
+    return None
+
+
+@converts(*MODES, aten.pad.default, unless=_unfit)
+def pad(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
+    op = arguments(target, args, kwargs)
+    amounts = _amounts(op)
+    mode = MODES.get(target) or op.mode
+    rest = len(op.self.shape) - len(amounts) // 2
+    before = [0] * rest + list(amounts[::2][::-1])
+    after = [0] * rest + list(amounts[1::2][::-1])
+    value = getattr(op, "value", None)
+    return impl.pad(ctx, op.self, before, after, SAMPLES[mode], 0 if value is None else value, name)
+
+
+@converts(aten.flip.default, aten.fliplr.default, aten.flipud.default)
+def flip(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a reversed order of elements."""
+    fixed = {aten.fliplr.default: [1], aten.flipud.default: [0]}
+    return impl.flip(ctx, args[0], fixed[target] if target in fixed else args[1], name)
+
+
+def _unknown_shift(node: Node) -> str | None:
+    shifts = node_arguments(node).shifts
+    values = shifts if isinstance(shifts, Sequence) else [shifts]
+    return None if all(isinstance(shift, int) for shift in values) else "the shift must be fixed"
+
+
+@converts(aten.roll.default, unless=_unknown_shift)
+def roll(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts elements moved along dimensions, or along the flattened tensor."""
+    op = arguments(target, args, kwargs)
+    rank = len(op.self.shape)
+    if not rank:
+        return op.self
+    if not op.dims:
+        flat = shape.flatten(ctx, op.self, name + "/flat")
+        rolled = impl.roll(ctx, flat, {0: op.shifts[0]}, name)
+        extents = shape.size_math.outline(ctx, op.self)
+        return shape.reshape(ctx, rolled, extents, name + "/shape", types.output_value(ctx).shape)
+    shifts: dict[int, int] = {}
+    for dim, shift in zip(op.dims, op.shifts, strict=True):
+        shifts[dim % rank] = shifts.get(dim % rank, 0) + shift
+    return impl.roll(ctx, op.self, shifts, name)

@@ -1,0 +1,83 @@
+"""Cases of resampling."""
+
+import torch
+import torch.nn.functional as F
+
+from ..harness import T, case
+
+F16 = torch.float16
+ONE, TWO, THREE = "b 2 5", "b 2 4 5", "b 2 3 4 5"
+SHAPES = {1: (ONE, [7]), 2: (TWO, [7, 3]), 3: (THREE, [5, 2, 7])}
+
+CASES = [
+    *[
+        case(f"aten.{name}{dims}d.default", SHAPES[dims][0], SHAPES[dims][1])
+        for name in ("upsample_nearest", "_upsample_nearest_exact")
+        for dims in (1, 2, 3)
+    ],
+    *[
+        case(f"aten.{name}.default", SHAPES[dims][0], SHAPES[dims][1], aligned, label=str(aligned))
+        for name, dims in (
+            ("upsample_linear1d", 1),
+            ("upsample_bilinear2d", 2),
+            ("upsample_trilinear3d", 3),
+            ("upsample_bicubic2d", 2),
+        )
+        for aligned in (False, True)
+    ],
+    *[
+        case(f"aten.{name}{dims}d.vec", SHAPES[dims][0], None, [2.0] * dims)
+        for name in ("upsample_nearest", "_upsample_nearest_exact")
+        for dims in (1, 2, 3)
+    ],
+    *[
+        case(f"aten.{name}.vec", SHAPES[dims][0], None, False, [2.0] * dims)
+        for name, dims in (
+            ("upsample_linear1d", 1),
+            ("upsample_bilinear2d", 2),
+            ("upsample_trilinear3d", 3),
+            ("upsample_bicubic2d", 2),
+        )
+    ],
+    case(
+        "aten.upsample_nearest2d.vec",
+        "b 2 s 4",
+        function=lambda x: F.interpolate(x, scale_factor=2),
+        label="dynamic-scale",
+    ),
+    case(
+        "aten.upsample_bilinear2d.vec",
+        "b 2 s 4",
+        "s",
+        function=lambda x, y: F.interpolate(x, (2 * y.shape[0], 6), mode="bilinear"),
+        label="dynamic-size",
+    ),
+    *[
+        case(
+            "aten.grid_sampler_2d.default",
+            "b 2 4 5",
+            T("b 3 3 2", low=-1.5, high=1.5),
+            mode,
+            outside,
+            aligned,
+            label=f"{mode}{outside}{aligned}",
+            tolerance=1e-4,
+        )
+        for mode, outside, aligned in (
+            (0, 0, False),
+            (0, 1, True),
+            (0, 2, False),
+            (1, 0, True),
+            (2, 0, False),
+        )
+    ],
+    case(
+        "aten.grid_sampler.default",
+        "b 2 4 5",
+        T("b 3 3 2", low=-1.5, high=1.5),
+        0,
+        0,
+        False,
+        tolerance=1e-4,
+    ),
+]

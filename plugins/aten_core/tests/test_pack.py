@@ -1,0 +1,171 @@
+"""The pack as a whole: it registers, its ops exist, each has a case, and what it cannot do it rejects with a reason."""
+
+import operator
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt.errors import FullCompilationError
+from torchtrt.packs import loaded_packs, problems
+from torchtrt.targets import qualified_name
+from torchtrt_converters_aten_core._pack import pack
+
+from .cases import CASES
+from .harness import case, check
+
+WITHOUT_OWN_CASE = {
+    "aten.sym_numel.default": "torch.export spells it as a product of sizes: test_numel_of_sizes",
+}
+"""Ops that no exported program can hold by themselves, and why."""
+
+
+def compile_everything(model, *inputs):
+    """Returns a model compiled with nothing left in PyTorch."""
+    return torchtrt.compile(model, inputs, require_full_compilation=True)
+
+
+class Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+def test_the_pack_loads_without_problems():
+    """Discovery finds this pack and records nothing against it."""
+    assert "aten_core" in {loaded.pack.name for loaded in loaded_packs()}
+    assert not [problem for problem in problems() if problem.pack == "aten_core"]
+
+
+def test_every_registered_op_exists_in_this_pytorch():
+    """No converter waits for an op that PyTorch does not have."""
+    missing = [entry.target for entry in pack.converters if isinstance(entry.target, str)]
+    assert missing == []
+
+
+def test_no_op_has_two_converters_in_this_pack():
+    """Within the pack one converter handles an op, so that reading the code tells which."""
+    targets = [entry.target for entry in pack.converters]
+    repeated = {qualified_name(target) for target in targets if targets.count(target) > 1}
+    assert repeated == set()
+
+
+def test_every_converter_has_a_case():
+    """Each registered op is run and compared with PyTorch by at least one case."""
+    covered = {op for case_ in CASES for op in case_.ops} | set(WITHOUT_OWN_CASE)
+    registered = {qualified_name(entry.target) for entry in pack.converters}
+    assert registered - covered == set()
+
+
+def test_every_decomposition_has_a_case():
+    """Each decomposed op is the function of at least one case."""
+    covered = {case_.function for case_ in CASES}
+    decomposed = {entry.target for entry in pack.decompositions}
+    assert {qualified_name(target) for target in decomposed - covered} == set()
+
+
+def test_case_names_are_unique():
+    """A failing case is found by its name."""
+    names = [case_.label for case_ in CASES]
+    assert {name for name in names if names.count(name) > 1} == set()
+
+
+def test_every_converter_supports_dynamic_shapes():
+    """No converter of this pack keeps a model from having dynamic sizes."""
+    assert all(entry.support.supports_dynamic_shapes for entry in pack.converters)
+
+
+REJECTED = [
+    ("int8 arithmetic", lambda x: x.to(torch.int8) + 1, "does not compute this op with int8"),
+    ("integer bitwise", lambda x: x.to(torch.int64) & 3, "bitwise"),
+    ("float remainder", lambda x: torch.remainder(x, 0.3), "exact remainder"),
+    ("integer matmul", lambda x: x.to(torch.int64) @ x.to(torch.int64).T, "floating-point"),
+    (
+        "dilated pooling",
+        lambda x: torch.nn.functional.max_pool2d(x[None, None], 2, dilation=2),
+        "dilation",
+    ),
+    ("boolean index", lambda x: x[x > 0], "depends on the data"),
+    ("too many to rank", lambda x: torch.sort(x.reshape(-1).repeat(1000))[0], "ranks 1 to 3840"),
+    ("training dropout", lambda x: torch.dropout(x, 0.5, True), "random"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"), [row[1:] for row in REJECTED], ids=[row[0] for row in REJECTED]
+)
+def test_what_tensorrt_cannot_do_is_rejected_with_the_rule(function, reason):
+    """An op without a faithful layer stays in PyTorch, and the report says why in words."""
+    with pytest.raises(FullCompilationError, match=reason):
+        compile_everything(Function(function).eval(), torch.randn(4, 4))
+
+
+def test_numel_of_sizes(version):
+    """The number of elements of a tensor can be asked for as one op."""
+
+    def function(x):
+        return x.reshape(x.shape[0] * x.shape[1])
+
+    exported = torch.export.export(
+        Function(function),
+        (torch.randn(3, 5),),
+        dynamic_shapes={
+            "inputs": (
+                {0: torch.export.Dim("b", min=1, max=5), 1: torch.export.Dim("s", min=1, max=8)},
+            )
+        },
+        strict=False,
+    )
+    (product,) = exported.graph.find_nodes(op="call_function", target=operator.mul)
+    (placeholder,) = exported.graph.find_nodes(op="placeholder")
+    product.target, product.args = torch.ops.aten.sym_numel.default, (placeholder,)
+    compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
+    inputs = torch.randn(4, 7)
+    torch.testing.assert_close(compiled(inputs), inputs.reshape(-1))
+
+
+def layers(function, *inputs, dynamic=None):
+    """Returns how many TensorRT layers a function becomes."""
+    compiled = torchtrt.compile(
+        torch.export.export(Function(function), inputs, dynamic_shapes=dynamic, strict=False),
+        require_full_compilation=True,
+        min_block_size=1,
+    )
+    return sum(block.layers for block in compiled.report.blocks)
+
+
+BATCH_AND_LENGTH = {
+    "inputs": ({0: torch.export.Dim("b", min=1, max=5), 1: torch.export.Dim("s", min=1, max=8)},)
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (lambda x: x.unsqueeze(0), 1),
+        (lambda x: x.unsqueeze(2).squeeze(2), 2),
+        (lambda x: x.unflatten(2, (2, 3)), 1),
+        (lambda x: x.flatten(1), 1),
+        (lambda x: torch.relu(x.expand(-1, -1, 6)), 1),
+        (lambda x: torch.relu(x.transpose(1, 1)), 1),
+        (lambda x: torch.relu(x.to(torch.float32)), 1),
+        (lambda x: x[:, :, 0], 2),
+    ],
+)
+def test_known_sizes_cost_no_layers(function, count):
+    """A change of shape is one layer even with two dynamic sizes, and one that changes nothing is none."""
+    assert layers(function, torch.randn(3, 4, 6), dynamic=BATCH_AND_LENGTH) == count
+
+
+def test_a_case_that_disagrees_fails():
+    """The harness tells a wrong result: a case whose engine computes something else does not pass."""
+    calls = iter(range(100))
+    wrong = case("aten.add.Tensor", "3", function=lambda x: x + (1 if next(calls) == 0 else 2))
+    with pytest.raises(AssertionError):
+        check(wrong)

@@ -1,0 +1,67 @@
+"""What the README shows works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+PROGRAM = """
+import torch, torchtrt
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.copysign(x, -2.0)
+
+x = torch.tensor([1.0, -2.0, 0.5])
+for version in ("8.6.0", "10.16.1", "11.4.0"):
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(Model().eval(), (x,), require_full_compilation=True)
+    torch.testing.assert_close(compiled(x), Model()(x))
+print([row.pack for row in compiled.report.converted])
+"""
+
+
+def blocks(language):
+    """Returns the README's code in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
+
+
+def test_the_pack_in_the_readme_works(tmp_path):
+    """The module and the entry point, copied from the page, convert the op on every version."""
+    (code,) = (block for block in blocks("python") if "ConverterPack(" in block)
+    (entry_point,) = blocks("toml")
+    package = tmp_path / "torchtrt_converters_hello"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_pack.py").write_text(code)
+    metadata = tmp_path / "torchtrt_converters_hello-0.1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Name: torchtrt-converters-hello\nVersion: 0.1.0\n")
+    group, line = re.match(r'\[project\.entry-points\."(.+)"\]\n(.+)\n', entry_point).groups()
+    (metadata / "entry_points.txt").write_text(f"[{group}]\n{line.replace(chr(34), '')}\n")
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error::torchtrt.errors.PackWarning", "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert "['hello 0.1.0']" == done.stdout.strip()
+
+
+def test_every_command_in_the_readme_exists():
+    """The commands shown are commands of the program."""
+    from torchtrt.cli import main  # noqa: F401  (the entry point of the console script)
+
+    commands = set(re.findall(r"^torchtrt (\w+)", README, re.M))
+    done = subprocess.run(
+        [sys.executable, "-m", "torchtrt", "--help"], capture_output=True, text=True, check=True
+    )
+
+    assert commands
+    assert all(command in done.stdout for command in commands)
