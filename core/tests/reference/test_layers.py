@@ -384,3 +384,49 @@ def test_what_needs_special_hardware_is_refused_with_a_reason(bench: Any) -> Non
         n.net.add_dist_collective(x, n.trt.CollectiveOperation.ALL_GATHER, None, -1, None) is None
     )
     assert "one" in n.errors[-1]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "expected"),
+    [
+        ((-1, 6), (0, -1), (-1, 6)),
+        ((-1, 6), (0, 2, -1), (-1, 2, 3)),
+        ((-1, 6), (-1, 3), (-1, 3)),
+        ((-1, 6), (-1,), (-1,)),
+        ((-1, -1, 6), (0, 0, 3, -1), (-1, -1, 3, 2)),
+        ((-1, -1, 6), (0, -1), (-1, -1)),
+    ],
+)
+def test_a_reshape_knows_what_copied_dimensions_leave(
+    version: str, shape: Any, dims: Any, expected: Any, bench: Any
+) -> None:
+    """Unknown lengths that are copied cancel, so the inferred dimension is known; others stay unknown."""
+    n = bench(version)
+    shuffle = n.net.add_shuffle(
+        n.input(rand(*(2 if size == -1 else size for size in shape)), shape)
+    )
+    shuffle.reshape_dims = dims
+    assert only(shuffle).shape == expected
+
+
+def test_an_unknown_length_that_is_not_copied_leaves_the_rest_unknown(
+    version: str, bench: Any
+) -> None:
+    """A shape tensor may hold another number than the dimension it stands next to."""
+    n = bench(version)
+    x, other = n.input(rand(2, 6), (-1, 6)), n.input(rand(4), (-1,))
+    length = only(n.net.add_shape(other))
+    one = only(n.net.add_slice(only(n.net.add_shape(x)), (1,), (1,), (1,)))
+    rest = only(n.net.add_elementwise(one, one, n.trt.ElementWiseOperation.SUB))
+    minus = only(
+        n.net.add_elementwise(
+            rest, only(n.net.add_shape(n.input(rand(1)))), n.trt.ElementWiseOperation.SUB
+        )
+    )
+    dims = n.net.add_concatenation([length, minus])
+    dims.axis = 0
+    shuffle = n.net.add_shuffle(x)
+    shuffle.set_input(1, only(dims))
+    assert only(shuffle).shape == (-1, -1)
+    (result,) = n.run(only(shuffle))
+    assert result.shape == (4, 3)

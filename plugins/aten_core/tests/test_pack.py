@@ -106,6 +106,26 @@ def test_what_tensorrt_cannot_do_is_rejected_with_the_rule(function, reason):
         compile_everything(Function(function).eval(), torch.randn(4, 4))
 
 
+def test_product_of_whole_numbers_is_exact_or_rejected(version):
+    """TensorRT 8.6 multiplies whole numbers in float32: there the op stays in PyTorch, elsewhere it is exact."""
+    model, numbers = Function(lambda x: x.prod(1)), torch.tensor([[4097, 4099], [-3, 5]])
+    if version == "8.6.0":
+        with pytest.raises(FullCompilationError, match="in float32"):
+            compile_everything(model.eval(), numbers)
+    else:
+        assert torch.equal(compile_everything(model.eval(), numbers)(numbers), model(numbers))
+
+
+def test_ranking_of_whole_numbers_is_exact_or_rejected(version):
+    """TensorRT 8.6 ranks floating-point numbers only: there the op stays in PyTorch."""
+    model, numbers = Function(lambda x: x.argmax(1)), torch.tensor([[2**24, 2**24 + 1], [3, -5]])
+    if version == "8.6.0":
+        with pytest.raises(FullCompilationError, match="floating-point numbers only"):
+            compile_everything(model.eval(), numbers)
+    else:
+        assert torch.equal(compile_everything(model.eval(), numbers)(numbers), model(numbers))
+
+
 def test_numel_of_sizes(version):
     """The number of elements of a tensor can be asked for as one op."""
 

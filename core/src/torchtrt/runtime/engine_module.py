@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,20 @@ from torchtrt.tensorrt.selection import current, describe, use_module
 
 
 @functools.cache
-def _somewhere(device: torch.device) -> int:
-    """Returns an address to pass for empty tensors, which have none but must not be null."""
-    _held.append(torch.empty(256, dtype=torch.uint8, device=device))
-    return _held[-1].data_ptr()
+def _no_elements(device: torch.device) -> torch.Tensor:
+    """Returns memory to point to for empty tensors, whose own address is null."""
+    return torch.empty(256, dtype=torch.uint8, device=device)
 
 
-_held: list[torch.Tensor] = []
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.data_ptr() or _no_elements(tensor.device).data_ptr()
+
+
+_LIVE = frozenset(
+    {"_tensorrt", "_lock", "_engine", "_context", "_allocators", "_device", "_shapes"}
+    | {"_output_shapes", "_engine_inputs", "_engine_outputs"}
+)
+"""Attributes that are made anew where a module is loaded or copied."""
 
 
 class EngineModule(torch.nn.Module):
@@ -57,9 +65,14 @@ class EngineModule(torch.nn.Module):
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
+        self._unload()
+
+    def _unload(self) -> None:
         self._tensorrt = current()
+        self._lock = threading.Lock()  # an execution context serves one call at a time
         self._engine: Any = None
         self._context: Any = None
+        self._allocators: dict[str, Any] = {}
         self._device: torch.device | None = None
         self._shapes: list[torch.Size] | None = None
         self._output_shapes: list[tuple[int, ...]] = []
@@ -97,16 +110,22 @@ class EngineModule(torch.nn.Module):
         """Returns the engine's outputs for contiguous or strided inputs on one device.
 
         Raises:
-            EngineError: A shape is outside what the engine was built for, or execution failed.
+            EngineError: The inputs are not on one device, a shape is outside what the engine was
+                built for, or execution failed.
         """
         device = inputs[0].device
-        if device != self._device:
-            with use_module(self._tensorrt):
-                self._load(device)
-        if self._device is not None and device.type == "cuda":
+        for tensor in inputs:
+            if tensor.device != device:
+                message = f"The inputs of {self.name} are on {device} and {tensor.device}; move them to one device."
+                raise EngineError(message)
+        with self._lock:
+            if device != self._device:
+                with use_module(self._tensorrt):
+                    self._load(device)
+            if device.type != "cuda":
+                return self._run(inputs, 0)
             with torch.cuda.device(device):
                 return self._run(inputs, torch.cuda.current_stream(device).cuda_stream)
-        return self._run(inputs, 0)
 
     def _run(self, inputs: tuple[torch.Tensor, ...], stream: int) -> tuple[torch.Tensor, ...]:
         context = self._context
@@ -117,13 +136,13 @@ class EngineModule(torch.nn.Module):
         for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
             tensor = tensor.to(dtype).contiguous()
             held.append(tensor)
-            context.set_tensor_address(name, tensor.data_ptr() or _somewhere(tensor.device))
+            context.set_tensor_address(name, _address(tensor))
         outputs = []
         if not self._allocators:
             for (name, dtype), shape in zip(self._engine_outputs, self._output_shapes, strict=True):
                 output = torch.empty(shape, dtype=dtype, device=self._device)
                 outputs.append(output)
-                context.set_tensor_address(name, output.data_ptr() or _somewhere(output.device))
+                context.set_tensor_address(name, _address(output))
         if not context.execute_async_v3(stream):
             message = f"The engine of {self.name} failed: {'; '.join(take_errors()) or 'it logged no reason'}"
             raise EngineError(message)
@@ -153,5 +172,9 @@ class EngineModule(torch.nn.Module):
         self._shapes = shapes
 
     def __getstate__(self) -> dict[str, Any]:
-        live = ("_engine", "_context", "_device", "_shapes", "_allocators", "_tensorrt")
-        return {key: value for key, value in self.__dict__.items() if key not in live}
+        # The plan is the engine: what was loaded from it stays behind.
+        return {key: value for key, value in self.__dict__.items() if key not in _LIVE}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._unload()

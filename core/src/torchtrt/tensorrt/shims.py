@@ -214,3 +214,8 @@ def add_cumulative_sum(network: Any, tensor: Any, dim: Any, name: str) -> Any | 
 def ranks_integers() -> bool:
     """Returns whether TopK takes whole numbers, as it does where there are 64-bit ones."""
     return hasattr(trt.DataType, "INT64")
+
+
+def reduces_integers_exactly() -> bool:
+    """Returns whether Reduce computes whole numbers as such; TensorRT 8.6 does it in float32."""
+    return hasattr(trt.DataType, "INT64")

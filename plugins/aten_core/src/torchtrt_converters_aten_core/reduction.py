@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.fx import Node
+from torchtrt.tensorrt.shims import reduces_integers_exactly
 
 from torchtrt_converters_aten_core.impl import reduction as impl
-from torchtrt_converters_aten_core.impl import types, unary
-from torchtrt_converters_aten_core.registration import arguments, converts
+from torchtrt_converters_aten_core.impl import integer_reduction as exact
+from torchtrt_converters_aten_core.impl import sizes, types, unary
+from torchtrt_converters_aten_core.registration import (
+    arguments,
+    converts,
+    node_arguments,
+    value_of,
+)
 
 aten = torch.ops.aten
 
@@ -31,7 +39,35 @@ TOTALS = {
 """Ops that are one layer in the dtype of their result."""
 
 
-@converts(*TOTALS, empty=True)
+def _greatest_count(tensor: torch.Tensor, dims: Any) -> int | None:
+    """Returns how many elements at most become one, or ``None`` if nothing bounds them."""
+    count = 1
+    for dim in impl.all_dims(tensor, dims):
+        size = sizes.greatest(tensor.shape[dim]) if tensor.dim() else 1
+        if size is None:
+            return None
+        count *= size
+    return count
+
+
+def _inexact(node: Node) -> str | None:
+    """Rejects what TensorRT would compute in float32 and what no composition makes exact."""
+    dtype = node.meta["val"].dtype
+    if not types.is_integer(dtype) or reduces_integers_exactly():
+        return None
+    op = node_arguments(node)
+    tensor, kind = value_of(op.self), TOTALS[node.target]
+    if kind == "PROD":
+        return "this TensorRT multiplies whole numbers in float32"
+    if kind == "SUM":
+        count = _greatest_count(tensor, getattr(op, "dim", None))
+        limit = exact.EXACT_LIMIT if tensor.dtype is torch.bool else exact.SUM_LIMIT
+        if count is None or count > limit:
+            return f"this TensorRT adds at most {limit} whole numbers exactly"
+    return None
+
+
+@converts(*TOTALS, unless=_inexact, empty=True)
 def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a sum, product, mean, maximum or minimum."""
     op = arguments(target, args, kwargs)
@@ -41,8 +77,14 @@ def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     if dtype is torch.bool:  # maximum and minimum of booleans
         reduce = impl.any_true if kind == "MAX" else impl.all_true
         return reduce(ctx, op.self, dims, keep, name)
+    logical = ctx.dtype_of(op.self) is torch.bool
     tensor = types.cast(ctx, op.self, dtype, name + "/input")
-    return impl.reduce(ctx, kind, tensor, dims, keep, name)
+    if dtype.is_floating_point or logical or not len(tensor.shape) or reduces_integers_exactly():
+        return impl.reduce(ctx, kind, tensor, dims, keep, name)
+    if kind == "SUM":
+        count = _greatest_count(ctx.known_value(op.self), getattr(op, "dim", None))
+        return exact.exact_sum(ctx, tensor, dims, keep, count or exact.SUM_LIMIT, name)
+    return exact.exact_extreme(ctx, kind, tensor, dims, keep, name)
 
 
 @converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True)

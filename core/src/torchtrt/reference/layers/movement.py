@@ -69,6 +69,7 @@ class Shuffle(Operation):
         if wanted is None:
             return moved
         target: list[int | None] = []
+        copied = set()
         for index, dimension in enumerate(wanted):
             if dimension == 0 and call["zero_is_placeholder"]:
                 call.require(
@@ -76,6 +77,8 @@ class Shuffle(Operation):
                     f"the 0 at index {index} of reshape_dims has no input dimension to copy",
                 )
                 target.append(None if moved[index] == -1 else moved[index])
+                if moved[index] == -1:
+                    copied.add(index)
             else:
                 call.require(
                     dimension is None or dimension >= -1,
@@ -83,7 +86,7 @@ class Shuffle(Operation):
                 )
                 target.append(dimension)
         call.require(target.count(-1) <= 1, "reshape_dims may hold at most one -1")
-        resolved = _resolve(call, moved, target)
+        resolved = _resolve(call, moved, target, frozenset(copied))
         if is_static and not call.rules.empty_to_empty_reshape and 0 in moved:
             call.require(
                 resolved == moved,
@@ -120,53 +123,29 @@ class Shuffle(Operation):
         return shuffle
 
 
-def _resolve(call: Call, moved: tuple[int, ...], target: list[int | None]) -> tuple[int, ...]:
+def _resolve(
+    call: Call, moved: tuple[int, ...], target: list[int | None], copied: frozenset[int]
+) -> tuple[int, ...]:
     """The reshape target with its -1 inferred; -1 stays where the build cannot know."""
-    others = [dimension for dimension in target if dimension != -1]
-    if None in others or -1 in moved:
-        return _resolve_partly(moved, target)
-    known = [dimension for dimension in others if dimension is not None]
-    have, given = math.prod(moved), math.prod(known)
+    rest = [dimension for dimension in target if dimension not in (None, -1)]
+    given = math.prod(dimension for dimension in rest if dimension is not None)
+    have = math.prod(dimension for dimension in moved if dimension != -1)
+    unknown = frozenset(index for index, dimension in enumerate(target) if dimension is None)
+    # Where every unknown length was copied, the unknown lengths of both sides cancel.
+    cancels = unknown == copied and len(unknown) == moved.count(-1)
+    if not cancels:
+        return complete(target)
     if -1 in target:
         call.require(given != 0, "the -1 in reshape_dims is indeterminate: another dimension is 0")
         call.require(
             have % given == 0,
             f"reshape from {moved} to {tuple(target)}: {have} is not divisible by {given}",
         )
-        return tuple(
-            have // given if dimension == -1 else int(dimension or 0) for dimension in target
-        )
+        return complete([have // given if dimension == -1 else dimension for dimension in target])
     call.require(
         have == given,
         f"reshape changes the volume: {moved} holds {have} elements, {tuple(target)} {given}",
     )
-    return tuple(known)
-
-
-def _resolve_partly(moved: tuple[int, ...], target: list[int | None]) -> tuple[int, ...]:
-    # Dimensions that both sides share cancel; a single unknown on both sides is then the same number.
-    if -1 in target and None not in target and moved.count(-1) == 0:
-        return complete(target)
-    if moved.count(-1) == 1 and target.count(None) + target.count(-1) == 1 and -1 in target:
-        have = math.prod(dimension for dimension in moved if dimension != -1)
-        given = math.prod(dimension for dimension in target if dimension not in (None, -1))
-        if have == given:
-            return complete(target)
-    if -1 in target and target.count(None) == moved.count(-1) > 0:
-        # Every unknown was copied, so the -1 is the ratio of the known dimensions.
-        copied = all(
-            moved[index] == -1
-            for index, dimension in enumerate(target)
-            if dimension is None and index < len(moved)
-        )
-        have = math.prod(dimension for dimension in moved if dimension != -1)
-        given = math.prod(
-            dimension for dimension in target if dimension is not None and dimension != -1
-        )
-        if copied and given and have % given == 0:
-            return complete(
-                [have // given if dimension == -1 else dimension for dimension in target]
-            )
     return complete(target)
 
 

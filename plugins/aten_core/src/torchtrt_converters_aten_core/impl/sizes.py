@@ -41,6 +41,14 @@ def same(first: int | torch.SymInt | None, second: int | torch.SymInt | None) ->
     return isinstance(first, int) and isinstance(second, int) and first == second
 
 
+def greatest(symbol: int | torch.SymInt) -> int | None:
+    """Returns the most that a size can be, or ``None`` if nothing bounds it."""
+    if isinstance(symbol, int):
+        return symbol
+    upper = symbol.node.shape_env.bound_sympy(symbol.node.expr).upper
+    return int(upper) if upper.is_Integer else None
+
+
 def size_of(ctx: Any, tensor: Any, dim: int, name: str) -> Size:
     """Returns one size of a tensor."""
     dim %= len(tensor.shape)

@@ -1,0 +1,88 @@
+"""Engines as modules: devices, damage, copies, threads."""
+
+import copy
+import io
+import threading
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt.errors import EngineError
+from torchtrt.runtime import EngineModule
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """A model of one engine with a dynamic batch, whose answer depends on every input element."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Sigmoid()).eval()
+    shapes = torchtrt.Input(min_shape=(0, 4), opt_shape=(4, 4), max_shape=(64, 4))
+    return torchtrt.compile(model, [shapes], require_full_compilation=True)
+
+
+def engine_of(compiled):
+    """Returns the compiled model's engine."""
+    (engine,) = (module for module in compiled.modules() if isinstance(module, EngineModule))
+    return engine
+
+
+def test_an_empty_batch_gives_an_empty_result(compiled):
+    """A tensor without elements has no address, and needs none."""
+    assert (0, 4) == tuple(compiled(torch.rand(0, 4)).shape)
+
+
+def test_a_damaged_plan_is_an_error_and_no_result(compiled):
+    """Flipped and missing bytes are noticed when the engine is loaded."""
+    plan = engine_of(compiled).plan
+    for damaged in (plan[:-1], plan[: len(plan) // 2], b"", plan[:-9] + bytes([plan[-9] ^ 1]) + plan[-8:]):
+        broken = copy.deepcopy(engine_of(compiled))
+        broken.plan = damaged
+
+        with pytest.raises(EngineError, match="could not load the engine of block_0"):
+            broken(torch.rand(2, 4))
+
+
+def test_inputs_on_two_devices_are_refused():
+    """An engine reads raw memory: an address of another device must never get there."""
+    engine = EngineModule(b"", (), (), (), name="block_7")
+
+    with pytest.raises(EngineError, match="block_7 are on cpu and meta"):
+        engine(torch.rand(2), torch.rand(2, device="meta"))
+
+
+@pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own pickling
+def test_copies_and_saved_modules_work(compiled):
+    """deepcopy, and torch.save followed by torch.load, give a module of the same behaviour."""
+    x = torch.rand(3, 4)
+    expected = compiled(x)
+    buffer = io.BytesIO()
+    torch.save(compiled, buffer)
+    buffer.seek(0)
+
+    loaded = torch.load(buffer, weights_only=False)
+
+    torch.testing.assert_close(copy.deepcopy(compiled)(x), expected)
+    torch.testing.assert_close(loaded(x), expected)
+    with pytest.raises(torchtrt.errors.InputError, match="0 to 64"):
+        loaded(torch.rand(65, 4))
+
+
+def test_threads_may_share_a_module(compiled):
+    """Each caller gets the answer to its own input."""
+    wrong = []
+
+    def work(value):
+        x = torch.full((4 + value, 4), float(value))
+        expected = compiled(x)
+        for _ in range(30):
+            if not torch.equal(compiled(x), expected):
+                wrong.append(value)
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [] == wrong

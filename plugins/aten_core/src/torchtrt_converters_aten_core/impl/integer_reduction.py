@@ -1,0 +1,62 @@
+"""Exact reductions of whole numbers where TensorRT reduces them in float32.
+
+float32 holds whole numbers up to 2**24 exactly. A 32-bit number is cut into parts so small that no partial result exceeds that; the
+parts are reduced, and put together by elementwise arithmetic, which is exact and wraps on overflow as PyTorch's does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torchtrt_converters_aten_core.impl import elementwise
+from torchtrt_converters_aten_core.impl.reduction import reduce
+
+EXACT_LIMIT = 1 << 24
+"""float32 holds every whole number up to here."""
+SUM_LIMIT = 1 << 16
+"""The most numbers whose sum is exact, in parts of eight bits."""
+
+
+def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int, name: str) -> Any:
+    """Returns the sum of at most ``count`` int32 numbers over ``dims``, ``count`` being no more than :data:`SUM_LIMIT`."""
+    bits = 16 if count <= EXACT_LIMIT >> 16 else 8
+    rest, parts = tensor, []
+    for index in range(32 // bits - 1):
+        rest, low = _cut(ctx, rest, 1 << bits, f"{name}/cut{index}")
+        parts.append(low)
+    parts.append(rest)
+    sums = [reduce(ctx, "SUM", part, dims, keep, f"{name}/sum{i}") for i, part in enumerate(parts)]
+    total = sums.pop()
+    while sums:
+        place = len(sums)
+        total = _join(ctx, total, sums.pop(), 1 << bits, f"{name}/join{place}")
+    return total
+
+
+def exact_extreme(
+    ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str
+) -> Any:
+    """Returns the ``MAX`` or ``MIN`` of int32 numbers over ``dims``: by their upper halves first, then by the lower ones."""
+    high, low = _cut(ctx, tensor, 1 << 16, name + "/cut")
+    best = reduce(ctx, kind, high, dims, True, name + "/high")
+    worst = -1 if kind == "MAX" else 1 << 16
+    among = elementwise.combine(ctx, "EQUAL", high, best, name + "/among")
+    candidates = elementwise.select(ctx, among, low, worst, torch.int32, name + "/candidates")
+    low_best = reduce(ctx, kind, candidates, dims, keep, name + "/low")
+    high_best = best if keep else reduce(ctx, kind, high, dims, False, name + "/high_narrow")
+    return _join(ctx, high_best, low_best, 1 << 16, name)
+
+
+def _cut(ctx: Any, tensor: Any, base: int, name: str) -> tuple[Any, Any]:
+    """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``."""
+    high = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, base, torch.int32, name + "/high")
+    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32, name + "/whole")
+    return high, elementwise.combine(ctx, "SUB", tensor, whole, name + "/low")
+
+
+def _join(ctx: Any, high: Any, low: Any, base: int, name: str) -> Any:
+    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32, name + "/whole")
+    return elementwise.combine(ctx, "SUM", whole, low, name)
