@@ -269,3 +269,27 @@ def test_loading_is_cached_and_unknown_versions_are_refused() -> None:
     assert not reference.is_reference(np)
     with pytest.raises(ValueError, match=r"does not speak '9\.0\.0'"):
         reference.load("9.0.0")
+
+
+def test_what_is_not_implemented_says_so(bench: Any) -> None:
+    """The old binding interface of 8.6 points to names."""
+    n = bench("8.6.0")
+    context = n.context(n.net.add_identity(n.input(np.ones(2, np.float32))).get_output(0))
+    with pytest.raises(NotImplementedError, match="Use tensors by name"):
+        context.engine.get_binding_name(0)
+    with pytest.raises(RuntimeError, match="pure virtual"):
+        n.trt.IProfiler().report_layer_time("layer", 1.0)
+
+
+def test_types_are_set_only_where_typing_is_weak(version: str, bench: Any) -> None:
+    """11 has no setter; a strongly typed network of 10 logs an error; 8.6 takes the type."""
+    n = bench(version)
+    tensor = n.net.add_identity(n.input(np.ones(2, np.float32))).get_output(0)
+    if version == "11.4.0":
+        with pytest.raises(AttributeError):
+            tensor.dtype = n.trt.float16
+        assert not hasattr(n.net[0], "set_output_type")
+        return
+    tensor.dtype = n.trt.float16
+    assert (tensor.dtype == n.trt.float16) is (version == "8.6.0")
+    assert bool(n.errors) is (version == "10.16.1")

@@ -292,3 +292,57 @@ def test_the_default_logger_writes_to_standard_error(version: str, bench: Any, c
     logger.log(trt.Logger.ERROR, "wrong")
     logger.log(trt.Logger.VERBOSE, "chatter")
     assert capsys.readouterr().err == "[TRT] [E] wrong\n"
+
+
+def test_allocators_are_asked_the_way_the_version_prefers(version: str, bench: Any) -> None:
+    """From version 10 on the asynchronous method comes first; an allocator without memory fails the execution."""
+    n, y = doubling(bench, version, (2, 3))
+    context = engine_of_static(n, y)
+    calls: list[str] = []
+    memory = torch.empty(2, 3)
+
+    class Allocator(n.trt.IOutputAllocator):
+        address = memory.data_ptr()
+
+        def reallocate_output(self, name: str, current: int, size: int, alignment: int) -> int:
+            calls.append(f"sync {name} {size}")
+            return self.address
+
+        def reallocate_output_async(
+            self, name: str, current: int, size: int, alignment: int, stream: int
+        ) -> int:
+            calls.append(f"async {name} {size}")
+            return self.address
+
+        def notify_shape(self, name: str, shape: Any) -> None:
+            calls.append(f"{name} {shape}")
+
+    values, allocator = torch.randn(2, 3), Allocator()
+    context.set_tensor_address("x", values.data_ptr())
+    assert context.set_output_allocator("y0", allocator)
+    assert context.get_output_allocator("y0") is allocator
+    assert context.execute_async_v3(0)
+    kind = "sync" if version == "8.6.0" else "async"
+    assert calls == [f"{kind} y0 24", "y0 (2, 3)"]
+    torch.testing.assert_close(memory, values * 2)
+    allocator.address = 0
+    assert not context.execute_async_v3(0)
+    assert "gave no memory" in n.errors[-1]
+
+
+def engine_of_static(n: Any, output: Any) -> Any:
+    """A context of a network without dynamic inputs."""
+    output.name = "y0"
+    n.net.mark_output(output)
+    plan = n.builder.build_serialized_network(n.net, n.config)
+    return n.trt.Runtime(n.logger).deserialize_cuda_engine(plan).create_execution_context()
+
+
+def test_sizes_and_strides_follow_the_shape(version: str, bench: Any) -> None:
+    """Both are known once the input shape is."""
+    n, y = doubling(bench, version)
+    context = engine_of(n, y).create_execution_context()
+    assert context.get_max_output_size("y0") == -1
+    context.set_input_shape("x", (4, 3))
+    assert context.get_max_output_size("y0") == 48
+    assert context.get_tensor_strides("y0") == (3, 1)

@@ -76,6 +76,7 @@ def test_every_size_in_range_fits(checks, batch, length):
         ),
         (inputs(mask=torch.ones(2, dtype=torch.int64)), r"'mask' has 1 dimension.*compiled for 2"),
         (inputs(mask=1.5), r"'mask' must be a tensor, not a float"),
+        (inputs(mask=[1]), r"'mask' must be a tensor, not a list"),
         (inputs(flag=False), r"'flag' is False, but the model was compiled for True"),
     ],
 )

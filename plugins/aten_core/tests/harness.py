@@ -151,7 +151,7 @@ def _shapes(values: Any) -> Any:
     )
 
 
-_WORDS = ("none", "tanh", "trunc", "floor", "same", "valid")
+_WORDS = ("none", "tanh", "trunc", "floor", "same", "valid", "xy")
 
 
 @functools.lru_cache(maxsize=64)

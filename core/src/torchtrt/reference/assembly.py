@@ -15,8 +15,8 @@ from typing import Any
 
 from torchtrt.reference import dtypes
 from torchtrt.reference.arguments import Signature, Types, stored
-from torchtrt.reference.builder import (
-    Builder,
+from torchtrt.reference.builder import Builder
+from torchtrt.reference.configuration import (
     BuilderConfig,
     HostMemory,
     OptimizationProfile,
@@ -401,8 +401,14 @@ def _checked(method: str, function: Any, signature: Signature) -> Any:
 
 def _pure_virtual(owner: str, method: str) -> Any:
     def call(self: Any, *args: Any) -> Any:  # noqa: ARG001
-        message = f'Tried to call pure virtual function "{owner}::{method}"'
-        raise RuntimeError(message)
+        if isinstance(self, Interface):
+            message = f'Tried to call pure virtual function "{owner}::{method}"'
+            raise RuntimeError(message)
+        message = (
+            f"The reference TensorRT has no {owner}.{method}: it was removed after TensorRT 8. "
+            "Use tensors by name, and the layers that took its place."
+        )
+        raise NotImplementedError(message)
 
     call.__doc__ = "To be overridden."
     return call

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,6 +36,11 @@ class CompiledModule(torch.nn.Module):
         self._input_tree = input_tree
         self._output_tree = output_tree
         self._checks = checks
+        # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
+        count = len(checks.inputs)
+        _, flat = pytree.tree_flatten(((0,) * count, {}))
+        self._takes_flat_inputs = input_tree == flat
+        self._returns_one_leaf = output_tree == pytree.tree_structure(0)
         self.eval()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -48,9 +53,13 @@ class CompiledModule(torch.nn.Module):
         self._checks.check(leaves)
         with torch.no_grad():
             outputs = self.graph_module(*leaves)
+        if self._returns_one_leaf:
+            return outputs[0]
         return pytree.tree_unflatten(outputs, self._output_tree)
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        if self._takes_flat_inputs and not kwargs and len(args) == len(self._checks.inputs):
+            return args
         leaves, tree = pytree.tree_flatten((args, dict(kwargs)))
         if tree == self._input_tree:
             return leaves

@@ -162,7 +162,11 @@ class EngineModule(torch.nn.Module):
                     f"{spec.min} to {spec.max}. {'; '.join(take_errors())}"
                 )
                 raise EngineError(message)
-        missing = self._context.infer_shapes()
+        try:
+            missing = self._context.infer_shapes()
+        except RuntimeError as error:
+            message = f"The engine of {self.name} has no result for these shapes: {error}"
+            raise EngineError(message) from error
         if missing:
             message = f"The engine of {self.name} lacks the shapes of {', '.join(missing)}."
             raise EngineError(message)

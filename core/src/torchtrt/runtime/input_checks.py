@@ -71,8 +71,11 @@ class InputChecks:
             (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
             for leaf in leaves
         )
-        if key in self._passed:
-            return
+        try:
+            if key in self._passed:
+                return
+        except TypeError:  # a list, say, which is no tensor and has no hash
+            key = ()
         self._check(leaves)
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()

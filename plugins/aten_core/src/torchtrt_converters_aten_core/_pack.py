@@ -20,6 +20,7 @@ FAMILIES = (
     "creation",
     "cumulation",
     "decompositions",
+    "decompositions_of_matrices",
     "elementwise",
     "evaluators",
     "indexing",

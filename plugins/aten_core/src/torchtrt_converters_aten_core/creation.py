@@ -23,6 +23,8 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 FILLED = {
+    aten.empty.memory_format: 0,
+    aten.new_empty.default: 0,
     aten.zeros.default: 0,
     aten.ones.default: 1,
     aten.full.default: None,
@@ -32,6 +34,7 @@ FILLED = {
 }
 """Ops that fill given sizes, with this number or the one they are given."""
 FILLED_LIKE = {
+    aten.empty_like.default: 0,
     aten.zeros_like.default: 0,
     aten.ones_like.default: 1,
     aten.full_like.default: None,

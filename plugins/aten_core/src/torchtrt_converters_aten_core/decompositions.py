@@ -42,6 +42,22 @@ def exp2(self: Tensor) -> Tensor:
     return torch.pow(2.0, self)
 
 
+@pack.decomposition(aten.round.decimals)
+def round_to(self: Tensor, *, decimals: int) -> Tensor:
+    """Returns each element rounded to decimal places; negative ones are before the point."""
+    if decimals == 0 or not self.dtype.is_floating_point:
+        return torch.round(self)
+    power = float(10 ** abs(decimals))
+    return torch.round(self * power) / power if decimals > 0 else torch.round(self / power) * power
+
+
+@pack.decomposition(aten.angle.default)
+def angle(self: Tensor) -> Tensor:
+    """Returns pi for negative numbers, 0 for others, and not a number for those that are none."""
+    result = torch.where(self < 0, math.pi, 0.0)
+    return torch.where(self != self, self, result) if self.dtype.is_floating_point else result
+
+
 @pack.decomposition(aten.signbit.default)
 def signbit(self: Tensor) -> Tensor:
     """Returns which elements have a minus sign, negative zero among them."""

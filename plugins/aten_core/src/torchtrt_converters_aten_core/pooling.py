@@ -45,7 +45,12 @@ ADAPTIVE_AVERAGES = {
     aten._adaptive_avg_pool3d.default: 3,
 }
 """Ops by the number of dimensions that they pool over."""
-SPATIAL = {**MAXIMA, **MAXIMA_WITH_INDICES, **AVERAGES, **ADAPTIVE_AVERAGES}
+ADAPTIVE_MAXIMA = {
+    aten.adaptive_max_pool1d.default: 1,
+    aten.adaptive_max_pool2d.default: 2,
+    aten.adaptive_max_pool3d.default: 3,
+}
+SPATIAL = {**ADAPTIVE_MAXIMA, **MAXIMA, **MAXIMA_WITH_INDICES, **AVERAGES, **ADAPTIVE_AVERAGES}
 
 
 def _each(value: Any, count: int) -> tuple[int, ...]:
@@ -154,3 +159,26 @@ def adaptive_average(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: st
     """Converts averages of as many equal parts as asked for."""
     op = arguments(target, args, kwargs)
     return impl.adaptive_average(ctx, op.self, _each(op.output_size, SPATIAL[target]), name)
+
+
+def _unequal_parts(node: Node) -> str | None:
+    op = node_arguments(node)
+    wanted = _each(op.output_size, SPATIAL[node.target])
+    extents = value_of(op.self).shape[-len(wanted) :]
+    if all(
+        isinstance(extent, int) and extent % size == 0
+        for size, extent in zip(wanted, extents, strict=True)
+    ):
+        return None
+    return "parts of unequal or unknown sizes have no fixed window"
+
+
+@converts(*ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
+def adaptive_maximum(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the largest element of each of equal parts, where nothing asks for its index."""
+    op = arguments(target, args, kwargs)
+    wanted = _each(op.output_size, SPATIAL[target])
+    extents = tuple(op.self.shape)[-len(wanted) :]
+    steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))
+    zeros = (0,) * len(steps)
+    return impl.pool(ctx, "MAX", op.self, impl.Window(steps, steps, zeros, zeros), name), None

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 
-from torchtrt_converters_aten_core.impl import reduction as impl
+from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import integer_reduction as exact
+from torchtrt_converters_aten_core.impl import reduction as impl
 from torchtrt_converters_aten_core.impl import sizes, types, unary
 from torchtrt_converters_aten_core.registration import (
     arguments,

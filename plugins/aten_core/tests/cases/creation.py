@@ -18,6 +18,19 @@ CASES = [
     case("aten.new_zeros.default", "b s", function=lambda x: x.new_zeros(x.shape[0])),
     case("aten.new_ones.default", "b s", function=lambda x: x.new_ones(x.shape[0], 2, dtype=I64)),
     case("aten.new_full.default", "b s", function=lambda x: x.new_full((x.shape[0], 1), -1.5)),
+    case(
+        "aten.empty.memory_format",
+        "b s",
+        function=lambda x: torch.full_like(torch.empty(x.shape[0], 2), 2),
+    ),
+    case(
+        "aten.new_empty.default",
+        "b s",
+        function=lambda x: torch.full_like(x.new_empty(x.shape[1]), 2),
+    ),
+    case(
+        "aten.empty_like.default", "b s", function=lambda x: torch.full_like(torch.empty_like(x), 2)
+    ),
     case("aten.zeros_like.default", "b s"),
     case("aten.ones_like.default", "b s", dtype=I64),
     case("aten.full_like.default", T("b s", I64), 3),

@@ -56,4 +56,19 @@ CASES = [
     case("aten._adaptive_avg_pool2d.default", "b 3 8 6", [4, 3]),
     case("aten.adaptive_avg_pool3d.default", "b 3 4 4 4", [2, 1, 4]),
     case("aten._adaptive_avg_pool3d.default", "b 3 4 4 4", [2, 2, 2]),
+    case(
+        "aten.adaptive_max_pool1d.default",
+        "b 3 9",
+        function=lambda x: torch.ops.aten.adaptive_max_pool1d(x, [3])[0],
+    ),
+    case(
+        "aten.adaptive_max_pool2d.default",
+        "b 3 8 6",
+        function=lambda x: torch.ops.aten.adaptive_max_pool2d(x, [4, 3])[0],
+    ),
+    case(
+        "aten.adaptive_max_pool3d.default",
+        "b 3 4 4 4",
+        function=lambda x: torch.ops.aten.adaptive_max_pool3d(x, [2, 1, 4])[0],
+    ),
 ]

@@ -49,6 +49,9 @@ CASES = [
     case("aten.split_with_sizes.default", "b 7", [2, 5], -1),
     case("aten.split_with_sizes_copy.default", "b 7", [2, 5], 1),
     case("aten.split_copy.Tensor", "b 7", 3, 1),
+    case("aten.unsafe_split.Tensor", "b 7", 3, 1),
+    case("aten.unsafe_split_with_sizes.default", "b 7", [2, 5], 1),
+    case("aten.unsafe_chunk.default", "b 7", 3, 1),
     case("aten.chunk.default", "b 7", 3, 1),
     case("aten.tensor_split.sections", "b 7", 3, 1),
     case(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torchtrt.reference.layers import (
     attention,
     control,
+    convolution,
     detection,
     distributed,
     fused,
@@ -13,12 +14,13 @@ from torchtrt.reference.layers import (
     matrices,
     movement,
     pointwise,
+    pooling,
     quantization,
     reduction,
     sampling,
+    scaling,
     slicing,
     types,
-    windows,
 )
 from torchtrt.reference.operation import Operation
 
@@ -30,7 +32,9 @@ _FAMILIES = (
     slicing,
     reduction,
     matrices,
-    windows,
+    convolution,
+    pooling,
+    scaling,
     sampling,
     generation,
     attention,

@@ -358,9 +358,11 @@ class TopK(Operation):
             x: torch.Tensor, _: torch.Tensor | None = None
         ) -> tuple[torch.Tensor, torch.Tensor]:
             keys = torch.where(torch.isnan(x), -math.inf, x) if x.dtype.is_floating_point else x
-            order = torch.sort(keys, dim=axis, descending=largest, stable=True).indices.narrow(
-                axis, 0, k
-            )
+            if k == 1:  # of equal elements these return the first
+                order = (torch.argmax if largest else torch.argmin)(keys, axis, keepdim=True)
+            else:
+                order = torch.sort(keys, dim=axis, descending=largest, stable=True).indices
+            order = order.narrow(axis, 0, k)
             return torch.gather(x, axis, order), order.to(target)
 
         return topk

@@ -1,7 +1,8 @@
 """Exact reductions of whole numbers where TensorRT reduces them in float32.
 
-float32 holds whole numbers up to 2**24 exactly. A 32-bit number is cut into parts so small that no partial result exceeds that; the
-parts are reduced, and put together by elementwise arithmetic, which is exact and wraps on overflow as PyTorch's does.
+float32 holds whole numbers up to 2**24 exactly. A 32-bit number is cut into parts so small that no
+partial result exceeds that; the parts are reduced, and put together by elementwise arithmetic,
+which is exact and wraps on overflow as PyTorch's does.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SUM_LIMIT = 1 << 16
 
 
 def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int, name: str) -> Any:
-    """Returns the sum of at most ``count`` int32 numbers over ``dims``, ``count`` being no more than :data:`SUM_LIMIT`."""
+    """Returns the sum of at most ``count`` (no more than :data:`SUM_LIMIT`) int32 numbers."""
     bits = 16 if count <= EXACT_LIMIT >> 16 else 8
     rest, parts = tensor, []
     for index in range(32 // bits - 1):
@@ -39,7 +40,7 @@ def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int
 def exact_extreme(
     ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str
 ) -> Any:
-    """Returns the ``MAX`` or ``MIN`` of int32 numbers over ``dims``: by their upper halves first, then by the lower ones."""
+    """Returns the ``MAX`` or ``MIN`` of int32 numbers: by their upper halves, then by the lower."""
     high, low = _cut(ctx, tensor, 1 << 16, name + "/cut")
     best = reduce(ctx, kind, high, dims, True, name + "/high")
     worst = -1 if kind == "MAX" else 1 << 16

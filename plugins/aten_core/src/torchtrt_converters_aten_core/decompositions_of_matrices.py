@@ -1,0 +1,116 @@
+"""Ops on matrices, distances and grids computed by other ops, each a function of the op's own signature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+
+@pack.decomposition(aten.addbmm.default)
+def addbmm(
+    self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``."""
+    total = torch.bmm(batch1, batch2).sum(0) * alpha
+    return total if beta == 0 else total + self * beta
+
+
+@pack.decomposition(aten.diagonal.default)
+def diagonal(self: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """Returns a diagonal of two dimensions, as the last dimension."""
+    matrix = self.movedim((dim1, dim2), (-2, -1))
+    rows, columns = matrix.shape[-2:]
+    if not (isinstance(rows, int) and isinstance(columns, int)):
+        raise NotImplementedError("the diagonal's length is known only at run time")
+    count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    first = offset if offset >= 0 else -offset * columns
+    places = torch.arange(count, device=self.device) * (columns + 1) + first
+    return matrix.reshape(*matrix.shape[:-2], rows * columns).index_select(-1, places)
+
+
+@pack.decomposition(aten.trace.default)
+def trace(self: Tensor) -> Tensor:
+    """Returns the sum of a matrix's diagonal."""
+    return torch.diagonal(self).sum()
+
+
+@pack.decomposition(aten.meshgrid.default)
+def meshgrid(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Returns each vector along its own dimension of a common grid."""
+    shape = [tensor.numel() for tensor in tensors]
+    return [
+        tensor.reshape([-1 if dim == place else 1 for dim in range(len(shape))]).expand(shape)
+        for place, tensor in enumerate(tensors)
+    ]
+
+
+@pack.decomposition(aten.meshgrid.indexing)
+def meshgrid_by(tensors: Sequence[Tensor], *, indexing: str) -> list[Tensor]:
+    """Returns a grid in matrix order (``"ij"``) or with the first two dimensions exchanged (``"xy"``)."""
+    grids = meshgrid(tensors)
+    if indexing == "xy" and len(grids) >= 2:
+        return [grid.transpose(0, 1) for grid in grids]
+    return grids
+
+
+@pack.decomposition(aten.cdist.default)
+def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
+    """Returns the distances of the rows of ``x1`` from those of ``x2``, by their differences."""
+    return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+
+
+@pack.decomposition(aten.cosine_similarity.default)
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+    """Returns the cosine of the angle between vectors, each length being at least ``eps``."""
+    first = x1 / torch.linalg.vector_norm(x1, 2, dim, True).clamp_min(eps)
+    second = x2 / torch.linalg.vector_norm(x2, 2, dim, True).clamp_min(eps)
+    return (first * second).sum(dim)
+
+
+@pack.decomposition(aten.bucketize.Tensor)
+def bucketize(
+    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Returns how many of the sorted boundaries lie below each element."""
+    wide = self.unsqueeze(-1)
+    below = boundaries <= wide if right else boundaries < wide
+    return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
+
+
+@pack.decomposition(aten.searchsorted.Tensor)
+def searchsorted(
+    sorted_sequence: Tensor,
+    self: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Returns where each element would go into its row of a sorted sequence."""
+    if sorter is not None:
+        raise NotImplementedError("a sequence with a sorter is not sorted")
+    row = sorted_sequence if sorted_sequence.dim() == 1 else sorted_sequence.unsqueeze(-2)
+    return bucketize(self, row, out_int32=out_int32, right=right or side == "right")
+
+
+@pack.decomposition(aten.unfold.default)
+def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Returns windows of a dimension, each as the new last dimension."""
+    if self.dim() == 0:
+        return self.reshape(1)
+    length = self.shape[dimension]
+    if not isinstance(length, int):
+        raise NotImplementedError("the number of windows is known only at run time")
+    device = self.device
+    starts = torch.arange(0, length - size + 1, step, device=device).unsqueeze(1)
+    places = starts + torch.arange(size, device=device)
+    dim = dimension % self.dim()
+    windows = self.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape)
+    return windows.movedim(dim + 1, -1)

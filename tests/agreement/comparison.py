@@ -1,0 +1,65 @@
+"""Compares a recording with the reference, and puts the figures into the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.agreement import recording
+from tests.agreement.cases import table
+from tests.agreement.disagreements import REASONS
+from tests.agreement.outcome import Outcome, difference
+from tests.agreement.runner import run_case
+
+RECORDING = Path(__file__).with_name("observed_8_6_0.json")
+DOCUMENT = Path(__file__).parents[2] / "docs" / "agreement.md"
+_BEGIN, _END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def differences(recorded: Mapping[str, Outcome]) -> dict[str, dict[str, str | None]]:
+    """Returns, for each family and each of its recorded cases, how the reference differs; None if it agrees."""
+    trt = recording.tensorrt(on_reference=True)
+    return {
+        family: {
+            case.name: difference(case, run_case(trt, case), recorded[case.name])
+            for case in cases
+            if case.name in recorded
+        }
+        for family, cases in table().items()
+    }
+
+
+def compare(path: Path, write_docs: bool) -> int:
+    """Prints agreement per family and each disagreement; returns 1 if one is not in the list of known ones."""
+    found = differences(recording.read(path))
+    figures = _figures(found)
+    print(figures)
+    differing = {name: how for each in found.values() for name, how in each.items() if how}
+    for name, how in differing.items():
+        print(f"{name}: the reference {how}{' (known)' if name in REASONS else ''}")
+    if write_docs:
+        _write(figures, differing)
+    return int(not set(differing) <= set(REASONS))
+
+
+def _figures(found: Mapping[str, Mapping[str, str | None]]) -> str:
+    rows = ["| family | cases | agree |", "|---|---:|---:|"]
+    for family, each in found.items():
+        rows.append(f"| {family} | {len(each)} | {sum(how is None for how in each.values())} |")
+    every = [how for each in found.values() for how in each.values()]
+    agreeing = sum(how is None for how in every)
+    share = agreeing / len(every) if every else 0.0
+    rows.append(f"| **all** | **{len(every)}** | **{agreeing} ({share:.1%})** |")
+    return "\n".join(rows)
+
+
+def _write(figures: str, differing: Mapping[str, str]) -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    before, rest = text.split(_BEGIN)
+    after = rest.split(_END)[1]
+    listed = [f"- `{name}`: {REASONS.get(name, 'under work.')}" for name in differing]
+    known = "\n".join(["", "Where the reference differs, and why:", "", *listed]) if listed else ""
+    DOCUMENT.write_text(
+        f"{before}{_BEGIN}\n{figures}\n{known}\n{_END}{after}".replace("\n\n\n", "\n\n"),
+        encoding="utf-8",
+    )

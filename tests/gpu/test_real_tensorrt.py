@@ -1,0 +1,128 @@
+"""The demo's models on the real TensorRT and an NVIDIA GPU; skipped everywhere else.
+
+Run with ``TORCHTRT_TENSORRT=real pytest tests/gpu plugins``.
+"""
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt.demo.models import Decoder, ResNet18
+from torchtrt.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
+from torchtrt.errors import EngineError, InputError
+from torchtrt.runtime import EngineModule
+from torchtrt.tensorrt import is_reference
+
+pytestmark = [
+    pytest.mark.tensorrt,
+    pytest.mark.skipif(is_reference(), reason="needs the real TensorRT and an NVIDIA GPU"),
+]
+
+SETTINGS = {"require_full_compilation": True, "disable_tf32": True, "tactic_sources": 0}
+
+
+@pytest.fixture(autouse=True)
+def full_precision(monkeypatch):
+    """Keeps TF32 off on PyTorch's side too."""
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+def assert_same(compiled, model, *inputs, tolerance=1e-4):
+    """Checks a call against eager PyTorch on the same device."""
+    with torch.no_grad():
+        expected = model(*inputs)
+    torch.testing.assert_close(compiled(*inputs), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_the_sentence_encoder_matches_eager_at_every_size():
+    """One engine for 1 to 32 sentences of 2 to 128 tokens."""
+    encoder, tokenizer = load_encoder()
+    encoder.cuda()
+    ids, mask = (tensor.cuda() for tensor in tokenize(tokenizer, SENTENCES))
+
+    compiled = torchtrt.compile(encoder, (ids, mask), dynamic_shapes=sizes(), **SETTINGS)
+
+    assert_same(compiled, encoder, ids, mask)
+    for batch, length in ((1, 2), (3, 17), (32, 128)):
+        tokens = torch.randint(1000, 2000, (batch, length), device="cuda")
+        assert_same(compiled, encoder, tokens, torch.ones_like(tokens))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_the_convolutional_network_matches_eager(dtype):
+    """A dynamic batch, in single and in half precision."""
+    torch.manual_seed(0)
+    model = ResNet18(classes=10).eval().cuda().to(dtype)
+    shapes = torchtrt.Input(
+        min_shape=(1, 3, 64, 64), opt_shape=(4, 3, 64, 64), max_shape=(8, 3, 64, 64), dtype=dtype
+    )
+
+    compiled = torchtrt.compile(model, [shapes], optimization_level=1, **SETTINGS)
+
+    for batch in (1, 4, 8):
+        images = torch.rand(batch, 3, 64, 64, device="cuda", dtype=dtype)
+        tolerance = 1e-4 if dtype is torch.float32 else 2e-2
+        assert_same(compiled, model, images, tolerance=tolerance)
+
+
+def test_the_decoder_matches_eager_at_every_length():
+    """Dynamic batch and length, 64-bit token ids."""
+    torch.manual_seed(0)
+    model = Decoder(vocabulary=100, width=32, heads=4, layers=2, context=64).eval().cuda()
+    shapes = torchtrt.Input(
+        min_shape=(1, 2), opt_shape=(2, 16), max_shape=(4, 64), dtype=torch.int64
+    )
+
+    compiled = torchtrt.compile(model, [shapes], **SETTINGS)
+
+    for batch, length in ((1, 2), (2, 16), (3, 33), (4, 64)):
+        assert_same(compiled, model, torch.randint(0, 100, (batch, length), device="cuda"))
+
+
+def test_outputs_of_unknown_size_come_out_at_their_own():
+    """An output allocator provides memory once the engine knows how much."""
+
+    class Positions(torch.nn.Module):
+        def forward(self, x):
+            return torch.nonzero(torch.relu(x)) * 2
+
+    compiled = torchtrt.compile(Positions().eval(), (torch.rand(3, 4).cuda(),), **SETTINGS)
+
+    for count in (1, 5, 12):
+        x = -torch.ones(3, 4, device="cuda")
+        x.view(-1)[:count] = 1.0
+        assert_same(compiled, Positions(), x)
+
+
+def test_pytorch_runs_between_two_engines():
+    """An op that no pack has splits the model; values pass through GPU memory."""
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), Erfinv(), torch.nn.ReLU())
+    model.eval().cuda()
+
+    compiled = torchtrt.compile(
+        model, (torch.rand(4, 8).cuda(),), min_block_size=1, disable_tf32=True, tactic_sources=0
+    )
+
+    engines = [module for module in compiled.modules() if isinstance(module, EngineModule)]
+    assert 2 == len(engines)
+    assert_same(compiled, model, torch.rand(4, 8).cuda())
+
+
+class Erfinv(torch.nn.Module):
+    """An op without a converter."""
+
+    def forward(self, x):
+        """Returns the inverse error function of half of ``x``."""
+        return torch.erfinv(x * 0.5)
+
+
+def test_tensors_on_the_cpu_are_refused():
+    """An engine of the real TensorRT reads GPU memory only."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval().cuda()
+    compiled = torchtrt.compile(model, (torch.rand(2, 4).cuda(),), **SETTINGS)
+
+    with pytest.raises(EngineError, match="runs on CUDA tensors"):
+        compiled(torch.rand(2, 4))
+    with pytest.raises(InputError):
+        compiled(torch.rand(3, 4).cuda())
