@@ -43,6 +43,6 @@ def test_the_example_avoids_sizes_that_exporting_treats_specially():
     ids=str,
 )
 def test_inconsistent_shapes_are_refused(keywords):
-    """min <= opt <= max, of equal rank, or one shape."""
+    """Min <= opt <= max, of equal rank, or one shape."""
     with pytest.raises(InputError, match="Input"):
         Input(**keywords)

@@ -179,7 +179,7 @@ def _taken(engine: Any, name: str, buffer: Any, case: Case) -> Output:
     return output_of(buffer.cpu().numpy(), case.within)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _held(device: torch.device) -> torch.Tensor:
     return torch.empty(256, dtype=torch.uint8, device=device)
 

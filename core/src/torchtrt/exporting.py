@@ -66,8 +66,9 @@ def export(
     except Exception as error:
         message = (
             f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"
-            "torchtrt compiles exported programs. Rewrite what export cannot trace (torch.export.draft_export(model, args) lists it all), "
-            "or export the model yourself and pass the ExportedProgram."
+            "torchtrt compiles exported programs. Rewrite what export cannot trace "
+            "(torch.export.draft_export(model, args) lists it all), or export the model yourself and pass the "
+            "ExportedProgram."
         )
         raise ExportError(message) from error
 
@@ -124,8 +125,9 @@ def size_ranges(
                 least, optimal, greatest = _wanted(leaf, dim, least, size.node.hint, greatest)
                 if greatest is None or greatest > 2**31 - 1:
                     message = (
-                        f"The size of {where} has no upper bound, and an engine is built for a greatest size. Give one: "
-                        "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
+                        f"The size of {where} has no upper bound, and an engine is built for a greatest size. "
+                        "Give one: torchtrt.Input(min_shape, opt_shape, max_shape), or "
+                        "torch.export.Dim(name, max=...) when exporting."
                     )
                     raise InputError(message)
                 if symbol not in ranges:
@@ -138,8 +140,9 @@ def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
         least, _, greatest = leaf.bounds
         if least[dim] != greatest[dim]:
             message = (
-                f"You asked for {least[dim]} to {greatest[dim]} in {where}, but the model fixes it to {size}: something in its code depends "
-                "on that number. Make the code independent of it, or give a fixed size."
+                f"You asked for {least[dim]} to {greatest[dim]} in {where}, but the model fixes it to {size}: "
+                "something in its code depends on that number. Make the code independent of it, or give a fixed "
+                "size."
             )
             raise InputError(message)
 

@@ -35,7 +35,12 @@ def test_an_empty_batch_gives_an_empty_result(compiled):
 def test_a_damaged_plan_is_an_error_and_no_result(compiled):
     """Flipped and missing bytes are noticed when the engine is loaded."""
     plan = engine_of(compiled).plan
-    for damaged in (plan[:-1], plan[: len(plan) // 2], b"", plan[:-9] + bytes([plan[-9] ^ 1]) + plan[-8:]):
+    for damaged in (
+        plan[:-1],
+        plan[: len(plan) // 2],
+        b"",
+        plan[:-9] + bytes([plan[-9] ^ 1]) + plan[-8:],
+    ):
         broken = copy.deepcopy(engine_of(compiled))
         broken.plan = damaged
 

@@ -83,6 +83,12 @@ def test_every_converter_supports_dynamic_shapes():
 
 REJECTED = [
     ("int8 arithmetic", lambda x: x.to(torch.int8) + 1, "does not compute this op with int8"),
+    (
+        "byte movement",
+        lambda x: x.to(torch.uint8).reshape(-1),
+        "does not compute this op with uint8",
+    ),
+    ("wrapping cast", lambda x: (x * 100).to(torch.int64).to(torch.uint8), "wraps"),
     ("integer bitwise", lambda x: x.to(torch.int64) & 3, "bitwise"),
     ("float remainder", lambda x: torch.remainder(x, 0.3), "exact remainder"),
     ("integer matmul", lambda x: x.to(torch.int64) @ x.to(torch.int64).T, "floating-point"),

@@ -31,7 +31,9 @@ def test_nonzero_has_as_many_rows_as_there_are(version, positive):
 
 def test_results_of_two_calls_do_not_share_memory():
     """The first result is unchanged by the second call."""
-    compiled = torchtrt.compile(Positions().eval(), (torch.rand(3, 4),), require_full_compilation=True)
+    compiled = torchtrt.compile(
+        Positions().eval(), (torch.rand(3, 4),), require_full_compilation=True
+    )
 
     first = compiled(torch.ones(3, 4))
     kept = first.clone()

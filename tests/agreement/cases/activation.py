@@ -56,10 +56,19 @@ CASES = (
     *(case(f"{kind}/parameters", kind, ORDINARY, alpha=0.75, beta=1.25) for kind in PARAMETRISED),
     *(case(f"{kind}/negative", kind, ORDINARY, alpha=-0.5, beta=-0.25) for kind in PARAMETRISED),
     *(case(f"{kind}/edges", kind, EDGES, alpha=0.5, beta=1.5) for kind in TYPES),
-    *(case(f"{kind}/float16", kind, ORDINARY.astype(np.float16), ("HALF",), alpha=0.5, beta=1.5) for kind in TYPES),
-    *(case(f"{kind}/int32", kind, np.array([-1, 2], np.int32)) for kind in ("RELU", "CLIP", "TANH")),
+    *(
+        case(f"{kind}/float16", kind, ORDINARY.astype(np.float16), ("HALF",), alpha=0.5, beta=1.5)
+        for kind in TYPES
+    ),
+    *(
+        case(f"{kind}/int32", kind, np.array([-1, 2], np.int32))
+        for kind in ("RELU", "CLIP", "TANH")
+    ),
     *(case(f"{kind}/bool", kind, np.array([True])) for kind in ("RELU", "SIGMOID")),
-    *(case(f"{kind}/scalar", kind, np.array(-0.5, np.float32)) for kind in ("RELU", "SIGMOID", "ELU")),
+    *(
+        case(f"{kind}/scalar", kind, np.array(-0.5, np.float32))
+        for kind in ("RELU", "SIGMOID", "ELU")
+    ),
     *(case(f"{kind}/dynamic", kind, dynamic(signed((2, 3)))) for kind in ("RELU", "TANH", "CLIP")),
     case("CLIP/crossed bounds", "CLIP", ORDINARY, alpha=2.0, beta=1.0),
     case("CLIP/infinite bounds", "CLIP", ORDINARY, alpha=-np.inf, beta=np.inf),

@@ -97,9 +97,20 @@ CASES = (
         for edge, values in EDGES.items()
         for target in ("INT32", "BOOL", "HALF", "INT8")
     ),
-    *(cast(f"large int32 to {t}", np.array([16777217, -(2**31), 70000], np.int32), t, **declared(t)) for t in ("FLOAT", "HALF", "INT8")),
-    *(cast(f"{name} to INT32", np.ones(dims, np.float32), "INT32") for name, dims in SHAPES.items()),
-    *(there_and_back(f"float32 to {t} and back", VALUES["float32"], t, "FLOAT") for t in ("INT32", "BOOL", "HALF")),
+    *(
+        cast(
+            f"large int32 to {t}", np.array([16777217, -(2**31), 70000], np.int32), t, **declared(t)
+        )
+        for t in ("FLOAT", "HALF", "INT8")
+    ),
+    *(
+        cast(f"{name} to INT32", np.ones(dims, np.float32), "INT32")
+        for name, dims in SHAPES.items()
+    ),
+    *(
+        there_and_back(f"float32 to {t} and back", VALUES["float32"], t, "FLOAT")
+        for t in ("INT32", "BOOL", "HALF")
+    ),
     there_and_back("int32 to FLOAT and back", np.array([16777217, 3], np.int32), "FLOAT", "INT32"),
     there_and_back("70000 to HALF and back", np.array([70000, 1e-8], np.float32), "HALF", "FLOAT"),
     cast("dynamic to INT32", dynamic(np.ones((2, 3), "f4")), "INT32"),

@@ -38,9 +38,20 @@ def select(name: str, condition: Given, a: Given, b: Given, **more: Any) -> Case
 
 CASES = (
     *(concat(f"axis {axis}", A, B, axis=axis) for axis in (-1, 0, 1, 2)),
-    *(concat(f"default axis rank {rank}", A.reshape((2,) + (1,) * (rank - 2) + (3,)), B.reshape((2,) + (1,) * (rank - 2) + (3,)), axis=None) for rank in range(2, 6)),
+    *(
+        concat(
+            f"default axis rank {rank}",
+            A.reshape((2,) + (1,) * (rank - 2) + (3,)),
+            B.reshape((2,) + (1,) * (rank - 2) + (3,)),
+            axis=None,
+        )
+        for rank in range(2, 6)
+    ),
     *(concat(dtype, (A % 2).astype(dtype), (B % 3).astype(dtype)) for dtype in TYPES),
-    *(concat(f"mixed {a} {b}", A.astype(a), A.astype(b)) for a, b in (("float32", "int32"), ("float32", "float16"), ("int32", "bool"))),
+    *(
+        concat(f"mixed {a} {b}", A.astype(a), A.astype(b))
+        for a, b in (("float32", "int32"), ("float32", "float16"), ("int32", "bool"))
+    ),
     concat("float16 output", A.astype("f2"), B.astype("f2"), types=("HALF",)),
     concat("one piece", A),
     concat("three pieces", A, B, A[:1]),

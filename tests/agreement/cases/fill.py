@@ -9,7 +9,15 @@ import numpy as np
 from tests.agreement.case import Case, Network, ShapeValues, dynamic
 
 
-def case(name: str, operation: str, shape: Any, dtype: str | None = None, alpha: Any = None, beta: Any = None, **more: Any) -> Case:
+def case(
+    name: str,
+    operation: str,
+    shape: Any,
+    dtype: str | None = None,
+    alpha: Any = None,
+    beta: Any = None,
+    **more: Any,
+) -> Case:
     """A case of static attributes."""
 
     def build(n: Network) -> Any:
@@ -42,7 +50,9 @@ def with_tensors(
         layer = n.layer("fill", dims, f"FillOperation.{operation}")
         for index, value in enumerate((shape, alpha, beta)):
             if value is not None:
-                layer.set_input(index, n.constant(np.asarray(value), np.int32 if index == 0 else scalar_type))
+                layer.set_input(
+                    index, n.constant(np.asarray(value), np.int32 if index == 0 else scalar_type)
+                )
         if dtype is not None:
             layer.set_output_type(0, getattr(n.trt.DataType, dtype))
         return layer
@@ -92,14 +102,23 @@ CASES = (
     case("uniform nothing", "RANDOM_UNIFORM", (0, 2), within=(0, 1)),
     case("uniform crossed bounds", "RANDOM_UNIFORM", (4,), alpha=3.0, beta=1.0, within=(1, 3)),
     case("normal default", "RANDOM_NORMAL", (16,), within=(-9, 9)),
-    case("normal mean and deviation", "RANDOM_NORMAL", (4, 4), alpha=100.0, beta=1.0, within=(90, 110)),
+    case(
+        "normal mean and deviation",
+        "RANDOM_NORMAL",
+        (4, 4),
+        alpha=100.0,
+        beta=1.0,
+        within=(90, 110),
+    ),
     case("normal int32", "RANDOM_NORMAL", (4,), "INT32", within=(-9, 9)),
     with_tensors("constant shape", "LINSPACE", shape=[5]),
     with_tensors("constant shape, dims of other length", "LINSPACE", shape=[5], dims=(1, 1)),
     with_tensors("tensors", "LINSPACE", alpha=1, beta=[2]),
     with_tensors("all tensors", "LINSPACE", shape=[3], alpha=1, beta=[2]),
     with_tensors("tensors int32", "LINSPACE", alpha=1, beta=[2], scalar_type=np.int32),
-    with_tensors("tensors int32 declared", "LINSPACE", alpha=1, beta=[2], scalar_type=np.int32, dtype="INT32"),
+    with_tensors(
+        "tensors int32 declared", "LINSPACE", alpha=1, beta=[2], scalar_type=np.int32, dtype="INT32"
+    ),
     with_tensors("rank 2 tensors", "LINSPACE", shape=[2, 3], alpha=1, beta=[10, 1], dims=(1, 1)),
     with_tensors("rank 2 static tensors", "LINSPACE", alpha=1, beta=[10, 1], dims=(2, 3)),
     with_tensors("beta of rank 0", "LINSPACE", alpha=1, beta=2),

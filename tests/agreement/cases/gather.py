@@ -51,25 +51,81 @@ def original(name: str, axis: int) -> Case:
 
 
 CASES = (
-    *(case(f"{name} axis {axis}", GRID, index, axis=axis) for name, index in INDICES.items() for axis in (0, 1)),
-    *(case(f"constant {name}", GRID, index, as_constant=True, axis=0) for name, index in INDICES.items()),
-    *(case(f"dynamic {name}", dynamic(GRID), index, axis=0) for name, index in INDICES.items() if name != "nothing"),
-    *(case(f"dynamic indices axis {axis}", GRID, dynamic(np.array([1, 0], np.int32)), axis=axis) for axis in (0, 1)),
+    *(
+        case(f"{name} axis {axis}", GRID, index, axis=axis)
+        for name, index in INDICES.items()
+        for axis in (0, 1)
+    ),
+    *(
+        case(f"constant {name}", GRID, index, as_constant=True, axis=0)
+        for name, index in INDICES.items()
+    ),
+    *(
+        case(f"dynamic {name}", dynamic(GRID), index, axis=0)
+        for name, index in INDICES.items()
+        if name != "nothing"
+    ),
+    *(
+        case(f"dynamic indices axis {axis}", GRID, dynamic(np.array([1, 0], np.int32)), axis=axis)
+        for axis in (0, 1)
+    ),
     *(case(f"axis {axis} of rank 2", GRID, [0], axis=axis) for axis in (-1, 2)),
-    *(case(f"data {dtype}", (GRID % 3).astype(dtype), [2, 0], axis=1) for dtype in ("float16", "int32", "bool", "int8", "uint8")),
+    *(
+        case(f"data {dtype}", (GRID % 3).astype(dtype), [2, 0], axis=1)
+        for dtype in ("float16", "int32", "bool", "int8", "uint8")
+    ),
     case("float16 output", GRID.astype("f2"), [2, 0], types=("HALF",), axis=1),
     case("of a scalar", np.array(1.0, np.float32), [0], axis=0),
     case("of nothing", np.zeros((0, 3), "f4"), [0], axis=0),
     case("columns of nothing", np.zeros((0, 3), "f4"), [1, 2], axis=1),
     case("rank above 8", np.ones((1,) * 8, "f4"), [[0]], axis=0),
     case("float indices", GRID, np.array([1.0], np.float32), axis=0),
-    case("elementwise dimension", CUBE, np.array([[2, 0], [1, 1]], np.int32), axis=1, num_elementwise_dims=1),
-    case("elementwise dimension broadcast", CUBE, np.array([[2, 0]], np.int32), axis=1, num_elementwise_dims=1),
-    case("elementwise dimension axis 2", CUBE, np.array([[3, 0], [1, 1]], np.int32), axis=2, num_elementwise_dims=1),
-    case("elementwise dimension mismatch", CUBE, np.zeros((3, 1), np.int32), axis=1, num_elementwise_dims=1),
-    case("two elementwise dimensions", CUBE, np.zeros((2, 3, 1), np.int32), axis=2, num_elementwise_dims=2),
-    case("elementwise dimension at the axis", CUBE, np.zeros((2, 1), np.int32), axis=0, num_elementwise_dims=1),
-    *(case(f"axis {axis}", GRID[:2], [[0, 1, 1, 0], [1, 1, 0, 0]], "ELEMENT", axis=axis) for axis in (0, 1)),
+    case(
+        "elementwise dimension",
+        CUBE,
+        np.array([[2, 0], [1, 1]], np.int32),
+        axis=1,
+        num_elementwise_dims=1,
+    ),
+    case(
+        "elementwise dimension broadcast",
+        CUBE,
+        np.array([[2, 0]], np.int32),
+        axis=1,
+        num_elementwise_dims=1,
+    ),
+    case(
+        "elementwise dimension axis 2",
+        CUBE,
+        np.array([[3, 0], [1, 1]], np.int32),
+        axis=2,
+        num_elementwise_dims=1,
+    ),
+    case(
+        "elementwise dimension mismatch",
+        CUBE,
+        np.zeros((3, 1), np.int32),
+        axis=1,
+        num_elementwise_dims=1,
+    ),
+    case(
+        "two elementwise dimensions",
+        CUBE,
+        np.zeros((2, 3, 1), np.int32),
+        axis=2,
+        num_elementwise_dims=2,
+    ),
+    case(
+        "elementwise dimension at the axis",
+        CUBE,
+        np.zeros((2, 1), np.int32),
+        axis=0,
+        num_elementwise_dims=1,
+    ),
+    *(
+        case(f"axis {axis}", GRID[:2], [[0, 1, 1, 0], [1, 1, 0, 0]], "ELEMENT", axis=axis)
+        for axis in (0, 1)
+    ),
     case("smaller off the axis", GRID, [[1, 1]], "ELEMENT", axis=0),
     case("larger on the axis", GRID[:1], [[1, 1, 0, 3, 2, 2]], "ELEMENT", axis=1),
     case("larger off the axis", GRID[:1], [[0], [0]], "ELEMENT", axis=1),

@@ -27,9 +27,7 @@ INTEGERS = {
 }
 
 
-def case(
-    name: str, operation: str, x: Given, axes: int, keep: bool = False, **more: Any
-) -> Case:
+def case(name: str, operation: str, x: Given, axes: int, keep: bool = False, **more: Any) -> Case:
     """A case of one input."""
     return Case(
         f"reduce/{operation}/{name}",
@@ -48,7 +46,10 @@ CASES = (
         if op in ("SUM", "MAX") or axes in ("middle", "all")
     ),
     *(case("float16", op, COUNTING.astype(np.float16), 0b010) for op in OPERATIONS),
-    *(case("float16 output", op, COUNTING.astype("f2"), 0b010, types=("HALF",)) for op in OPERATIONS),
+    *(
+        case("float16 output", op, COUNTING.astype("f2"), 0b010, types=("HALF",))
+        for op in OPERATIONS
+    ),
     *(case("bool", op, np.array([True, False]), 1) for op in OPERATIONS),
     *(case("int32", op, COUNTING.astype(np.int32), 0b010) for op in OPERATIONS),
     *(

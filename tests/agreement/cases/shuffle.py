@@ -52,7 +52,9 @@ def case(name: str, x: Given, types: tuple[str, ...] = (), **attributes: Any) ->
     )
 
 
-def to_constant(name: str, x: Given, shape: tuple[int, ...], zero_is_placeholder: bool = True) -> Case:
+def to_constant(
+    name: str, x: Given, shape: tuple[int, ...], zero_is_placeholder: bool = True
+) -> Case:
     """A reshape to a constant tensor."""
 
     def build(n: Network) -> Any:
@@ -105,24 +107,49 @@ def rows_kept(n: Network) -> Any:
 CASES = (
     *(case(f"reshape/{name}", GRID, reshape_dims=dims) for name, dims in RESHAPES.items()),
     *(
-        case(f"reshape without placeholders/{name}", GRID, zero_is_placeholder=False, reshape_dims=dims)
+        case(
+            f"reshape without placeholders/{name}",
+            GRID,
+            zero_is_placeholder=False,
+            reshape_dims=dims,
+        )
         for name, dims in RESHAPES.items()
         if 0 in dims
     ),
     *(
-        case(f"reshape of nothing/{name}", np.zeros((0, 3), "f4"), zero_is_placeholder=False, reshape_dims=dims)
+        case(
+            f"reshape of nothing/{name}",
+            np.zeros((0, 3), "f4"),
+            zero_is_placeholder=False,
+            reshape_dims=dims,
+        )
         for name, dims in EMPTY_RESHAPES.items()
     ),
     *(
         case(f"reshape of nothing, placeholders/{name}", np.zeros((0, 3), "f4"), reshape_dims=dims)
         for name, dims in EMPTY_RESHAPES.items()
     ),
-    *(case(f"reshape of dynamic/{name}", dynamic(GRID), reshape_dims=dims) for name, dims in RESHAPES.items()),
-    *(case(f"first transpose/{name}", CUBE, first_transpose=perm) for name, perm in TRANSPOSES.items()),
-    *(case(f"second transpose/{name}", CUBE, second_transpose=perm) for name, perm in TRANSPOSES.items()),
+    *(
+        case(f"reshape of dynamic/{name}", dynamic(GRID), reshape_dims=dims)
+        for name, dims in RESHAPES.items()
+    ),
+    *(
+        case(f"first transpose/{name}", CUBE, first_transpose=perm)
+        for name, perm in TRANSPOSES.items()
+    ),
+    *(
+        case(f"second transpose/{name}", CUBE, second_transpose=perm)
+        for name, perm in TRANSPOSES.items()
+    ),
     case("transpose of dynamic", dynamic(CUBE), first_transpose=(2, 0, 1)),
     case("transpose of nothing", np.zeros((0, 3), "f4"), first_transpose=(1, 0)),
-    case("all three", CUBE, first_transpose=(2, 0, 1), reshape_dims=(4, -1, 2), second_transpose=(1, 2, 0)),
+    case(
+        "all three",
+        CUBE,
+        first_transpose=(2, 0, 1),
+        reshape_dims=(4, -1, 2),
+        second_transpose=(1, 2, 0),
+    ),
     case("0 copies after the transpose", CUBE, first_transpose=(2, 0, 1), reshape_dims=(0, -1)),
     case("nothing set", CUBE),
     case("scalar to vector", np.array(3.0, np.float32), reshape_dims=(1,)),
@@ -130,7 +157,10 @@ CASES = (
     case("scalar kept", np.array(3.0, np.float32)),
     case("vector to scalar", np.array([3.0], np.float32), reshape_dims=()),
     case("two to scalar", np.array([3.0, 4.0], np.float32), reshape_dims=()),
-    *(case(f"type/{dtype}", (GRID % 2).astype(dtype), first_transpose=(1, 0)) for dtype in ("float16", "int32", "bool", "int8", "uint8")),
+    *(
+        case(f"type/{dtype}", (GRID % 2).astype(dtype), first_transpose=(1, 0))
+        for dtype in ("float16", "int32", "bool", "int8", "uint8")
+    ),
     case("type/float16 output", GRID.astype("f2"), ("HALF",), first_transpose=(1, 0)),
     to_constant("constant/same volume", GRID, (3, 2)),
     to_constant("constant/0 and -1", GRID, (0, -1)),

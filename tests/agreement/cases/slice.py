@@ -28,7 +28,14 @@ TYPES = ("float16", "int32", "bool", "int8", "uint8")
 
 
 def case(
-    name: str, x: Given, start: Any, size: Any, stride: Any, mode: str, fill: Any = None, **more: Any
+    name: str,
+    x: Given,
+    start: Any,
+    size: Any,
+    stride: Any,
+    mode: str,
+    fill: Any = None,
+    **more: Any,
 ) -> Case:
     """A case of a static window."""
 
@@ -47,7 +54,9 @@ def sized_by(
     """A case whose size is the shape of another input."""
 
     def build(n: Network) -> Any:
-        layer = n.layer("slice", n["x"], start, (1,) * len(start), stride, mode=f"SampleMode.{mode}")
+        layer = n.layer(
+            "slice", n["x"], start, (1,) * len(start), stride, mode=f"SampleMode.{mode}"
+        )
         layer.set_input(2, n.shape(n["like"]))
         return layer
 
@@ -87,19 +96,42 @@ CASES = (
     ),
     *(case(f"{mode}/two dimensions", GRID, (-1, 1), (5, 2), (1, 2), mode) for mode in MODES[1:]),
     *(case(f"{mode}/size 1", ROW[:1], (-2,), (5,), (1,), mode) for mode in MODES[1:]),
-    *(case(f"{mode}/of nothing", np.zeros((0, 2), "f4"), (0, 0), (0, 2), (1, 1), mode) for mode in MODES),
-    *(case(f"{mode}/something of nothing", np.zeros((0,), "f4"), (0,), (2,), (1,), mode) for mode in MODES),
+    *(
+        case(f"{mode}/of nothing", np.zeros((0, 2), "f4"), (0, 0), (0, 2), (1, 1), mode)
+        for mode in MODES
+    ),
+    *(
+        case(f"{mode}/something of nothing", np.zeros((0,), "f4"), (0,), (2,), (1,), mode)
+        for mode in MODES
+    ),
     *(case(f"{mode}/dynamic input", dynamic(GRID), (0, 0), (1, 1), (1, 1), mode) for mode in MODES),
-    *(case(f"{mode}/dynamic input beyond", dynamic(GRID, 0), (-1, 0), (5, 4), (1, 1), mode) for mode in MODES),
     *(
-        sized_by(f"{mode}/size of another", GRID, dynamic(np.ones((2, 3), "f4")), (1, 1), (1, 1), mode)
+        case(f"{mode}/dynamic input beyond", dynamic(GRID, 0), (-1, 0), (5, 4), (1, 1), mode)
         for mode in MODES
     ),
     *(
-        sized_by(f"{mode}/size of another, beyond", GRID, dynamic(np.ones((3, 3), "f4")), (1, 1), (1, 1), mode)
+        sized_by(
+            f"{mode}/size of another", GRID, dynamic(np.ones((2, 3), "f4")), (1, 1), (1, 1), mode
+        )
         for mode in MODES
     ),
-    *(case(f"FILL/value {dtype}", ROW.astype(dtype), (-1,), (6,), (1,), "FILL", np.array(9, dtype)) for dtype in ("float32", "float16", "int32")),
+    *(
+        sized_by(
+            f"{mode}/size of another, beyond",
+            GRID,
+            dynamic(np.ones((3, 3), "f4")),
+            (1, 1),
+            (1, 1),
+            mode,
+        )
+        for mode in MODES
+    ),
+    *(
+        case(
+            f"FILL/value {dtype}", ROW.astype(dtype), (-1,), (6,), (1,), "FILL", np.array(9, dtype)
+        )
+        for dtype in ("float32", "float16", "int32")
+    ),
     case("FILL/value bool", np.array([False]), (-1,), (3,), (1,), "FILL", np.array(True)),
     case("FILL/value of another type", ROW, (-1,), (6,), (1,), "FILL", np.array(9, np.int32)),
     case("FILL/value of rank 1", ROW, (-1,), (6,), (1,), "FILL", np.array([9], np.float32)),
@@ -108,8 +140,23 @@ CASES = (
     case("STRICT_BOUNDS/start too short", GRID, (0,), (2, 2), (1, 1), "STRICT_BOUNDS"),
     case("STRICT_BOUNDS/all too short", GRID, (0,), (2,), (1,), "STRICT_BOUNDS"),
     case("STRICT_BOUNDS/negative start", ROW, (-1,), (1,), (1,), "STRICT_BOUNDS"),
-    case("STRICT_BOUNDS/rank 8", np.zeros((1,) * 7 + (3,), "f4"), (0,) * 7 + (1,), (1,) * 7 + (2,), (1,) * 8, "STRICT_BOUNDS"),
-    case("STRICT_BOUNDS/float16 output", ROW.astype("f2"), (1,), (2,), (1,), "STRICT_BOUNDS", types=("HALF",)),
+    case(
+        "STRICT_BOUNDS/rank 8",
+        np.zeros((1,) * 7 + (3,), "f4"),
+        (0,) * 7 + (1,),
+        (1,) * 7 + (2,),
+        (1,) * 8,
+        "STRICT_BOUNDS",
+    ),
+    case(
+        "STRICT_BOUNDS/float16 output",
+        ROW.astype("f2"),
+        (1,),
+        (2,),
+        (1,),
+        "STRICT_BOUNDS",
+        types=("HALF",),
+    ),
     case("STRICT_BOUNDS/whole", GRID, (0, 0), (3, 4), (1, 1), "STRICT_BOUNDS"),
     with_inputs("STRICT_BOUNDS/constant start", ROW, start=(1,)),
     with_inputs("STRICT_BOUNDS/constant size", ROW, size=(3,)),
@@ -124,9 +171,17 @@ CASES = (
     with_inputs("STRICT_BOUNDS/size as input beyond", ROW, size=values(5, high=6)),
     with_inputs("STRICT_BOUNDS/size as input outside the profile", ROW, size=values(5)),
     with_inputs("STRICT_BOUNDS/stride as input", ROW, stride=values(2)),
-    with_inputs("STRICT_BOUNDS/negative stride as input", ROW, start=(3,), stride=values(-1, low=-1)),
+    with_inputs(
+        "STRICT_BOUNDS/negative stride as input", ROW, start=(3,), stride=values(-1, low=-1)
+    ),
     with_inputs("WRAP/start as input", ROW, "WRAP", start=values(3), size=(4,)),
-    sized_by("STRICT_BOUNDS/expand by stride 0", ROW[None, :1], dynamic(np.ones((2, 3), "f4")), (0, 0), (0, 0)),
+    sized_by(
+        "STRICT_BOUNDS/expand by stride 0",
+        ROW[None, :1],
+        dynamic(np.ones((2, 3), "f4")),
+        (0, 0),
+        (0, 0),
+    ),
     sized_by(
         "STRICT_BOUNDS/nothing of a dynamic shape",
         GRID,

@@ -38,7 +38,10 @@ def ragged(name: str, x: Given, bounds: Given) -> Case:
 
 CASES = (
     *(case(f"rank 3 axis {axis}", CUBE, 1 << axis) for axis in range(4)),
-    *(case(f"rank {rank} default axis", CUBE.reshape((1,) * (rank - 3) + (2, 3, 2))) for rank in range(3, 7)),
+    *(
+        case(f"rank {rank} default axis", CUBE.reshape((1,) * (rank - 3) + (2, 3, 2)))
+        for rank in range(3, 7)
+    ),
     case("rank 2 default axis", CUBE[0]),
     case("rank 2 axis 0", CUBE[0], 1),
     case("rank 1", CUBE[0, :, 0], 1),

@@ -34,7 +34,7 @@ def of_large(k: int) -> Any:
 
 
 def k_as_tensor(constant: bool) -> Any:
-    """k from a constant, or from the size of another input."""
+    """K from a constant, or from the size of another input."""
 
     def build(n: Network) -> Any:
         layer = n.layer("topk", n["x"], "TopKOperation.MAX", 1, 2)
@@ -70,9 +70,16 @@ CASES = (
     case("no rows", "MAX", np.zeros((0, 3), np.float32), 1, 2),
     case("no columns", "MAX", np.zeros((2, 0), np.float32), 1, 2),
     *(
-        Case(f"top_k/k {k} of 5000", {"x": np.arange(5000, dtype="f4").reshape(1, -1)}, of_large(k), tolerance=1e-4)
+        Case(
+            f"top_k/k {k} of 5000",
+            {"x": np.arange(5000, dtype="f4").reshape(1, -1)},
+            of_large(k),
+            tolerance=1e-4,
+        )
         for k in (3840, 3841)
     ),
     Case("top_k/k as a constant tensor", {"x": ROWS}, k_as_tensor(True)),
-    Case("top_k/k as a size", {"x": ROWS, "like": dynamic(np.ones((3,), "f4"))}, k_as_tensor(False)),
+    Case(
+        "top_k/k as a size", {"x": ROWS, "like": dynamic(np.ones((3,), "f4"))}, k_as_tensor(False)
+    ),
 )

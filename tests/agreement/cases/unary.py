@@ -40,11 +40,19 @@ CASES = (
     ),
     *(case(f"{op}/float32 edges", op, EDGES) for op in OPERATIONS if op != "NOT"),
     *(case(f"{op}/scalar", op, np.array(0.5, np.float32)) for op in ("EXP", "ABS", "ERF", "ISINF")),
-    *(case(f"{op}/float16 output", op, ORDINARY["float16"], types=("HALF",)) for op in ("EXP", "ERF")),
+    *(
+        case(f"{op}/float16 output", op, ORDINARY["float16"], types=("HALF",))
+        for op in ("EXP", "ERF")
+    ),
     *(case(f"{op}/empty", op, np.zeros((0, 2), np.float32)) for op in ("EXP", "ISINF")),
     *(
         case(f"{op}/dynamic", op, dynamic(ORDINARY[dtype]))
-        for op, dtype in (("EXP", "float32"), ("NOT", "bool"), ("ABS", "int32"), ("ISINF", "float32"))
+        for op, dtype in (
+            ("EXP", "float32"),
+            ("NOT", "bool"),
+            ("ABS", "int32"),
+            ("ISINF", "float32"),
+        )
     ),
     case("NOT/scalar", "NOT", np.array(True)),
     case("ROUND/ties", "ROUND", np.array([0.5, 1.5, 2.5, -0.5, -1.5, 2.4999], np.float32)),

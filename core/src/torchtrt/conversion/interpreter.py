@@ -113,12 +113,14 @@ class TRTInterpreter:
         )
 
     def attribute(self, name: str) -> Any:
+        """Returns one of the block's weights."""
         value: Any = self.block
         for part in name.split("."):
             value = getattr(value, part)
         return value
 
     def add_input(self, profile: InputProfile, node: Node) -> Any:
+        """Returns a new input of the network."""
         dtype = to_trt_dtype(profile.dtype, self.settings.truncate_double)
         tensor = self.context.net.add_input(profile.name, dtype, profile.shape)
         if tensor is None:
@@ -131,6 +133,7 @@ class TRTInterpreter:
         return tensor
 
     def convert(self, node: Node) -> Any:
+        """Returns what the node's converter makes of it."""
         resolution = resolution_of(node)
         if resolution is None or resolution.chosen is None:
             message = (
@@ -165,6 +168,7 @@ class TRTInterpreter:
         self.named_layers = network.num_layers
 
     def add_outputs(self, node: Node) -> tuple[tuple[str, ...], tuple[torch.dtype, ...]]:
+        """Marks the block's outputs; returns their names, and their dtypes outside the engine."""
         names, dtypes = [], []
         taken = {profile.name for profile in self.inputs}
         sources: Any = node.args[0]

@@ -85,4 +85,3 @@ def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tu
     least, greatest = min(extremes), max(extremes)
     optimal = evaluate([ranges[symbol].opt for symbol in symbols])
     return least, min(max(optimal, least), greatest), greatest
-

@@ -1,7 +1,8 @@
 """Makes a program free of writes.
 
-PyTorch's own functionalisation retraces the whole program, which takes longer than exporting it did. Most writes are of one simple kind,
-``relu_`` on a fresh result, and those are rewritten in place: ``y = op_(x)`` becomes ``y = op(x)``, and who read ``x`` afterwards reads ``y``. Anything
+PyTorch's own functionalisation retraces the whole program, which takes longer than exporting it
+did. Most writes are of one simple kind, ``relu_`` on a fresh result, and those are rewritten in
+place: ``y = op_(x)`` becomes ``y = op(x)``, and who read ``x`` afterwards reads ``y``. Anything
 else goes through PyTorch.
 """
 
@@ -16,7 +17,6 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.lowering.symbols import no_new_assumptions
-
 
 aten = torch.ops.aten
 
@@ -40,7 +40,8 @@ def _updates_statistics(node: Node) -> bool:
 def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
     """Returns the program and its graph without writes.
 
-    Writes to buffers and inputs have become outputs that the program's signature tells of. The program given is not changed.
+    Writes to buffers and inputs have become outputs that the program's signature tells of. The
+    program given is not changed.
     """
     nodes = exported.graph.nodes
     if not any(_updates_statistics(node) for node in nodes):

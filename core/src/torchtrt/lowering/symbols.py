@@ -1,7 +1,8 @@
 """Keeps symbolic sizes symbolic.
 
-Comparing two symbolic sizes makes PyTorch assume the answer for the rest of the program: ``if x.shape[0] == 2`` fixes the size to
-2, or forbids it. That is how exporting works, but nothing that looks at the exported graph may add assumptions.
+Comparing two symbolic sizes makes PyTorch assume the answer for the rest of the program: ``if
+x.shape[0] == 2`` fixes the size to 2, or forbids it. That is how exporting works, but nothing that
+looks at the exported graph may add assumptions.
 """
 
 from __future__ import annotations

@@ -136,7 +136,7 @@ def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, 
     if not name or not version:
         message = "its METADATA has no Name or no Version"
         raise ValueError(message)
-    return name, version, os.path.abspath(distribution.locate_file(""))
+    return name, version, os.path.abspath(str(distribution.locate_file("")))
 
 
 def _misnamed(info: PackInfo, module: str) -> Problem | None:
@@ -167,7 +167,7 @@ def _misnamed(info: PackInfo, module: str) -> Problem | None:
 
 def _unreadable(distribution: importlib_metadata.Distribution, error: Exception) -> Problem:
     try:
-        location = os.path.abspath(distribution.locate_file(""))
+        location = os.path.abspath(str(distribution.locate_file("")))
     except Exception:
         location = ""
     # The name of the metadata folder is what a person can look for when nothing in it can be read.

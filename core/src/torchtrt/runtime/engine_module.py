@@ -158,8 +158,8 @@ class EngineModule(torch.nn.Module):
         for spec, shape in zip(self.inputs, shapes, strict=True):
             if not self._context.set_input_shape(spec.name, tuple(shape)):
                 message = (
-                    f"The engine of {self.name} refused the shape {tuple(shape)} of its input {spec.name!r}; it was built for "
-                    f"{spec.min} to {spec.max}. {'; '.join(take_errors())}"
+                    f"The engine of {self.name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
+                    f"was built for {spec.min} to {spec.max}. {'; '.join(take_errors())}"
                 )
                 raise EngineError(message)
         try:
@@ -180,5 +180,5 @@ class EngineModule(torch.nn.Module):
         return {key: value for key, value in self.__dict__.items() if key not in _LIVE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._unload()

@@ -12,7 +12,6 @@ from torchtrt.conversion import get_trt_tensor
 from torchtrt_converters_aten_core.impl import indexing as impl
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.registration import (
-    STORAGE_DTYPES,
     arguments,
     converts,
     node_arguments,
@@ -25,7 +24,7 @@ Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
 
 
-@converts(aten.embedding.default, dtypes=STORAGE_DTYPES, keep_constants=True)
+@converts(aten.embedding.default, keep_constants=True)
 def embedding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
     op = arguments(target, args, kwargs)
@@ -33,7 +32,7 @@ def embedding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return impl.gather(ctx, weight, get_trt_tensor(ctx, op.indices, name + "/indices"), 0, name)
 
 
-@converts(aten.index_select.default, dtypes=STORAGE_DTYPES, keep_constants=True)
+@converts(aten.index_select.default, keep_constants=True)
 def index_select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the chosen indices of one dimension."""
     op = arguments(target, args, kwargs)
@@ -44,7 +43,7 @@ def index_select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -
     return impl.gather(ctx, tensor, indices, op.dim, name)
 
 
-@converts(aten.gather.default, dtypes=STORAGE_DTYPES, keep_constants=True)
+@converts(aten.gather.default, keep_constants=True)
 def gather(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts, for each place of ``index``, the element of ``self`` there with ``dim`` replaced by the index."""
     op = arguments(target, args, kwargs)
@@ -69,7 +68,6 @@ def _masks(node: Node) -> str | None:
     aten.index.Tensor,
     aten._unsafe_index.Tensor,
     unless=_masks,
-    dtypes=STORAGE_DTYPES,
     keep_constants=True,
 )
 def index(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:

@@ -31,7 +31,7 @@ COMPUTE_DTYPES = frozenset(
 )
 """The dtypes that TensorRT computes with. float64 reaches a converter only with ``truncate_double``."""
 STORAGE_DTYPES = COMPUTE_DTYPES | {torch.uint8, torch.int8}
-"""The dtypes that can be cast and moved."""
+"""The dtypes that can be cast. TensorRT moves no bytes around but in casts and at the network's edges."""
 RANK_LIMIT = 8
 
 Check = Callable[[Node], str | None]

@@ -11,7 +11,6 @@ from torch.fx import Node
 from torchtrt_converters_aten_core.impl import shape as impl
 from torchtrt_converters_aten_core.impl import sizes, types
 from torchtrt_converters_aten_core.registration import (
-    STORAGE_DTYPES,
     arguments,
     converts,
     node_arguments,
@@ -31,14 +30,13 @@ Kwargs = Mapping[str, Any]
     aten._reshape_alias.default,
     aten.view_copy.default,
     aten._reshape_copy.default,
-    dtypes=STORAGE_DTYPES,
 )
 def reshape(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a reshape to the sizes in the second argument."""
     return impl.reshape(ctx, args[0], args[1], name, types.output_value(ctx).shape)
 
 
-@converts(aten.flatten.using_ints, aten.unflatten.int, dtypes=STORAGE_DTYPES)
+@converts(aten.flatten.using_ints, aten.unflatten.int)
 def merge_or_part(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``flatten`` (dimensions become one) and ``unflatten`` (one becomes several)."""
     op = arguments(target, args, kwargs)
@@ -56,7 +54,7 @@ def merge_or_part(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) 
     return impl.reshape(ctx, tensor, wanted, name, types.output_value(ctx).shape)
 
 
-@converts(aten.permute.default, dtypes=STORAGE_DTYPES)
+@converts(aten.permute.default)
 def permute(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a new order of the dimensions."""
     return impl.permute(ctx, args[0], args[1], name)
@@ -66,7 +64,6 @@ def permute(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     aten.transpose.int,
     aten.swapaxes.default,
     aten.swapdims.default,
-    dtypes=STORAGE_DTYPES,
 )
 def transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an exchange of two dimensions."""
@@ -78,7 +75,6 @@ def transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     aten.numpy_T.default,
     aten.mT.default,
     aten.adjoint.default,
-    dtypes=STORAGE_DTYPES,
 )
 def matrix_transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an exchange of rows and columns (``numpy_T`` reverses all dimensions)."""
@@ -95,7 +91,6 @@ def matrix_transpose(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: st
     aten.moveaxis.intlist,
     aten.movedim.int,
     aten.moveaxis.int,
-    dtypes=STORAGE_DTYPES,
 )
 def move(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts dimensions moved to other places; the others keep their order."""
@@ -114,13 +109,13 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-@converts(aten.unsqueeze.default, dtypes=STORAGE_DTYPES)
+@converts(aten.unsqueeze.default)
 def unsqueeze(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a new dimension of size 1."""
     return impl.unsqueeze(ctx, args[0], [args[1]], name)
 
 
-@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, dtypes=STORAGE_DTYPES)
+@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
 def squeeze(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the removal of dimensions of size 1: those named, or all."""
     tensor = args[0]
@@ -130,15 +125,13 @@ def squeeze(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     return impl.squeeze(ctx, tensor, ones, name)
 
 
-@converts(
-    aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default, dtypes=STORAGE_DTYPES
-)
+@converts(aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default)
 def expand(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a broadcast to the sizes in the second argument."""
     return impl.expand(ctx, args[0], args[1], name)
 
 
-@converts(aten.expand_as.default, dtypes=STORAGE_DTYPES)
+@converts(aten.expand_as.default)
 def expand_as(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a broadcast to the shape of another tensor."""
     tensor, like = args
@@ -151,14 +144,14 @@ def expand_as(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return impl.expand(ctx, tensor, wanted, name)
 
 
-@converts(aten.view_as.default, aten.reshape_as.default, dtypes=STORAGE_DTYPES)
+@converts(aten.view_as.default, aten.reshape_as.default)
 def reshape_as(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a reshape to the shape of another tensor."""
     wanted = sizes.sizes_of(ctx, args[1], name + "/like")
     return impl.reshape(ctx, args[0], wanted, name, types.output_value(ctx).shape)
 
 
-@converts(aten.repeat.default, aten.tile.default, dtypes=STORAGE_DTYPES)
+@converts(aten.repeat.default, aten.tile.default)
 def repeat(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts copies side by side: each repeated dimension is broadcast next to a new one and merged with it."""
     tensor, counts = args[0], list(args[1])
@@ -200,7 +193,7 @@ def _unknown_repeats(node: Node) -> str | None:
     return "the number of repeats must be fixed"
 
 
-@converts(aten.repeat_interleave.self_int, unless=_unknown_repeats, dtypes=STORAGE_DTYPES)
+@converts(aten.repeat_interleave.self_int, unless=_unknown_repeats)
 def repeat_interleave(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts elements repeated in place: broadcast along a new dimension after theirs, and merged with it."""
     op = arguments(target, args, kwargs)

@@ -11,7 +11,6 @@ from torch.fx import Node
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.impl import slicing as impl
 from torchtrt_converters_aten_core.registration import (
-    STORAGE_DTYPES,
     arguments,
     converts,
     node_arguments,
@@ -33,7 +32,6 @@ def _known_step(node: Node) -> str | None:
     aten.slice.Tensor,
     aten.slice_copy.Tensor,
     unless=_known_step,
-    dtypes=STORAGE_DTYPES,
     empty=True,
 )
 def slice_(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
@@ -43,7 +41,7 @@ def slice_(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.take(ctx, op.self, op.dim, op.start, op.end, op.step, name, count)
 
 
-@converts(aten.narrow.default, dtypes=STORAGE_DTYPES)
+@converts(aten.narrow.default)
 def narrow(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``length`` elements from ``start`` on."""
     op = arguments(target, args, kwargs)
@@ -59,14 +57,14 @@ def narrow(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return shape.slice_by(ctx, op.self, starts, extents, [1] * rank, name)
 
 
-@converts(aten.select.int, aten.select_copy.int, dtypes=STORAGE_DTYPES)
+@converts(aten.select.int, aten.select_copy.int)
 def select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts one index of a dimension, which is dropped."""
     op = arguments(target, args, kwargs)
     return impl.pick(ctx, op.self, op.dim, op.index, name)
 
 
-@converts(aten.unbind.int, dtypes=STORAGE_DTYPES)
+@converts(aten.unbind.int)
 def unbind(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts every index of a dimension, as separate tensors."""
     op = arguments(target, args, kwargs)
@@ -103,7 +101,6 @@ def _unknown_pieces(node: Node) -> str | None:
     aten.unsafe_chunk.default,
     aten.tensor_split.sections,
     unless=_unknown_pieces,
-    dtypes=STORAGE_DTYPES,
 )
 def split(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts consecutive pieces along a dimension; PyTorch's own result tells how many and how large."""
@@ -134,7 +131,6 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any], name: str) -> Any:
     aten.cat.default,
     aten.concat.default,
     aten.concatenate.default,
-    dtypes=STORAGE_DTYPES,
     keep_constants=True,
     empty=True,
 )
@@ -150,7 +146,7 @@ def concatenate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) ->
     return impl.concatenate(ctx, tensors, op.dim, name)
 
 
-@converts(aten.stack.default, dtypes=STORAGE_DTYPES, keep_constants=True)
+@converts(aten.stack.default, keep_constants=True)
 def stack(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts tensors joined along a new dimension."""
     op = arguments(target, args, kwargs)

@@ -25,7 +25,13 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {"attn_mask": None, "dropout_p": 0.0, "is_causal": False, "scale": None, "enable_gqa": False}
+    defaults = {
+        "attn_mask": None,
+        "dropout_p": 0.0,
+        "is_causal": False,
+        "scale": None,
+        "enable_gqa": False,
+    }
     return {**defaults, **dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
 
 
@@ -52,7 +58,9 @@ def fits_fused_attention(node: Node) -> bool | Reject:
             "documented"
         )
     if call["enable_gqa"]:
-        return Reject("fewer heads of keys than of queries, which fused attention does not document")
+        return Reject(
+            "fewer heads of keys than of queries, which fused attention does not document"
+        )
     return True
 
 
@@ -70,7 +78,5 @@ def scaled_dot_product_attention(
     call = _bind(args, kwargs)
     query = call["query"]
     scale = call["scale"] or 1.0 / math.sqrt(query.shape[-1])
-    scaled = elementwise.arithmetic(
-        ctx, "PROD", query, scale, ctx.dtype_of(query), name + "/scale"
-    )
+    scaled = elementwise.arithmetic(ctx, "PROD", query, scale, ctx.dtype_of(query), name + "/scale")
     return add_attention(ctx.net, scaled, call["key"], call["value"], call["is_causal"], name)

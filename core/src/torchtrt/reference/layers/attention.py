@@ -189,7 +189,6 @@ class KVCacheUpdate(Operation):
     """A cache with new rows written at each sequence's position; what falls beyond the end is ignored."""
 
     name = "kv_cache_update"
-    layer_type = "KV_CACHE_UPDATE"
     methods = frozen({"add_kv_cache_update": {}})
     defaults = frozen({"cache_mode": "LINEAR", "update_form": "PADDED_BHND"})
     most_inputs = 4
