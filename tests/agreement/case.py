@@ -33,12 +33,14 @@ class Dynamic:
         low: The smallest shape of the optimization profile.
         high: The largest shape of the optimization profile.
         declared: The shape of the network input; -1 is a wildcard.
+        best: The shape that the profile optimizes for; the value's if None.
     """
 
     value: np.ndarray
     low: tuple[int, ...]
     high: tuple[int, ...]
     declared: tuple[int, ...]
+    best: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +51,13 @@ class ShapeValues:
         value: What the input holds.
         low: The smallest values of the optimization profile.
         high: The largest values of the optimization profile.
+        best: The values that the profile optimizes for; what the input holds if None.
     """
 
     value: np.ndarray
     low: tuple[int, ...]
     high: tuple[int, ...]
+    best: tuple[int, ...] | None = None
 
 
 Given = Union[np.ndarray, Dynamic, ShapeValues]

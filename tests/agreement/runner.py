@@ -140,9 +140,9 @@ def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
     profile = session.builder.create_optimization_profile()
     for name, given in case.inputs.items():
         if isinstance(given, Dynamic):
-            profile.set_shape(name, given.low, given.value.shape, given.high)
+            profile.set_shape(name, given.low, given.best or given.value.shape, given.high)
         elif isinstance(given, ShapeValues):
-            best = tuple(int(value) for value in given.value.reshape(-1))
+            best = given.best or tuple(int(value) for value in given.value.reshape(-1))
             profile.set_shape_input(name, given.low, best, given.high)
     config.add_optimization_profile(profile)
     plan = session.builder.build_serialized_network(definition, config)

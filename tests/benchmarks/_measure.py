@@ -49,7 +49,7 @@ def run_python(code: str, *paths: Path) -> str:
 
 
 def write_packs(folder: Path, count: int) -> None:
-    """Installs ``count`` third-party packs of 20 converters each into a folder: ten for ops of their own, ten STANDARD for ATen's."""
+    """Installs third-party packs into a folder, each with STANDARD converters for ten of ATen's ops and ten own."""
     for index in range(count):
         name = f"bench{index}"
         package = folder / f"torchtrt_converters_{name}"

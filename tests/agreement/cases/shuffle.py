@@ -65,10 +65,10 @@ def to_constant(
     return Case(f"shuffle/{name}", {"x": x}, build)
 
 
-def to_input(name: str, x: Given, shape: tuple[int, ...], low: int = 1, high: int = 12) -> Case:
+def to_input(name: str, x: Given, shape: tuple[int, ...], low: int = 1, high: int = 12, best: Any = None) -> Case:
     """A reshape to a shape input."""
     count = len(shape)
-    given = ShapeValues(np.array(shape, np.int32), (low,) * count, (high,) * count)
+    given = ShapeValues(np.array(shape, np.int32), (low,) * count, (high,) * count, best)
 
     def build(n: Network) -> Any:
         layer = n.layer("shuffle", n["x"])
@@ -172,7 +172,7 @@ CASES = (
     to_input("input/-1", GRID, (3, -1), low=-1),
     to_input("input/0 copies", GRID, (0, -1), low=-1),
     to_input("input/other volume", GRID, (3, 3)),
-    to_input("input/outside the profile", GRID, (1, 6), high=5),
+    to_input("input/outside the profile", GRID, (1, 6), high=5, best=(2, 3)),
     to_input("input/dynamic", dynamic(GRID), (3, 2)),
     to_shape_of("shape of another", dynamic(GRID), dynamic(np.ones((3, 2), "f4"))),
     to_shape_of("shape of another, other volume", dynamic(GRID), dynamic(np.ones((2, 2), "f4"))),

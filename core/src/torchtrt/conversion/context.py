@@ -80,7 +80,7 @@ class ConversionContext:
         return shape
 
     def shape_of(self, tensor: Any, name: str) -> Any:
-        """Returns the run-time shape of ``tensor``: int32, shape ``(rank,)``. One layer per tensor, made on first use."""
+        """Returns the run-time shape of ``tensor``: int32, shape ``(rank,)``. Made once per tensor."""
         if tensor.name not in self._shapes:
             self._shapes[tensor.name] = add_shape(self.net, tensor, name)
         return self._shapes[tensor.name]

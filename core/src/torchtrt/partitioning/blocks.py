@@ -101,7 +101,7 @@ def is_scalar(node: Node) -> bool:
 
 
 def tensor_inputs(node: Node) -> dict[Node, None]:
-    """Returns the nodes whose tensors ``node`` reads, directly or through the sizes it uses; ordered, without repeats."""
+    """Returns the nodes whose tensors ``node`` reads, directly or through the sizes it uses, in order."""
     found: dict[Node, None] = {}
     pending = list(reversed(node.all_input_nodes))
     while pending:

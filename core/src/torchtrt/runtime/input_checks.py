@@ -99,7 +99,10 @@ class InputChecks:
                 message = f"Input {name!r} is {leaf.dtype}, but the model was compiled for {wanted.dtype}."
                 raise InputError(message)
             if leaf.dim() != len(wanted.sizes):
-                message = f"Input {name!r} has {leaf.dim()} dimensions, but the model was compiled for {len(wanted.sizes)}."
+                message = (
+                    f"Input {name!r} has {leaf.dim()} dimensions, but the model was compiled for "
+                    f"{len(wanted.sizes)}."
+                )
                 raise InputError(message)
             for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
                 where = f"dimension {dim} of input {name!r}"

@@ -30,7 +30,12 @@ def _allocator_class(module: Any) -> type:
             return self.buffer.data_ptr()
 
         def reallocate_output_async(
-            self, name: str, memory: int, size: int, alignment: int, stream: int  # noqa: ARG002
+            self,
+            name: str,
+            memory: int,
+            size: int,
+            alignment: int,
+            stream: int,  # noqa: ARG002
         ) -> int:
             return self.reallocate_output(name, memory, size, alignment)
 
