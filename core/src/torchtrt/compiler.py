@@ -111,7 +111,7 @@ def build_engine(
     """Returns one block's engine as a module, and its line in the report."""
     placeholders = block.graph.find_nodes(op="placeholder")
     calls = [node for node in block.graph.nodes if node.op == "call_function"]
-    with stages.stage("building"):
+    with stages.stage("TensorRT start"):
         builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
     with stages.stage("conversion", len(calls)):
         inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]

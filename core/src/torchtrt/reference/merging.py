@@ -1,0 +1,46 @@
+"""Equal nodes of a built graph become one, as do equal small constants."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from torchtrt.reference.graph import Graph, Node
+from torchtrt.reference.layers import OPERATIONS
+
+_COMPARED_VOLUME = 64  # constants are compared byte by byte up to this many elements
+
+
+def merge_equal(graph: Graph) -> None:
+    """Rewrites a graph in place so that what is computed from the same slots in the same way is computed once.
+
+    Control flow, assertions and random numbers stay as they are, and so do constants that can be refitted.
+    """
+    kept_slot: dict[int, int] = {}
+    first: dict[Hashable, tuple[int, ...]] = {}
+    for slot, constant in graph.constants.items():
+        if slot not in graph.weights_names and constant.numel() <= _COMPARED_VOLUME:
+            data = constant.contiguous().reshape(-1).view(_bytes).numpy().tobytes()
+            key = (graph.constant_types[slot], tuple(constant.shape), data)
+            kept_slot[slot] = first.setdefault(key, (slot,))[0]
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        node.inputs = tuple(kept_slot.get(slot, slot) for slot in node.inputs)
+        kept = first.setdefault(_key(node), node.outputs)
+        if kept is node.outputs:
+            nodes.append(node)
+        else:
+            kept_slot.update(zip(node.outputs, kept, strict=True))
+    graph.nodes = nodes
+    for port in graph.outputs:
+        port.slot = kept_slot.get(port.slot, port.slot)
+    graph.drop_unused()
+
+
+def _key(node: Node) -> Hashable:
+    """What two nodes share if one can stand for the other; unique where none can."""
+    has_body = any(isinstance(value, Graph) for value in node.attributes.values())
+    is_pure = OPERATIONS[node.operation].is_pure(node.attributes)
+    if has_body or not is_pure or not node.outputs:
+        return id(node)
+    attributes = tuple(sorted(node.attributes.items()))
+    return (node.operation, node.inputs, attributes, tuple(map(str, node.output_types)))
