@@ -484,3 +484,54 @@ def test_torch_compile_refuses_unknown_options(small):
         warnings.simplefilter("ignore")
         with pytest.raises(Exception, match="min_block_size"):
             compiled(torch.rand(2, 8))
+
+
+# Programs with odd corners
+
+
+def test_a_number_read_from_a_tensor_splits_the_model_but_does_not_stop_it():
+    """item() has no bounds and stays in PyTorch; what can be converted around it is."""
+
+    class Item(nn.Module):
+        def forward(self, x, count):
+            number = count.item()
+            torch._check(number >= 0)
+            return torch.relu(x * 2 + 1) * number
+
+    model, count = Item().eval(), torch.tensor(3)
+    compiled = torchtrt.compile(model, (torch.rand(4), count), min_block_size=1)
+
+    assert 1 <= len(engines(compiled))
+    for value in (0, 5):
+        assert_same(compiled, model, torch.rand(4), torch.tensor(value))
+
+
+def test_a_default_lower_bound_does_not_ask_for_empty_tensors(version):
+    """Dim(max=...) starts at 0, where reshapes have no meaning; engines start at 1."""
+
+    class Flatten(nn.Module):
+        def forward(self, x):
+            return torch.relu(x.flatten(1) @ torch.ones(12, 2))
+
+    model = Flatten().eval()
+    dim = torch.export.Dim("batch", max=5)
+    compiled = torchtrt.compile(
+        model, (torch.rand(3, 3, 4),), dynamic_shapes=({0: dim},), require_full_compilation=True
+    )
+
+    for batch in (1, 5):
+        assert_same(compiled, model, torch.rand(batch, 3, 4))
+
+
+def test_writes_inside_a_decomposition_do_not_matter(version):
+    """PyTorch's decomposition of cosine similarity works in place; it is made functional first."""
+
+    class Similarity(nn.Module):
+        def forward(self, x, y):
+            return torch.nn.functional.pairwise_distance(x, y) + 1
+
+    model = Similarity().eval()
+    x, y = torch.rand(3, 4), torch.rand(3, 4)
+    compiled = torchtrt.compile(model, (x, y), min_block_size=1)
+
+    assert_same(compiled, model, x, y)

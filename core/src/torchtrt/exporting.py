@@ -156,6 +156,8 @@ def _wanted(
         # of.
         least = low if least <= 2 else max(low, least)
         return least, optimal, high if greatest is None else min(high, greatest)
+    # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
+    least = max(least, 1)
     if isinstance(leaf, torch.Tensor):
         return least, int(leaf.shape[dim]), greatest
     return least, hint if hint is not None else least, greatest

@@ -94,3 +94,30 @@ def test_sizes_asked_for_twice_are_asked_for_once():
     left = targets(lowered(function, torch.ones(4), dynamic_shapes={"values": ({0: dim},)}))
 
     assert 1 == left.count(aten.arange.default)
+
+
+def test_a_view_of_a_removed_copy_still_works():
+    """Without the copy the view's source is not contiguous; in PyTorch the graph must run all the same."""
+    graph_module = lowered(lambda x: x.t().contiguous().view(-1) + 1, torch.rand(2, 3))
+    x = torch.rand(2, 3)
+
+    torch.testing.assert_close(graph_module(x)[0], x.t().reshape(-1) + 1)
+
+
+def test_a_view_of_a_constant_is_folded():
+    """A table that was transposed and viewed becomes one constant."""
+    table = torch.arange(6.0).view(2, 3)
+    graph_module = lowered(lambda x: x + table.t().contiguous().view(-1), torch.rand(6))
+
+    assert [aten.add.Tensor] == targets(graph_module)
+    torch.testing.assert_close(graph_module(torch.zeros(6))[0], table.t().reshape(-1))
+
+
+def test_copies_stay_where_something_reads_by_strides():
+    """as_strided sees memory, not values: removing the copy before it would change what it reads."""
+    graph_module = lowered(
+        lambda x: x.t().contiguous().as_strided((4,), (1,)) + 0, torch.rand(2, 3)
+    )
+    x = torch.rand(2, 3)
+
+    torch.testing.assert_close(graph_module(x)[0], x.t().contiguous().as_strided((4,), (1,)))

@@ -25,6 +25,8 @@ _COPIES = frozenset(
         aten.lift_fresh_copy.default,
     }
 )
+_STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
+_VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
 _CASTS = frozenset(
     {
         aten._to_copy.default,
@@ -40,10 +42,15 @@ def remove_no_ops(graph_module: GraphModule) -> None:
     """Removes the graph's no-ops and what is no longer used.
 
     A copy between an input and an output stays: without it the output would be the caller's own
-    tensor.
+    tensor. So do all copies where something reads memory by strides.
     """
     graph = graph_module.graph
+    reads_strides = any(node.target in _STRIDED for node in graph.nodes)
     for node in list(graph.nodes):
+        if node.target in _VIEWS:
+            node.target = aten.reshape.default  # needs no copy before it to be contiguous
+        if reads_strides and node.target in _COPIES:
+            continue
         if node.target in _ASSERTIONS:
             graph.erase_node(node)
         elif _copies_input(node) and not _separates_output_from_input(node):

@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.cleanup import remove_no_ops
+from torchtrt.lowering.functionalization import writes
 from torchtrt.lowering.symbols import no_new_assumptions
 from torchtrt.registry import DYNAMO_CONVERTERS, Rejection, Resolution, decompositions
 from torchtrt.settings import CompilationSettings
@@ -140,6 +141,9 @@ def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | None:
     try:
         with torch.no_grad():
             parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
+            if any(writes(part) for part in parts.graph.nodes):
+                pure = torch.func.functionalize(function)
+                parts = make_fx(pure, tracing_mode="real")(*values)
     except (
         Exception
     ):  # A decomposition may refuse its inputs in any way; then the node stays whole.

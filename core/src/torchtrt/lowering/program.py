@@ -148,5 +148,7 @@ def _write_back(
 
 def _ranges(exported: ExportedProgram) -> Iterator[tuple[Any, tuple[int, int | None]]]:
     for symbol, bounds in exported.range_constraints.items():
-        upper = bounds.upper
-        yield symbol, (int(bounds.lower), int(upper) if upper.is_Integer else None)
+        lower, upper = bounds.lower, bounds.upper
+        if symbol.is_integer:
+            least = int(lower) if lower.is_Integer else 0
+            yield symbol, (least, int(upper) if upper.is_Integer else None)

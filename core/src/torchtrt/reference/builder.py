@@ -13,6 +13,7 @@ from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.fusions import fuse
 from torchtrt.reference.graph import Graph, Port
 from torchtrt.reference.lowering import input_fact, lower
+from torchtrt.reference.merging import merge_equal
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.plan import EngineDescription, encode
 from torchtrt.reference.program import infer_graph
@@ -130,6 +131,7 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
                 given = _profile_facts(graph, profile_shapes, profile_values, which)
                 profiled.append(infer_graph(graph, given, rules))
         fuse(graph, _common(profiled))
+        merge_equal(graph)
     return EngineDescription(
         version=rules.version,
         name=network.name,

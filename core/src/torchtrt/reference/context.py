@@ -49,7 +49,7 @@ class ExecutionContext:
         self._debug_listener: Any = None
         self._consumed_event = 0
         self._output_shapes: dict[str, tuple[int, ...]] = {}
-        self._ready: tuple[Program, tuple[Any, ...]] | None = None
+        self._ready: tuple[Program, tuple[Any, ...], int] | None = None
         self.torch_device = engine.torch_device
         self._start_shapes()
 
@@ -189,14 +189,12 @@ class ExecutionContext:
         return Value(value)
 
     def _program(self) -> Program:
-        if self._ready is not None and not self._ready[1]:
+        if self._ready is not None and self._ready[1:] == ((), self._engine._refits):
             return self._ready[0]
         program = self._engine._program(self._facts())
         shape_inputs = tuple(port.name for port in self._engine._inputs.values() if port.is_shape)
-        self._ready = (
-            program,
-            shape_inputs,
-        )  # values may change unnoticed, so they are read every time
+        # The values of shape inputs may change unnoticed, so they are read every time.
+        self._ready = (program, shape_inputs, self._engine._refits)
         return program
 
     def infer_shapes(self) -> list[str]:

@@ -98,6 +98,7 @@ class Engine:
         self.torch_device = runtime.torch_device
         self._constants = move_constants(description.graph, self.torch_device)
         self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._refits = 0  # contexts that keep a program compare this
         graph = description.graph
         self._inputs = {port.name: port for port in graph.inputs}
         self._outputs = {port.name: port for port in graph.outputs}
@@ -131,6 +132,7 @@ class Engine:
         self._description.graph.constants[slot] = value
         self._constants[slot] = value.to(self.torch_device)
         self._programs.clear()
+        self._refits += 1
 
     def _port(self, name: str) -> Port | None:
         port = self._inputs.get(name) or self._outputs.get(name)

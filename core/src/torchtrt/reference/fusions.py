@@ -13,6 +13,8 @@ import torch
 from torchtrt.reference.facts import Fact
 from torchtrt.reference.graph import ABSENT, Graph, Node
 
+_MASKING = -1e30  # at most this where a mask hides a score
+
 
 def fuse(graph: Graph, facts: dict[int, Fact]) -> None:
     """Rewrites a graph in place.
@@ -21,7 +23,7 @@ def fuse(graph: Graph, facts: dict[int, Fact]) -> None:
         graph: The graph.
         facts: What is known about its slots for every shape it will see; slots made here are added.
     """
-    for rewrite in (_fold_channel_scale, _linear, _linear_bias, _attention, _gelu):
+    for rewrite in _REWRITES:
         editor = _Editor(graph, facts)
         for node in list(graph.nodes):
             rewrite(editor, node)
@@ -39,7 +41,7 @@ class _Editor:
         self.consumers = graph.consumers()
         self.outputs = {port.slot for port in graph.outputs}
         self._dropped: set[int] = set()
-        self._replaced: dict[int, Node] = {}
+        self._replaced: dict[int, tuple[Node, ...]] = {}
 
     def only_producer(self, slot: int, operation: str) -> Node | None:
         """The node that makes a slot for one reader, if it is such an operation and has no output type set."""
@@ -68,19 +70,18 @@ class _Editor:
         self.facts[slot] = Fact(self.graph.constant_types[like], tuple(value.shape))
         return slot
 
-    def replace(self, last: Node, others: list[Node], node: Node) -> None:
-        """Puts a node where ``last`` was, and drops the others."""
-        self._replaced[id(last)] = node
+    def replace(self, last: Node, others: list[Node], *nodes: Node) -> None:
+        """Puts nodes where ``last`` was, and drops the others."""
+        self._replaced[id(last)] = nodes
         self._dropped.update(id(other) for other in [last, *others])
-        for slot in node.outputs:
-            self.producers[slot] = node
+        self.producers.update((slot, node) for node in nodes for slot in node.outputs)
 
     def commit(self) -> None:
         """Applies the replacements."""
         self.graph.nodes = [
-            self._replaced.get(id(node), node)
+            kept
             for node in self.graph.nodes
-            if id(node) in self._replaced or id(node) not in self._dropped
+            for kept in self._replaced.get(id(node), () if id(node) in self._dropped else (node,))
         ]
 
 
@@ -201,8 +202,54 @@ def _scaled(editor: _Editor, slot: int) -> tuple[int, float, list[Node]]:
     return slot, 1.0, []
 
 
+def _additive_mask(editor: _Editor, node: Node) -> None:
+    """``where(mask, scores, L)`` before a softmax, for a huge negative L: ``scores + where(mask, 0, L)``.
+
+    The sum is L to the last bit for every score below ``ulp(L) / 2``, which is more than 1e22 here, so a row that is
+    masked entirely stays uniform. Float16 has no such L: at its lowest number the spacing is 32. What a mask hides
+    must be finite: an infinity or a NaN there would come through.
+    """
+    if node.operation != "select" or any(node.output_types):
+        return
+    readers = editor.consumers.get(node.outputs[0], [])
+    if [reader.operation for reader in readers] != ["softmax"] or node.outputs[0] in editor.outputs:
+        return
+    condition, *branches = node.inputs
+    for position in (0, 1):
+        lowest, scores = branches[position], branches[1 - position]
+        number = editor.scalar(lowest)
+        fact = editor.facts[scores]
+        if (
+            number is None
+            or not -math.inf < number <= _MASKING
+            or fact.dtype not in ("FLOAT", "BF16")
+            or fact.dtype != editor.facts[lowest].dtype
+            or editor.only_producer(_scaled(editor, scores)[0], "matrix_multiply") is None
+        ):
+            continue
+        zero = editor.add_constant(torch.zeros_like(editor.graph.constants[lowest]), lowest)
+        chosen = (lowest, zero) if position == 0 else (zero, lowest)
+        bias = editor.graph.new_slot()
+        mask = Node("select", node.name, (condition, *chosen), (bias,), {}, (), node.metadata)
+        total = Node(
+            "elementwise",
+            node.name,
+            (scores, bias),
+            node.outputs,
+            {"op": "SUM"},
+            (),
+            node.metadata,
+        )
+        editor.facts[bias] = Fact(fact.dtype, editor.facts[condition].shape)
+        editor.replace(node, [], mask, total)
+        return
+
+
 def _attention(editor: _Editor, node: Node) -> None:
-    """Product, softmax, product. Masks stay outside: PyTorch and TensorRT differ on rows that are masked entirely."""
+    """Product, softmax, product; with a scale, and with a mask added that is nowhere -inf.
+
+    A row masked entirely by -inf stays apart: TensorRT's softmax makes it NaN, PyTorch's attention makes it 0.
+    """
     if (
         node.operation != "matrix_multiply"
         or node.attributes["op0"] != "NONE"
@@ -215,14 +262,15 @@ def _attention(editor: _Editor, node: Node) -> None:
     rank = len(editor.facts[softmax.inputs[0]].shape)
     if rank < 3 or softmax.attributes["axes"] != 1 << rank - 1:
         return
-    scores_slot, scale, dropped = _scaled(editor, softmax.inputs[0])
+    total, bias, added = _biased(editor, softmax.inputs[0])
+    scores_slot, scale, dropped = _scaled(editor, total)
     scores = editor.only_producer(scores_slot, "matrix_multiply")
     if scores is None or scores.attributes["op0"] != "NONE" or scores.attributes["op1"] == "VECTOR":
         return
     query, query_scale, query_nodes = _scaled(editor, scores.inputs[0])
     key, key_scale, key_nodes = _scaled(editor, scores.inputs[1])
     value = node.inputs[1]
-    dtypes = {editor.facts[slot].dtype for slot in (query, key, value)}
+    dtypes = {editor.facts[slot].dtype for slot in (query, key, value, *bias)}
     batches = {editor.facts[slot].shape[:-2] for slot in (query, key, value)}
     if len(dtypes) != 1 or len(batches) != 1:
         return
@@ -230,17 +278,45 @@ def _attention(editor: _Editor, node: Node) -> None:
         "scale": scale * query_scale * key_scale,
         "transposed_key": scores.attributes["op1"] == "TRANSPOSE",
     }
-    nodes = [*query_nodes, *key_nodes, scores, *dropped, softmax]
+    nodes = [*query_nodes, *key_nodes, scores, *dropped, *added, softmax]
     fused = Node(
         "scaled_dot_product",
         _name(*nodes, node),
-        (query, key, value),
+        (query, key, value, *bias),
         node.outputs,
         attributes,
         (),
         node.metadata,
     )
     editor.replace(node, nodes, fused)
+
+
+def _biased(editor: _Editor, slot: int) -> tuple[int, tuple[int, ...], list[Node]]:
+    """A tensor without what is added to it, the addend if it is nowhere -inf, and the node that added it."""
+    node = editor.only_producer(slot, "elementwise")
+    if node is not None and node.attributes["op"] == "SUM":
+        for position in (0, 1):
+            if _is_bounded_below(editor, node.inputs[position]):
+                return node.inputs[1 - position], (node.inputs[position],), [node]
+    return slot, (), []
+
+
+def _is_bounded_below(editor: _Editor, slot: int) -> bool:
+    """Whether a tensor holds no -inf for sure: a constant, a maximum with a number, or one of two such tensors."""
+    constant = editor.constant(slot)
+    if constant is not None:
+        return not bool(torch.isneginf(constant).any())
+    node = editor.producers.get(slot)
+    if node is None or any(node.output_types):
+        return False
+    if node.operation == "elementwise" and node.attributes["op"] == "MAX":
+        return any(
+            number is not None and math.isfinite(number)
+            for number in map(editor.scalar, node.inputs)
+        )
+    return node.operation == "select" and all(
+        _is_bounded_below(editor, branch) for branch in node.inputs[1:]
+    )
 
 
 def _gelu(editor: _Editor, node: Node) -> None:
@@ -293,3 +369,13 @@ def _factors(editor: _Editor, node: Node) -> tuple[list[int], list[Node]]:
         else:
             factors.append(slot)
     return factors, nodes
+
+
+_REWRITES = (
+    _fold_channel_scale,
+    _linear,
+    _linear_bias,
+    _additive_mask,
+    _attention,
+    _gelu,
+)

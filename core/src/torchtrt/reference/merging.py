@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 from torchtrt.reference.graph import Graph, Node
 from torchtrt.reference.layers import OPERATIONS
+from torchtrt.reference.plan import bytes_of
 
 _COMPARED_VOLUME = 64  # constants are compared byte by byte up to this many elements
 
@@ -19,8 +20,7 @@ def merge_equal(graph: Graph) -> None:
     first: dict[Hashable, tuple[int, ...]] = {}
     for slot, constant in graph.constants.items():
         if slot not in graph.weights_names and constant.numel() <= _COMPARED_VOLUME:
-            data = constant.contiguous().reshape(-1).view(_bytes).numpy().tobytes()
-            key = (graph.constant_types[slot], tuple(constant.shape), data)
+            key = (graph.constant_types[slot], tuple(constant.shape), bytes(bytes_of(constant)))
             kept_slot[slot] = first.setdefault(key, (slot,))[0]
     nodes: list[Node] = []
     for node in graph.nodes:

@@ -74,7 +74,7 @@ def encode(description: EngineDescription) -> bytes:
     body = bytearray(start - _PREFIX.size + blobs.size)
     body[: len(text)] = text
     for (offset, *_), tensor in zip(blobs.table, blobs.tensors, strict=True):
-        data = _bytes_of(tensor)
+        data = bytes_of(tensor)
         at = start - _PREFIX.size + offset
         body[at : at + len(data)] = data
     checked = struct.pack("<Q", len(text))
@@ -149,7 +149,8 @@ class _Blobs:
         return len(self.table) - 1
 
 
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Returns the bytes of a tensor on the CPU, row by row."""
     data: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
     return memoryview(data)
 

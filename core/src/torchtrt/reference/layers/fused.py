@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from torchtrt.reference.facts import Fact
+from torchtrt.reference.facts import Fact, broadcast
 from torchtrt.reference.layers.matrices import MatrixMultiply
 from torchtrt.reference.operation import Call, Function, Operation, frozen
 
@@ -35,30 +35,44 @@ class Linear(Operation):
 
 
 class ScaledDotProduct(Operation):
-    """``softmax(scale * query @ key^T) @ value`` with the key as it was given: transposed or not."""
+    """``softmax(scale * query @ key^T + bias) @ value`` with the key as it was given: transposed or not.
+
+    The bias is optional and nowhere -inf.
+    """
 
     name = "scaled_dot_product"
     defaults = frozen({"scale": 1.0, "transposed_key": True})
 
-    def _scores(self, call: Call) -> Call:
+    def _scores(self, call: Call) -> tuple[Fact, tuple[int, ...]]:
+        """The product of query and key, and the shape of the sum of it and the bias."""
         op1 = "TRANSPOSE" if call["transposed_key"] else "NONE"
-        return Call({"op0": "NONE", "op1": op1}, call.inputs[:2], call.rules, call.strong)
+        product = Call({"op0": "NONE", "op1": op1}, call.inputs[:2], call.rules, call.strong)
+        (scores,) = _PRODUCT.infer(product)
+        bias = call.optional(3)
+        shapes = [scores.shape] if bias is None else [scores.shape, bias.shape]
+        return scores, broadcast(shapes, "elementwise inputs")
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """The rules of the two products."""
-        (scores,) = _PRODUCT.infer(self._scores(call))
-        weighted = Call(
-            {"op0": "NONE", "op1": "NONE"}, [scores, call.fact(2)], call.rules, call.strong
+        """The rules of the two products and of the sum."""
+        scores, shape = self._scores(call)
+        operands = [Fact(scores.dtype, shape), call.fact(2)]
+        return _PRODUCT.infer(
+            Call({"op0": "NONE", "op1": "NONE"}, operands, call.rules, call.strong)
         )
-        return _PRODUCT.infer(weighted)
 
     def bind(self, call: Call) -> Function:
-        """``torch.nn.functional.scaled_dot_product_attention``."""
+        """``torch.nn.functional.scaled_dot_product_attention``, whose bias must not be larger than the scores."""
         scale, transposed = float(call["scale"]), bool(call["transposed_key"])
         attend = torch.nn.functional.scaled_dot_product_attention
+        scores, shape = self._scores(call)
+        is_larger = shape != scores.shape
+        rows = (*shape[:-1], call.shape(0)[-1])
 
-        def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            return attend(query, key if transposed else key.mT, value, scale=scale)
+        def attention(
+            query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None
+        ) -> Tensor:
+            query = query.expand(rows) if is_larger else query
+            return attend(query, key if transposed else key.mT, value, attn_mask=bias, scale=scale)
 
         return attention
 

@@ -62,7 +62,9 @@ def constant(
     """
     tensor = tensor if dtype is None else tensor.to(dtype)
     shape = tuple(tensor.shape) if shape is None else shape
-    if tensor.dtype is torch.bool or shape == tuple(tensor.shape):
+    if shape == tuple(tensor.shape):
+        return get_trt_tensor(ctx, tensor, name)
+    if tensor.dtype is torch.bool:
         return get_trt_tensor(ctx, tensor.reshape(shape), name)
     weights = get_weights(ctx, tensor)
     result = add(ctx, name, "constant", shape, weights)
