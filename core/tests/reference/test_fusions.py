@@ -85,14 +85,96 @@ def test_product_softmax_product_is_one_attention(version: str, where: str, benc
     torch.testing.assert_close(result, torch.softmax(q @ k.mT * scale, -1) @ v)
 
 
-def test_a_mask_keeps_attention_apart(version: str, bench: Any) -> None:
+def attend(n: Any, query: Any, scores: Any) -> Any:
+    """``softmax(scores) @ query``."""
+    softmax = n.net.add_softmax(scores)
+    softmax.axes = 1 << 3
+    return matrix_product(n, softmax.get_output(0), query)
+
+
+def scalar(n: Any, number: float) -> Any:
+    """A constant that broadcasts against anything of rank 4."""
+    return n.const(np.full((1, 1, 1, 1), number))
+
+
+LOWEST = float(np.finfo(np.float32).min / 2)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_an_attention_that_selects_by_a_mask_is_one_attention(
+    version: str, keeps: bool, batch: int, bench: Any
+) -> None:
+    """Hidden scores become a huge negative number; a row that is hidden entirely stays uniform."""
+    n = bench(version)
+    q, mask = rand(1, 3, 5, 8), rand(batch, 1, 5, 5) > 0
+    mask[0, 0, 1] = False
+    x, condition = n.input(q), n.input(mask if keeps else ~mask)
+    scores, lowest = matrix_product(n, x, x, "TRANSPOSE"), scalar(n, LOWEST)
+    branches = (scores, lowest) if keeps else (lowest, scores)
+    selected = n.net.add_select(condition, *branches).get_output(0)
+    operations, result = built(n, attend(n, x, selected))
+    assert operations == ["select", "scaled_dot_product"]
+    torch.testing.assert_close(
+        result, torch.softmax((q @ q.mT).where(mask, torch.tensor(LOWEST)), -1) @ q
+    )
+    torch.testing.assert_close(result[0, :, 1], q[0].mean(-2))
+
+
+def test_layers_with_one_mask_share_what_is_made_of_it(version: str, bench: Any) -> None:
+    """Equal layers are computed once."""
+    n = bench(version)
+    q, mask = rand(2, 3, 5, 8), rand(2, 1, 5, 5) > 0
+    x, condition = n.input(q), n.input(mask)
+    output = x
+    for _ in range(2):
+        scores = matrix_product(n, output, output, "TRANSPOSE")
+        selected = n.net.add_select(condition, scores, scalar(n, LOWEST)).get_output(0)
+        output = attend(n, output, selected)
+    operations, result = built(n, output)
+    assert operations == ["select", "scaled_dot_product", "scaled_dot_product"]
+    for _ in range(2):
+        q = torch.softmax((q @ q.mT).where(mask, torch.tensor(LOWEST)), -1) @ q
+    torch.testing.assert_close(result, q)
+
+
+@pytest.mark.parametrize("number", [-1e4, -math.inf])
+def test_a_mask_whose_number_is_no_floor_keeps_attention_apart(
+    version: str, number: float, bench: Any
+) -> None:
+    """Scores show through a small number, and -inf makes NaN of a row that is hidden entirely."""
+    n = bench(version)
+    q, mask = rand(1, 1, 2, 4), torch.tensor([[[[True, True], [False, False]]]])
+    x = n.input(q)
+    scores = matrix_product(n, x, x, "TRANSPOSE")
+    selected = n.net.add_select(n.input(mask), scores, scalar(n, number)).get_output(0)
+    operations, result = built(n, attend(n, x, selected))
+    assert "scaled_dot_product" not in operations
+    expected = torch.softmax((q @ q.mT).where(mask, torch.tensor(number)), -1) @ q
+    torch.testing.assert_close(result, expected, equal_nan=True)
+
+
+def test_a_mask_that_was_clamped_is_added_inside_the_attention(version: str, bench: Any) -> None:
+    """A maximum with a number leaves no -inf."""
+    n = bench(version)
+    q, mask = rand(1, 2, 2, 4), torch.tensor([[[[0.0, 0.5], [-math.inf, -math.inf]]]])
+    x, maximum = n.input(q), n.trt.ElementWiseOperation.MAX
+    clamped = n.net.add_elementwise(n.input(mask), scalar(n, LOWEST), maximum).get_output(0)
+    total = sum_of(n, clamped, matrix_product(n, x, x, "TRANSPOSE"))
+    operations, result = built(n, attend(n, x, total))
+    assert operations == ["elementwise", "scaled_dot_product"]
+    torch.testing.assert_close(
+        result, torch.softmax(q @ q.mT + mask.clamp(min=LOWEST), -1) @ q
+    )
+
+
+def test_a_mask_that_may_be_infinite_keeps_attention_apart(version: str, bench: Any) -> None:
     """A row that is masked entirely is NaN, as TensorRT's softmax makes it."""
     n = bench(version)
     q, mask = rand(1, 1, 2, 4), torch.tensor([[[[0.0, 0.0], [-math.inf, -math.inf]]]])
     x = n.input(q)
-    softmax = n.net.add_softmax(sum_of(n, matrix_product(n, x, x, "TRANSPOSE"), n.input(mask)))
-    softmax.axes = 1 << 3
-    operations, result = built(n, matrix_product(n, softmax.get_output(0), x))
+    total = sum_of(n, matrix_product(n, x, x, "TRANSPOSE"), n.input(mask))
+    operations, result = built(n, attend(n, x, total))
     assert "scaled_dot_product" not in operations
     assert bool(result[0, 0, 1].isnan().all())
 
@@ -146,6 +228,31 @@ def test_the_graph_of_a_gelu_is_one_activation(version: str, order: int, bench: 
     operations, result = built(n, output)
     assert operations == ["activation"]
     torch.testing.assert_close(result, torch.nn.functional.gelu(rand(3, 4)))
+
+
+def test_the_graph_of_a_gelu_by_tanh_is_one_activation(version: str, bench: Any) -> None:
+    """``0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))``."""
+    n = bench(version)
+    x = n.input(rand(3, 4))
+    half, one, bend, root = (
+        n.const(np.full((1, 1), value)) for value in (0.5, 1.0, 0.044715, math.sqrt(2 / math.pi))
+    )
+    cube = product_of(n, product_of(n, x, x), x)
+    inner = product_of(n, sum_of(n, x, product_of(n, cube, bend)), root)
+    curve = n.net.add_activation(inner, n.trt.ActivationType.TANH).get_output(0)
+    operations, result = built(n, product_of(n, product_of(n, x, half), sum_of(n, curve, one)))
+    assert operations == ["activation"]
+    expected = torch.nn.functional.gelu(rand(3, 4), approximate="tanh")
+    torch.testing.assert_close(result, expected)
+
+
+def test_random_numbers_are_drawn_for_each_layer(version: str, bench: Any) -> None:
+    """Equal layers are merged only where equal inputs give equal outputs."""
+    n = bench(version)
+    draw = n.trt.FillOperation.RANDOM_UNIFORM
+    first, second = (n.net.add_fill((64,), draw).get_output(0) for _ in range(2))
+    one, other = n.run(first, second)
+    assert not torch.equal(one, other)
 
 
 def test_constant_arithmetic_is_folded(version: str, bench: Any) -> None:

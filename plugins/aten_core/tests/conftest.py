@@ -3,12 +3,13 @@
 import pytest
 
 import torchtrt
+from torchtrt.tensorrt import is_reference
 
-VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
+VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 
 
-@pytest.fixture(params=VERSIONS)
+@pytest.fixture(params=VERSIONS if is_reference() else ["real"])
 def version(request):
-    """Runs a test with the reference TensorRT of each version."""
-    with torchtrt.use_tensorrt(f"reference@{request.param}"):
+    """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
+    with torchtrt.use_tensorrt(request.param):
         yield request.param

@@ -100,7 +100,7 @@ CASES = (
     einsum("", np.array(2.0, "f4")),
     einsum(",->", np.array(2.0, "f4"), np.array(3.0, "f4")),
     einsum(",ij->ij", np.array(2.0, "f4"), A),
-    einsum("ij,jk->ik", A),
+    einsum("ij,jk->ik", A, name=" one operand"),
     einsum("ij->ij", A.astype("i4"), name=" int32"),
     einsum("ij,jk->ik", A.astype("i4"), B.astype("i4"), name=" both int32"),
     einsum("ij,jk->ik", A.astype("f2"), B.astype("f2"), name=" float16", types=("HALF",)),

@@ -320,13 +320,10 @@ def _is_bounded_below(editor: _Editor, slot: int) -> bool:
 
 
 def _gelu(editor: _Editor, node: Node) -> None:
-    """``0.5 * x * (1 + erf(x / sqrt(2)))``, in any order of its factors."""
+    """``0.5 * x * (1 + curve(x))`` in any order of its factors, by erf or by tanh."""
     if node.operation != "elementwise" or node.attributes["op"] != "PROD" or any(node.output_types):
         return
-    factors, nodes = _factors(editor, node)
-    scalars = [editor.scalar(slot) for slot in factors]
-    rest = [slot for slot, scalar in zip(factors, scalars, strict=True) if scalar is None]
-    constant = math.prod(scalar for scalar in scalars if scalar is not None)
+    constant, rest, nodes = _factors(editor, node)
     if len(rest) != 2 or not math.isclose(constant, 0.5, rel_tol=1e-6):
         return
     for x, other in (rest, rest[::-1]):
@@ -337,38 +334,71 @@ def _gelu(editor: _Editor, node: Node) -> None:
             or 1.0 not in map(editor.scalar, one_plus.inputs)
         ):
             continue
-        erf_slot = next((slot for slot in one_plus.inputs if editor.scalar(slot) is None), ABSENT)
-        erf = editor.only_producer(erf_slot, "unary")
-        if erf is None or erf.attributes["op"] != "ERF":
-            continue
-        source, scale, scaled = _scaled(editor, erf.inputs[0])
-        if source == x and math.isclose(scale, math.sqrt(0.5), rel_tol=1e-6):
-            inner = [*scaled, erf, one_plus, *nodes]
-            fused = Node(
-                "activation",
-                _name(*inner, node),
-                (x,),
-                node.outputs,
-                {"type": "GELU_ERF", "alpha": None, "beta": None},
-                (),
-                node.metadata,
-            )
-            editor.replace(node, inner, fused)
-            return
+        curve = next((slot for slot in one_plus.inputs if editor.scalar(slot) is None), ABSENT)
+        for kind, matches in (("GELU_ERF", _erf_curve), ("GELU_TANH", _tanh_curve)):
+            inner = matches(editor, curve, x)
+            if inner is not None:
+                inner = [*inner, one_plus, *nodes]
+                fused = Node(
+                    "activation",
+                    _name(*inner, node),
+                    (x,),
+                    node.outputs,
+                    {"type": kind, "alpha": None, "beta": None},
+                    (),
+                    node.metadata,
+                )
+                editor.replace(node, inner, fused)
+                return
 
 
-def _factors(editor: _Editor, node: Node) -> tuple[list[int], list[Node]]:
-    """The factors of a product of products, and the inner nodes."""
-    factors: list[int] = []
-    nodes: list[Node] = []
+def _erf_curve(editor: _Editor, slot: int, x: int) -> list[Node] | None:
+    """The nodes of ``erf(x / sqrt(2))``, None if that is not what a slot holds."""
+    erf = editor.only_producer(slot, "unary")
+    if erf is None or erf.attributes["op"] != "ERF":
+        return None
+    source, scale, scaled = _scaled(editor, erf.inputs[0])
+    is_it = source == x and math.isclose(scale, math.sqrt(0.5), rel_tol=1e-6)
+    return [*scaled, erf] if is_it else None
+
+
+def _tanh_curve(editor: _Editor, slot: int, x: int) -> list[Node] | None:
+    """The nodes of ``tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))``, None if that is not what a slot holds."""
+    tanh = editor.only_producer(slot, "activation")
+    if tanh is None or tanh.attributes["type"] != "TANH":
+        return None
+    bent, scale, scaled = _scaled(editor, tanh.inputs[0])
+    total = editor.only_producer(bent, "elementwise")
+    if total is None or total.attributes["op"] != "SUM" or x not in total.inputs:
+        return None
+    product = editor.only_producer(total.inputs[total.inputs[0] == x], "elementwise")
+    if product is None or product.attributes["op"] != "PROD":
+        return None
+    constant, rest, nodes = _factors(editor, product)
+    is_it = (
+        rest == [x, x, x]
+        and math.isclose(constant, 0.044715, rel_tol=1e-6)
+        and math.isclose(scale, math.sqrt(2 / math.pi), rel_tol=1e-6)
+    )
+    return [*nodes, product, total, *scaled, tanh] if is_it else None
+
+
+def _factors(editor: _Editor, node: Node) -> tuple[float, list[int], list[Node]]:
+    """The constant and the other factors of a product of products, and the inner nodes."""
+    constant, factors, nodes = 1.0, list[int](), list[Node]()
     for slot in node.inputs:
         inner = editor.only_producer(slot, "elementwise")
-        if inner is not None and inner.attributes["op"] == "PROD" and len(nodes) < 2:
-            nodes.append(inner)
-            factors += inner.inputs
+        number = editor.scalar(slot)
+        if number is not None:
+            constant *= number
+        elif inner is not None and inner.attributes["op"] == "PROD":
+            inner_constant, inner_factors, inner_nodes = _factors(editor, inner)
+            constant *= inner_constant
+            factors += inner_factors
+            nodes += [*inner_nodes, inner]
         else:
             factors.append(slot)
-    return factors, nodes
+    return constant, factors, nodes
 
 
 _REWRITES = (
