@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     one = commands.add_parser("record", help="run the table and write what became of each case")
     one.add_argument("out", type=Path)
-    one.add_argument("--jobs", type=int, default=min(6, os.cpu_count() or 1))
+    one.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1))
     one.add_argument("--family", action="append", help="only this family; may be repeated")
     two = commands.add_parser("compare", help="compare a recording with the reference")
     two.add_argument("recording", type=Path, nargs="?", default=comparison.RECORDING)

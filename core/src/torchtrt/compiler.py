@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -159,8 +160,6 @@ def _check_complete(partition: Partition) -> None:
 def _weight_names(graph_module: GraphModule) -> dict[int, str]:
     names: dict[int, str] = {}
     for node in graph_module.graph.find_nodes(op="get_attr"):
-        value: Any = graph_module
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
-        names.setdefault(id(value), str(node.target))
+        name = str(node.target)
+        names.setdefault(id(attrgetter(name)(graph_module)), name)
     return names

@@ -163,9 +163,7 @@ def test_a_mask_that_was_clamped_is_added_inside_the_attention(version: str, ben
     total = sum_of(n, clamped, matrix_product(n, x, x, "TRANSPOSE"))
     operations, result = built(n, attend(n, x, total))
     assert operations == ["elementwise", "scaled_dot_product"]
-    torch.testing.assert_close(
-        result, torch.softmax(q @ q.mT + mask.clamp(min=LOWEST), -1) @ q
-    )
+    torch.testing.assert_close(result, torch.softmax(q @ q.mT + mask.clamp(min=LOWEST), -1) @ q)
 
 
 def test_a_mask_that_may_be_infinite_keeps_attention_apart(version: str, bench: Any) -> None:

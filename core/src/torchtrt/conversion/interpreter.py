@@ -7,6 +7,7 @@ import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -96,7 +97,7 @@ class TRTInterpreter:
             if node.op == "placeholder":
                 self.env[node] = self.add_input(next(profiles), node)
             elif node.op == "get_attr":
-                self.env[node] = self.attribute(str(node.target))
+                self.env[node] = attrgetter(str(node.target))(self.block)
             elif node.op == "call_function":
                 self.env[node] = self.convert(node)
                 self.on_node()
@@ -111,13 +112,6 @@ class TRTInterpreter:
             self.converted_by,
             self.context.requires_output_allocator,
         )
-
-    def attribute(self, name: str) -> Any:
-        """Returns one of the block's weights."""
-        value: Any = self.block
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
 
     def add_input(self, profile: InputProfile, node: Node) -> Any:
         """Returns a new input of the network."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from operator import attrgetter
 
 import torch
 from torch.fx import GraphModule, Node
@@ -24,7 +24,7 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
     folded: list[Node] = []
     for node in graph.nodes:
         if node.op == "get_attr" and node.target not in mutated:
-            value = _attribute(graph_module, str(node.target))
+            value = attrgetter(str(node.target))(graph_module)
             if isinstance(value, torch.Tensor):
                 values[node] = value
         elif node.op == "call_function" and _is_foldable(node, values):
@@ -44,12 +44,6 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
         constant.meta = dict(node.meta)
         node.replace_all_uses_with(constant)
     graph.eliminate_dead_code()
-
-
-def _attribute(module: Any, name: str) -> Any:
-    for part in name.split("."):
-        module = getattr(module, part)
-    return module
 
 
 def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -58,18 +57,9 @@ class _Extraction:
         output = next(iter(self.source.graph.find_nodes(op="output")))
         result = torch.fx.map_arg(output.args[0], self.copy)
         self.graph.output(result).meta = dict(output.meta)
-        root: dict[str, Any] = {
-            str(node.target): self.attribute(str(node.target))
-            for node in self.graph.find_nodes(op="get_attr")
-        }
-        module = GraphModule({**root, **self.blocks}, self.graph, class_name="CompiledGraph")
-        return module, self.blocks
-
-    def attribute(self, name: str) -> Any:
-        value: Any = self.source
-        for part in name.split("."):
-            value = getattr(value, part)
-        return value
+        for name, block in self.blocks.items():
+            self.source.add_submodule(name, block)
+        return GraphModule(self.source, self.graph, class_name="CompiledGraph"), self.blocks
 
     def copy(self, node: Node) -> Node:
         """Returns the node in the new graph, copying it and the numbers and weights it needs on first use."""
@@ -106,11 +96,7 @@ class _Extraction:
             node for node in members if any(self.leaves(node, user, inside) for user in node.users)
         ]
         graph.output(tuple(env[node] for node in outputs))
-        root = {
-            str(node.target): self.attribute(str(node.target))
-            for node in graph.find_nodes(op="get_attr")
-        }
-        self.blocks[name] = GraphModule(root, graph, class_name="Block")
+        self.blocks[name] = GraphModule(self.source, graph, class_name="Block")
         call = self.graph.call_module(name, tuple(self.copy(source) for source in inputs))
         for index, node in enumerate(outputs):
             self.env[node] = self.graph.call_function(operator.getitem, (call, index))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from torchtrt.reference import dtypes
+from torchtrt.reference.bindings import ContextBindings
 from torchtrt.reference.facts import Fact, Refused, Value
 from torchtrt.reference.graph import Port
 from torchtrt.reference.program import Program
@@ -20,7 +21,7 @@ _CPU = torch.device("cpu")
 _ALIGNMENT = 256
 
 
-class ExecutionContext:
+class ExecutionContext(ContextBindings):
     """One use of an engine: the shapes and addresses of its inputs and outputs, and execution."""
 
     _trt: ClassVar[Any]
@@ -43,6 +44,7 @@ class ExecutionContext:
         self._values: dict[str, Any] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
+        self._host_values: dict[str, torch.Tensor] = {}  # given by binding
         self._allocators: dict[str, Any] = {}
         self._wrapped: dict[str, tuple[int, tuple[int, ...], torch.Tensor]] = {}
         self._debug_states: dict[str, bool] = {}
@@ -273,34 +275,6 @@ class ExecutionContext:
             return self._error(str(error))
         except RuntimeError as error:
             return self._error(f"PyTorch could not compute a layer: {error}")
-
-    def execute_v2(self, bindings: Sequence[int]) -> bool:
-        """Executes with the addresses of all inputs and outputs in order, and waits."""
-        if len(bindings) != len(self._engine._ports):
-            return self._error(
-                f"the engine has {len(self._engine._ports)} inputs and outputs, not {len(bindings)}"
-            )
-        for port, address in zip(self._engine._ports, bindings, strict=True):
-            self._addresses[port.name] = address
-        done = self.execute_async_v3(
-            torch.cuda.current_stream(self.torch_device).cuda_stream
-            if self.torch_device.type == "cuda"
-            else 0
-        )
-        if done and self.torch_device.type == "cuda":
-            torch.cuda.synchronize(self.torch_device)
-        return done
-
-    def execute_async_v2(
-        self,
-        bindings: Sequence[int],
-        stream_handle: int,
-        input_consumed: Any = None,  # noqa: ARG002
-    ) -> bool:
-        """Executes with the addresses of all inputs and outputs in order (TensorRT 8)."""
-        for port, address in zip(self._engine._ports, bindings, strict=True):
-            self._addresses[port.name] = address
-        return self.execute_async_v3(stream_handle)
 
     def _execute(self, stream_handle: int) -> bool:
         with torch.inference_mode():

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from torchtrt.reference import dtypes
+from torchtrt.reference.bindings import EngineBindings
 from torchtrt.reference.context import ExecutionContext
 from torchtrt.reference.facts import Fact
 from torchtrt.reference.graph import Node, Port
@@ -75,7 +76,7 @@ class Runtime:
         return None
 
 
-class Engine:
+class Engine(EngineBindings):
     """A loaded plan: what goes in, what comes out, and programs for the shapes seen so far."""
 
     _trt: ClassVar[Any]
@@ -141,21 +142,19 @@ class Engine:
         return port
 
     def __len__(self) -> int:
-        return len(self._ports)
+        return self.num_bindings if self._rules.bindings_by_profile else len(self._ports)
 
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, str):
-            return [port.name for port in self._ports].index(index)
-        return self._ports[index].name
+        if isinstance(index, str) and self._rules.bindings_by_profile:
+            return self.get_binding_index(index)
+        if not 0 <= index < len(self):
+            message = f"The engine has {len(self)} inputs and outputs; there is no number {index}."
+            raise IndexError(message)
+        return self._ports[index].name if index < len(self._ports) else self.get_binding_name(index)
 
     @property
     def num_io_tensors(self) -> int:
         """The number of inputs and outputs."""
-        return len(self._ports)
-
-    @property
-    def num_bindings(self) -> int:
-        """The number of inputs and outputs (TensorRT 8)."""
         return len(self._ports)
 
     def get_tensor_name(self, index: int) -> str | None:

@@ -33,6 +33,7 @@ class Rules:
         async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
         if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
         quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
+        bindings_by_profile: Addresses in order are given once for each optimization profile.
     """
 
     version: str
@@ -53,6 +54,7 @@ class Rules:
     async_allocation: bool
     if_branches_may_differ: bool
     quantize_scale_must_be_constant: bool
+    bindings_by_profile: bool
 
 
 _V8 = Rules(
@@ -74,6 +76,7 @@ _V8 = Rules(
     async_allocation=False,
     if_branches_may_differ=False,
     quantize_scale_must_be_constant=True,
+    bindings_by_profile=True,
 )
 _V10 = Rules(
     version="10.16.1",
@@ -94,6 +97,7 @@ _V10 = Rules(
     async_allocation=True,
     if_branches_may_differ=True,
     quantize_scale_must_be_constant=False,
+    bindings_by_profile=False,
 )
 _V11 = Rules(
     version="11.4.0",
@@ -114,5 +118,6 @@ _V11 = Rules(
     async_allocation=True,
     if_branches_may_differ=True,
     quantize_scale_must_be_constant=False,
+    bindings_by_profile=False,
 )
 RULES = {rules.version: rules for rules in (_V8, _V10, _V11)}
