@@ -35,9 +35,13 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.command == "record":
         started = time.monotonic()
-        outcomes = recording.record(chosen.family or list(table()), chosen.reference, chosen.jobs)
         version = recording.tensorrt(chosen.reference).__version__
-        recording.write(chosen.out, version, outcomes)
+        # A part of the table replaces that part of an earlier recording.
+        outcomes = recording.read(chosen.out) if chosen.family and chosen.out.exists() else {}
+        families = chosen.family or list(table())
+        for part in recording.record(families, chosen.reference, chosen.jobs):
+            outcomes.update(part)
+            recording.write(chosen.out, version, outcomes)
         ran = sum(outcome.refused_at is None for outcome in outcomes.values())
         print(
             f"{len(outcomes)} cases on TensorRT {version}: {ran} ran, {len(outcomes) - ran} were refused, "

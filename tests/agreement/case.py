@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -60,7 +60,7 @@ class ShapeValues:
     best: tuple[int, ...] | None = None
 
 
-Given = Union[np.ndarray, Dynamic, ShapeValues]
+Given = np.ndarray | Dynamic | ShapeValues
 
 
 def dynamic(value: np.ndarray, *axes: int) -> Dynamic:
@@ -168,7 +168,8 @@ class Case:
         inputs: What goes in, by name.
         build: Builds the network; returns its output tensors, or a layer whose outputs they are.
         flags: Builder flags to set, by name.
-        types: Types to declare on the outputs, by name; empty to leave them alone.
+        types: Types to declare on the outputs, by name; empty for their natural types.
+        undeclared: Whether the outputs' types must stay undeclared, even if TensorRT wants them declared.
         within: For random outputs: the bounds, which are all that is compared of the values.
         tolerance: Relative and absolute tolerance of values; by default what the types allow.
     """
@@ -178,6 +179,7 @@ class Case:
     build: Callable[[Network], Any]
     flags: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    undeclared: bool = False
     within: tuple[float, float] | None = None
     tolerance: float | None = None
 

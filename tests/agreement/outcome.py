@@ -97,7 +97,7 @@ def difference(case: Case, got: Outcome, want: Outcome) -> str | None:
         return f"{_stage(got)} instead of {_stage(want)}"
     if len(got.outputs) != len(want.outputs):
         return f"{len(got.outputs)} outputs instead of {len(want.outputs)}"
-    for index, (ours, theirs) in enumerate(zip(got.outputs, want.outputs)):
+    for index, (ours, theirs) in enumerate(zip(got.outputs, want.outputs, strict=True)):
         if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
             return f"output {index} is {ours.dtype}{list(ours.shape)} instead of {theirs.dtype}{list(theirs.shape)}"
         tolerance = _tolerance(case, theirs.dtype)

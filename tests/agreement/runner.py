@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,10 @@ _TORCH_TYPES = {
     "BOOL": torch.bool,
     "UINT8": torch.uint8,
 }
+# As in "Output tensor output0 of type Float produced from output of incompatible type Int32".
+_UNDECLARED_OUTPUT = re.compile(
+    r"tensor output(\d+) of type \w+ produced from output of incompatible type (\w+)"
+)
 
 
 class _Refused(Exception):
@@ -121,6 +126,26 @@ def _run(trt: Any, session: _Session, case: Case) -> tuple[Output, ...]:
 
 
 def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
+    types = dict(enumerate(case.types))
+    plan, names = _build_with(trt, session, case, types)
+    may_declare = not case.types and not case.undeclared
+    # TensorRT 8 takes some layers' outputs for floats until told otherwise: declare what it says they are.
+    while plan is None and may_declare:
+        matches = map(_UNDECLARED_OUTPUT.search, session.errors)
+        natural = {int(match[1]): match[2].upper() for match in matches if match is not None}
+        if natural.keys() <= types.keys():
+            break
+        types.update(natural)
+        session.errors.clear()
+        plan, names = _build_with(trt, session, case, types)
+    if plan is None:
+        raise _Refused("build")
+    return plan, names
+
+
+def _build_with(
+    trt: Any, session: _Session, case: Case, types: dict[int, str]
+) -> tuple[Any, list[str]]:
     config = session.builder.create_builder_config()
     config.set_tactic_sources(0)
     config.clear_flag(trt.BuilderFlag.TF32)  # FP32 must mean FP32 to be compared
@@ -133,9 +158,9 @@ def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
     for index, tensor in enumerate(outputs_of(case.build(network))):
         if not tensor.is_network_input:
             tensor.name = f"output{index}"
-        if index < len(case.types):
-            tensor.dtype = getattr(trt.DataType, case.types[index])
         definition.mark_output(tensor)
+        if index in types:
+            tensor.dtype = getattr(trt.DataType, types[index])
         names.append(tensor.name)
     profile = session.builder.create_optimization_profile()
     for name, given in case.inputs.items():
@@ -145,10 +170,7 @@ def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
             best = given.best or tuple(int(value) for value in given.value.reshape(-1))
             profile.set_shape_input(name, given.low, best, given.high)
     config.add_optimization_profile(profile)
-    plan = session.builder.build_serialized_network(definition, config)
-    if plan is None:
-        raise _Refused("build")
-    return plan, names
+    return session.builder.build_serialized_network(definition, config), names
 
 
 def _set_inputs(trt: Any, session: _Session, case: Case, engine: Any, context: Any) -> list[Any]:

@@ -281,9 +281,38 @@ def test_an_assertion_fails_the_build_or_the_run(version: str, bench: Any) -> No
     n.net.add_assertion(equal, "two rows are wanted")
     n.profile.set_shape("i0", (2, 3), (2, 3), (2, 3))
     assert n.run(only(n.net.add_unary(x, n.trt.UnaryOperation.EXP)))[0].shape == (2, 3)
-    n.profile.set_shape("i0", (1, 3), (2, 3), (2, 3))
+    n.profile.set_shape("i0", (1, 3), (1, 3), (2, 3))
     assert n.builder.build_serialized_network(n.net, n.config) is None
     assert "two rows are wanted" in n.errors[-1]
+
+
+def test_the_ends_of_a_profile_need_not_fit_together(version: str, bench: Any) -> None:
+    """The typical shapes decide about the build; each set of shapes is checked when it is used."""
+    n = bench(version)
+    output = only(
+        n.net.add_elementwise(
+            n.input(rand(3), (-1,)), n.input(rand(3), (-1,)), n.trt.ElementWiseOperation.SUM
+        )
+    )
+    n.profile.set_shape("i1", (2,), (3,), (3,))
+    context = n.context(output)
+    assert context.get_tensor_shape("o0") == (3,)
+    context.set_input_shape("i1", (2,))
+    with pytest.raises(RuntimeError, match="same dimensions"):
+        context.infer_shapes()
+
+
+def test_integer_division_never_ends_the_process(version: str, bench: Any) -> None:
+    """By zero it is -1, or -2 for a negative number rounded down; the least number by -1 is itself."""
+    n = bench(version)
+    a = n.input(torch.tensor([5, -5, -(2**31), 7], dtype=torch.int32))
+    b = n.input(torch.tensor([0, 0, -1, -2], dtype=torch.int32))
+    kind = n.trt.ElementWiseOperation
+    results = n.run(*[only(n.net.add_elementwise(a, b, op)) for op in (kind.DIV, kind.FLOOR_DIV)])
+    assert [result.tolist() for result in results] == [
+        [-1, -1, -(2**31), -3],
+        [-1, -2, -(2**31), -4],
+    ]
 
 
 def test_errors_name_the_layer_and_the_rule(version: str, bench: Any) -> None:

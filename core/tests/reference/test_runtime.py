@@ -150,13 +150,13 @@ def test_a_shape_input_is_read_on_the_host(version: str, bench: Any) -> None:
     output.name = "y"
     n.net.mark_output(output)
     profile = n.builder.create_optimization_profile()
-    profile.set_shape_input("size", [1, 1], [2, 2], [4, 4])
+    profile.set_shape_input("size", [1, 1], [2, 1], [4, 4])
     n.config.add_optimization_profile(profile)
     assert (
         n.builder.build_serialized_network(n.net, n.config) is None
-    )  # (1, 1) does not hold four elements
+    )  # (2, 1) does not hold four elements
     profile = n.builder.create_optimization_profile()
-    profile.set_shape_input("size", [2, 2], [2, 2], [2, 2])
+    profile.set_shape_input("size", [1, 1], [2, 2], [2, 2])
     n.config.reset()
     n.config.add_optimization_profile(profile)
     engine = n.trt.Runtime(n.logger).deserialize_cuda_engine(
@@ -171,7 +171,7 @@ def test_a_shape_input_is_read_on_the_host(version: str, bench: Any) -> None:
     assert context.infer_shapes() == []
     assert context.get_tensor_shape("y") == (2, 2)
     values.copy_(torch.tensor([1, 4]))
-    with pytest.raises(RuntimeError, match="holds 1"):
+    with pytest.raises(RuntimeError, match="holds 4"):
         context.infer_shapes()
 
 
@@ -223,6 +223,120 @@ def test_named_weights_can_be_refitted(version: str, bench: Any) -> None:
         context.set_tensor_address("y0", result.data_ptr())
         assert context.execute_async_v3(0)
         torch.testing.assert_close(result, 2 * values + 5)
+
+
+def test_weights_can_be_refitted_by_layer_and_role(version: str, bench: Any) -> None:
+    """A convolution has a kernel and a bias, a constant layer its values."""
+    n = bench(version)
+    kernel, bias, shift = np.ones((1, 1, 1, 1)), np.zeros(1), np.full((1, 1, 1, 1), 3)
+    kernel, bias, shift = (each.astype(np.float32) for each in (kernel, bias, shift))
+    x = n.input(torch.ones(1, 1, 2, 2))
+    convolution = n.net.add_convolution_nd(x, 1, (1, 1), kernel, bias)
+    constant = n.net.add_constant(shift.shape, shift)
+    convolution.name, constant.name = "convolution", "constant"
+    y = n.net.add_elementwise(
+        convolution.get_output(0), constant.get_output(0), n.trt.ElementWiseOperation.SUM
+    ).get_output(0)
+    n.config.set_flag(n.trt.BuilderFlag.REFIT)
+    context = n.context(y)
+    refitter, role = n.trt.Refitter(context.engine, n.logger), n.trt.WeightsRole
+    places = dict.fromkeys(zip(*refitter.get_all(), strict=True), True)
+    assert set(places) == {
+        ("convolution", role.KERNEL),
+        ("convolution", role.BIAS),
+        ("constant", role.CONSTANT),
+    }
+    assert refitter.get_missing() == ([], [])
+    assert refitter.set_weights("convolution", role.KERNEL, n.trt.Weights(2 * kernel))
+    assert refitter.set_weights("constant", role.CONSTANT, n.trt.Weights(shift + 1))
+    assert not refitter.set_weights("convolution", role.SCALE, n.trt.Weights(kernel))
+    assert "SCALE weights of layer 'convolution'" in n.errors[-1]
+    assert refitter.refit_cuda_engine()
+    result = torch.empty(1, 1, 2, 2)
+    context.set_tensor_address("o0", result.data_ptr())
+    assert context.execute_async_v3(0)
+    torch.testing.assert_close(result, torch.full_like(result, 6))
+
+
+@pytest.mark.parametrize("individual", ["10.16.1", "11.4.0"])
+def test_only_marked_weights_can_be_refitted_individually(individual: str, bench: Any) -> None:
+    """REFIT_INDIVIDUAL takes the marks of the network."""
+    n, y = linear(bench, individual)
+    assert n.net.mark_weights_refittable("bias")
+    n.config.set_flag(n.trt.BuilderFlag.REFIT_INDIVIDUAL)
+    refitter = n.trt.Refitter(engine_of(n, y), n.logger)
+    assert refitter.get_all_weights() == ["bias"]
+    assert [role.name for role in refitter.get_all()[1]] == ["CONSTANT"]
+
+
+@pytest.mark.parametrize("interface", ["IStreamReader", "IStreamReaderV2"])
+def test_a_plan_is_read_from_a_stream_in_pieces(interface: str, bench: Any) -> None:
+    """A reader may give fewer bytes than it is asked for; a stream that ends early gives no engine."""
+    n, y = linear(bench, "10.16.1")
+    y.name = "y0"
+    n.net.mark_output(y)
+    profile = n.builder.create_optimization_profile()
+    profile.set_shape("x", (1, 3), (1, 3), (4, 3))
+    n.config.add_optimization_profile(profile)
+    writer, reader = streams(n.trt, interface)
+    assert n.builder.build_serialized_network_to_stream(n.net, n.config, writer)
+    runtime = n.trt.Runtime(n.logger)
+    engine = runtime.deserialize_cuda_engine(reader(writer.data))
+    assert bytes(engine.serialize()) == writer.data
+    assert runtime.deserialize_cuda_engine(reader(writer.data[:-1])) is None
+    assert "stream ended" in n.errors[-1]
+
+
+def streams(trt: Any, interface: str) -> Any:
+    """A writer that keeps what it gets, and a reader that gives at most 100 bytes at once."""
+
+    class Writer(trt.IStreamWriter):
+        def __init__(self) -> None:
+            trt.IStreamWriter.__init__(self)
+            self.data = b""
+
+        def write(self, data: bytes) -> int:
+            self.data += data
+            return len(data)
+
+    class Reader(getattr(trt, interface)):
+        def __init__(self, data: bytes) -> None:
+            getattr(trt, interface).__init__(self)
+            self.data = data
+
+        def read(self, size: int, stream: int = 0) -> bytes:
+            piece, self.data = self.data[: min(size, 100)], self.data[min(size, 100) :]
+            return piece
+
+    if interface == "IStreamReaderV2":
+        Reader.seek = lambda self, offset, where: False
+    return Writer(), Reader
+
+
+def test_data_dependent_outputs_have_a_bound(version: str, bench: Any) -> None:
+    """At most every element is not zero; what is computed from the count has no bound."""
+    n = bench(version)
+    found = n.net.add_non_zero(n.input(torch.ones(2, 3), (-1, 3))).get_output(0)
+    moved = n.net.add_shuffle(found)
+    moved.first_transpose = (1, 0)
+    remaining = n.net.add_shape(moved.get_output(0)).get_output(0)
+    filled = n.net.add_fill((1,), n.trt.FillOperation.LINSPACE)
+    filled.set_input(0, n.net.add_slice(remaining, (0,), (1,), (1,)).get_output(0))
+    filled.set_input(1, n.const(0.0))
+    filled.set_input(2, n.const([1.0]))
+    context = n.context(moved.get_output(0), filled.get_output(0))
+    assert context.get_tensor_shape("o0") == (-1, 2)
+    assert context.get_max_output_size("o0") == 6 * 2 * 4
+    assert context.get_max_output_size("o1") == -1
+
+
+def test_non_maximum_suppression_is_bounded_by_what_is_asked_for(version: str, bench: Any) -> None:
+    """So many boxes for every class of every image."""
+    n = bench(version)
+    boxes, scores = n.input(torch.rand(2, 10, 4)), n.input(torch.rand(2, 10, 3))
+    most = n.const(4, np.int32)
+    context = n.context(n.net.add_nms(boxes, scores, most).get_output(0))
+    assert context.get_max_output_size("o0") == 2 * 3 * 4 * 3 * 4
 
 
 def test_an_engine_built_without_refit_has_no_refitter(version: str, bench: Any) -> None:

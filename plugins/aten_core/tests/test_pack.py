@@ -93,6 +93,11 @@ REJECTED = [
     ("float remainder", lambda x: torch.remainder(x, 0.3), "exact remainder"),
     ("integer matmul", lambda x: x.to(torch.int64) @ x.to(torch.int64).T, "floating-point"),
     (
+        "average of padding with ceil_mode",
+        lambda x: torch.nn.functional.avg_pool2d(x[None, None], 3, 2, 1, ceil_mode=True),
+        "what ceil_mode adds",
+    ),
+    (
         "dilated pooling",
         lambda x: torch.nn.functional.max_pool2d(x[None, None], 2, dilation=2),
         "dilation",

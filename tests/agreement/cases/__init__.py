@@ -21,8 +21,12 @@ def table() -> dict[str, tuple[Case, ...]]:
     found = {name: tuple(importlib.import_module(f"{__name__}.{name}").CASES) for name in families}
     names = Counter(case.name for cases in found.values() for case in cases)
     wrong = [name for name, count in names.items() if count > 1]
-    wrong += [case.name for family, cases in found.items() for case in cases if case.family != family]
+    wrong += [
+        case.name for family, cases in found.items() for case in cases if case.family != family
+    ]
     if wrong:
-        message = f"These names are used twice or are not in their family's module: {', '.join(wrong)}."
+        message = (
+            f"These names are used twice or are not in their family's module: {', '.join(wrong)}."
+        )
         raise ValueError(message)
     return found

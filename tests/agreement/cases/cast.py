@@ -79,9 +79,10 @@ def shape(name: str, x: Given) -> Case:
 def undeclared_pairs() -> tuple[Case, ...]:
     """Casts whose output type was left alone."""
     return tuple(
-        cast(f"{dtype} to {target}, undeclared", VALUES[dtype], target)
+        cast(f"{dtype} to {target}, undeclared", VALUES[dtype], target, undeclared=True)
         for dtype in ("float32", "int32")
-        for target in ("HALF", "INT8", "UINT8")
+        for target in ("HALF", "INT8", "UINT8", "INT32", "BOOL")
+        if TENSORRT_TYPES[dtype] != target
     )
 
 
@@ -115,7 +116,7 @@ CASES = (
     there_and_back("70000 to HALF and back", np.array([70000, 1e-8], np.float32), "HALF", "FLOAT"),
     cast("dynamic to INT32", dynamic(np.ones((2, 3), "f4")), "INT32"),
     *(identity(dtype, x, types=(TENSORRT_TYPES[dtype],)) for dtype, x in VALUES.items()),
-    *(identity(f"{dtype}, undeclared", x) for dtype, x in VALUES.items()),
+    *(identity(f"{dtype}, undeclared", x, undeclared=True) for dtype, x in VALUES.items()),
     *(
         identity(f"{dtype} as {target}", VALUES[dtype], target)
         for dtype in ("float32", "int32", "bool")

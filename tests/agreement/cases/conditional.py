@@ -107,7 +107,17 @@ def has_rows(count: int) -> Any:
     )
 
 
-BRANCHES = (exp_or_neg, exp_or_same, exp_or_outer, outer_only, other_shapes, other_ranks, other_types, constants, nested)
+BRANCHES = (
+    exp_or_neg,
+    exp_or_same,
+    exp_or_outer,
+    outer_only,
+    other_shapes,
+    other_ranks,
+    other_types,
+    constants,
+    nested,
+)
 TRUE, FALSE = np.array(True), np.array(False)
 
 CASES = (
@@ -117,13 +127,19 @@ CASES = (
         for value in (TRUE, FALSE)
     ),
     *(conditional(f"constant {value}", value, exp_or_neg) for value in (True, False)),
-    *(conditional(f"dynamic {bool(value)}", value, exp_or_neg, dynamic(X)) for value in (TRUE, FALSE)),
+    *(
+        conditional(f"dynamic {bool(value)}", value, exp_or_neg, dynamic(X))
+        for value in (TRUE, FALSE)
+    ),
     conditional("condition of rank 1", np.array([True]), exp_or_neg),
     conditional("condition of int32", np.array(1, np.int32), exp_or_neg),
     conditional("condition of float32", np.array(1, np.float32), exp_or_neg),
     Case("conditional/without a condition", {"x": X}, without_condition),
     Case("conditional/interior output", {"x": X, "condition": TRUE}, interior_output),
-    *(assertion(f"constant {value}", lambda n, v=value: n.scalar(v, bool), {"x": X}) for value in (True, False)),
+    *(
+        assertion(f"constant {value}", lambda n, v=value: n.scalar(v, bool), {"x": X})
+        for value in (True, False)
+    ),
     *(assertion(f"static size {count}", has_rows(count), {"x": X}) for count in (2, 3)),
     *(assertion(f"dynamic size {count}", has_rows(count), {"x": dynamic(X)}) for count in (2, 3)),
     assertion("execution tensor", lambda n: n["condition"], {"x": X, "condition": TRUE}),

@@ -1,4 +1,4 @@
-"""Convolution, deconvolution, fully connected and padding: attributes, padding modes, groups, ranks, dynamic weights."""
+"""Convolution, deconvolution, fully connected, padding: attributes, modes, groups, ranks, dynamic weights."""
 
 from __future__ import annotations
 
@@ -89,7 +89,15 @@ CASES = (
     case("depthwise", FOUR, 4, (3, 3), (4, 1, 3, 3), num_groups=4),
     case("groups that do not divide", FOUR, 4, (3, 3), (4, 1, 3, 3), num_groups=3),
     case("three dimensions", VOLUME, 1, (2, 2, 2), (1, 1, 2, 2, 2)),
-    case("three dimensions, stride", VOLUME, 1, (2, 2, 2), (1, 1, 2, 2, 2), stride_nd=(1, 2, 2), padding_nd=(1, 0, 0)),
+    case(
+        "three dimensions, stride",
+        VOLUME,
+        1,
+        (2, 2, 2),
+        (1, 1, 2, 2, 2),
+        stride_nd=(1, 2, 2),
+        padding_nd=(1, 0, 0),
+    ),
     case("kernel of one dimension", image(1, 1, 5), 1, (3,), (1, 1, 3)),
     case("rank 3", image(1, 5, 5), 1, *KERNEL),
     case("kernel of two, input of three dimensions", VOLUME, 1, *KERNEL),
@@ -108,12 +116,28 @@ CASES = (
     case("int32", SMALL.astype("i4"), 1, *KERNEL),
     case("float16", SMALL.astype("f2"), 1, *KERNEL, types=("HALF",)),
     *(
-        case(f"{mode} stride {stride}", SMALL, 1, *KERNEL, padding_mode=f"PaddingMode.{mode}", stride_nd=(stride, stride), padding_nd=(1, 1))
+        case(
+            f"{mode} stride {stride}",
+            SMALL,
+            1,
+            *KERNEL,
+            padding_mode=f"PaddingMode.{mode}",
+            stride_nd=(stride, stride),
+            padding_nd=(1, 1),
+        )
         for mode in MODES
         for stride in (1, 2, 3)
     ),
     *(
-        case(f"{mode} stride 4, small kernel", SMALL, 1, (1, 2), (1, 1, 1, 2), padding_mode=f"PaddingMode.{mode}", stride_nd=(4, 4))
+        case(
+            f"{mode} stride 4, small kernel",
+            SMALL,
+            1,
+            (1, 2),
+            (1, 1, 1, 2),
+            padding_mode=f"PaddingMode.{mode}",
+            stride_nd=(4, 4),
+        )
         for mode in MODES[2:4]
     ),
     case("plain", SMALL, 1, *KERNEL, kind="convolution", stride=(2, 2)),
@@ -127,7 +151,15 @@ CASES = (
     deconvolution("stride above the kernel", SMALL, 1, (2, 2), (1, 1, 2, 2), stride_nd=(3, 3)),
     deconvolution("dilation", SMALL, 1, *KERNEL, dilation_nd=(2, 2)),
     deconvolution("padding", SMALL, 1, *KERNEL, padding_nd=(1, 1)),
-    deconvolution("asymmetric padding", SMALL, 1, *KERNEL, stride_nd=(2, 2), pre_padding=(1, 1), post_padding=(0, 0)),
+    deconvolution(
+        "asymmetric padding",
+        SMALL,
+        1,
+        *KERNEL,
+        stride_nd=(2, 2),
+        pre_padding=(1, 1),
+        post_padding=(0, 0),
+    ),
     deconvolution("padding beyond the output", image(1, 1, 1, 1), 1, *KERNEL, padding_nd=(2, 2)),
     deconvolution("negative padding", SMALL, 1, *KERNEL, padding_nd=(-1, -1)),
     deconvolution("groups", FOUR, 4, (3, 3), (4, 2, 3, 3), num_groups=2),
@@ -138,7 +170,14 @@ CASES = (
     deconvolution("dynamic", dynamic(SMALL, 0, 2, 3), 1, *KERNEL, stride_nd=(2, 2)),
     deconvolution("float16", SMALL.astype("f2"), 1, *KERNEL, types=("HALF",)),
     *(
-        deconvolution(f"{mode} stride {stride}", SMALL, 1, *KERNEL, padding_mode=f"PaddingMode.{mode}", stride_nd=(stride, stride))
+        deconvolution(
+            f"{mode} stride {stride}",
+            SMALL,
+            1,
+            *KERNEL,
+            padding_mode=f"PaddingMode.{mode}",
+            stride_nd=(stride, stride),
+        )
         for mode in MODES
         for stride in (2, 4)
     ),

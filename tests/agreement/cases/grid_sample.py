@@ -15,7 +15,9 @@ MODES = ("NEAREST", "LINEAR", "CUBIC")
 SAMPLES = ("STRICT_BOUNDS", "WRAP", "CLAMP", "FILL", "REFLECT")
 
 
-def case(name: str, image: Given, grid: Given, types: tuple[str, ...] = (), **attributes: Any) -> Case:
+def case(
+    name: str, image: Given, grid: Given, types: tuple[str, ...] = (), **attributes: Any
+) -> Case:
     """A case of an image and a grid."""
     return Case(
         f"grid_sample/{name}",
@@ -45,7 +47,11 @@ CASES = (
         for mode in MODES
     ),
     case("defaults", IMAGE, POINTS),
-    case("channels and batch", np.arange(36, dtype="f4").reshape(2, 2, 3, 3), np.concatenate([POINTS, -POINTS])),
+    case(
+        "channels and batch",
+        np.arange(36, dtype="f4").reshape(2, 2, 3, 3),
+        np.concatenate([POINTS, -POINTS]),
+    ),
     case("rank 3", IMAGE[0], POINTS[0]),
     case("rank 5", IMAGE[None], np.zeros((1, 1, 1, 2, 3), "f4")),
     case("grid of three coordinates", IMAGE, np.zeros((1, 1, 2, 3), "f4")),

@@ -19,7 +19,14 @@ def non_zero(name: str, x: Given) -> Case:
     return Case(f"indices/non-zero/{name}", {"x": x}, lambda n: n.layer("non_zero", n["x"]))
 
 
-def one_hot(name: str, indices: Given, axis: int = -1, depth: int = 3, values: Any = (0.0, 1.0), dtype: Any = np.float32) -> Case:
+def one_hot(
+    name: str,
+    indices: Given,
+    axis: int = -1,
+    depth: int = 3,
+    values: Any = (0.0, 1.0),
+    dtype: Any = np.float32,
+) -> Case:
     """A case of one-hot."""
 
     def build(n: Network) -> Any:
@@ -50,7 +57,9 @@ def nms(
     return Case(f"indices/nms/{name}", {"boxes": boxes, "scores": scores}, build)
 
 
-def reverse(name: str, x: Given, lengths: Any, batch: int | None = 0, sequence: int | None = 1) -> Case:
+def reverse(
+    name: str, x: Given, lengths: Any, batch: int | None = 0, sequence: int | None = 1
+) -> Case:
     """A case of ReverseSequence."""
     axes = {"batch_axis": batch, "sequence_axis": sequence}
     attributes = {key: value for key, value in axes.items() if value is not None}
@@ -86,7 +95,10 @@ def how_many(n: Network) -> Any:
 RNN = ("RELU", "TANH", "LSTM", "GRU")
 
 CASES = (
-    *(non_zero(dtype, GRID.astype(dtype)) for dtype in ("float32", "float16", "int32", "bool", "int8")),
+    *(
+        non_zero(dtype, GRID.astype(dtype))
+        for dtype in ("float32", "float16", "int32", "bool", "int8")
+    ),
     non_zero("zeros", np.zeros((2, 3), np.float32)),
     non_zero("vector", GRID[0]),
     non_zero("scalar", np.array(1.0, np.float32)),
@@ -100,7 +112,10 @@ CASES = (
         for build in (selected, summed, doubled, how_many)
         for how, x in (("static", GRID), ("dynamic", dynamic(GRID)))
     ),
-    *(one_hot(f"axis {axis}", np.array([[0, 2]], np.int32), axis) for axis in (-4, -3, -2, -1, 0, 1, 2, 3)),
+    *(
+        one_hot(f"axis {axis}", np.array([[0, 2]], np.int32), axis)
+        for axis in (-4, -3, -2, -1, 0, 1, 2, 3)
+    ),
     one_hot("outside", np.array([3, -1, -3, -4, 100], np.int32)),
     one_hot("scalar", np.array(1, np.int32)),
     one_hot("nothing", np.zeros((0,), np.int32)),
@@ -115,15 +130,33 @@ CASES = (
     one_hot("three values", np.array([0, 1], np.int32), values=(0.0, 1.0, 2.0)),
     one_hot("dynamic", dynamic(np.array([0, 2], np.int32))),
     nms("defaults", BOXES, SCORES),
-    *(nms(f"overlap {overlap}", BOXES, SCORES, overlap=overlap) for overlap in (0.0, 0.5, 0.85, 1.0)),
-    *(nms(f"threshold {t}", BOXES, SCORES, overlap=0.95, threshold=t) for t in (0.3, 0.5, 2.0, -1.0)),
+    *(
+        nms(f"overlap {overlap}", BOXES, SCORES, overlap=overlap)
+        for overlap in (0.0, 0.5, 0.85, 1.0)
+    ),
+    *(
+        nms(f"threshold {t}", BOXES, SCORES, overlap=0.95, threshold=t)
+        for t in (0.3, 0.5, 2.0, -1.0)
+    ),
     *(nms(f"at most {most}", BOXES, SCORES, most, 0.95) for most in (0, 1, 2)),
-    nms("centres", BOXES, SCORES, overlap=0.5, bounding_box_format="BoundingBoxFormat.CENTER_SIZES"),
+    nms(
+        "centres", BOXES, SCORES, overlap=0.5, bounding_box_format="BoundingBoxFormat.CENTER_SIZES"
+    ),
     nms("swapped corners", BOXES[..., [2, 3, 0, 1]].copy(), SCORES, overlap=0.5),
     nms("limit of 2 boxes", BOXES, SCORES, overlap=0.95, topk_box_limit=2),
     nms("two classes", BOXES, np.concatenate([SCORES, SCORES[:, ::-1]], -1), overlap=0.5),
-    nms("boxes per class", np.stack([BOXES, BOXES], 2), np.concatenate([SCORES, SCORES], -1), overlap=0.5),
-    nms("two batches", np.concatenate([BOXES, BOXES + 1]), np.concatenate([SCORES, SCORES[:, ::-1]]), overlap=0.5),
+    nms(
+        "boxes per class",
+        np.stack([BOXES, BOXES], 2),
+        np.concatenate([SCORES, SCORES], -1),
+        overlap=0.5,
+    ),
+    nms(
+        "two batches",
+        np.concatenate([BOXES, BOXES + 1]),
+        np.concatenate([SCORES, SCORES[:, ::-1]]),
+        overlap=0.5,
+    ),
     nms("negative scores", BOXES, -SCORES, overlap=0.5),
     nms("dynamic", dynamic(BOXES, 1), dynamic(SCORES, 1), overlap=0.5),
     nms("boxes of rank 2", BOXES[0], SCORES[0]),

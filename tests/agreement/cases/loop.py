@@ -37,7 +37,13 @@ def output(n: Network, loop: Any, tensor: Any, kind: str, axis: int = 0, length:
 
 
 def counted(
-    name: str, kind: str, trips: Any, length: Any = None, axis: int = 0, of_start: bool | None = None, **inputs: Given
+    name: str,
+    kind: str,
+    trips: Any,
+    length: Any = None,
+    axis: int = 0,
+    of_start: bool | None = None,
+    **inputs: Given,
 ) -> Case:
     """A loop that adds (1, 2) to (1, 2) in every iteration."""
 
@@ -53,7 +59,14 @@ def counted(
     return Case(f"loop/{name}", {"x": START, **inputs}, build)
 
 
-def iterated(name: str, x: Given, axis: int = 0, reverse: bool = False, kind: str = "CONCATENATE", trips: Any = None) -> Case:
+def iterated(
+    name: str,
+    x: Given,
+    axis: int = 0,
+    reverse: bool = False,
+    kind: str = "CONCATENATE",
+    trips: Any = None,
+) -> Case:
     """A running sum over the slices of a tensor."""
     sizes = (x if isinstance(x, np.ndarray) else x.value).shape
 
@@ -69,7 +82,9 @@ def iterated(name: str, x: Given, axis: int = 0, reverse: bool = False, kind: st
     return Case(f"loop/iterator {name}", {"x": x}, build)
 
 
-def while_below(name: str, limit: float, and_count: int | None = None, concatenated: bool = False) -> Case:
+def while_below(
+    name: str, limit: float, and_count: int | None = None, concatenated: bool = False
+) -> Case:
     """Doubles a number while it is below a limit."""
 
     def build(n: Network) -> Any:
@@ -78,7 +93,9 @@ def while_below(name: str, limit: float, and_count: int | None = None, concatena
             trips_of(n, loop, and_count)
         layer = n.call(loop, "add_recurrence", n["x"])
         current = layer.get_output(0)
-        below = n.out("elementwise", current, n.scalar(limit, np.float32), "ElementWiseOperation.LESS")
+        below = n.out(
+            "elementwise", current, n.scalar(limit, np.float32), "ElementWiseOperation.LESS"
+        )
         n.call(loop, "add_trip_limit", below, "TripLimit.WHILE")
         doubled = n.out("elementwise", current, n.scalar(2.0, np.float32), PROD)
         layer.set_input(1, doubled)
@@ -172,16 +189,38 @@ def two_outputs(n: Network) -> Any:
 
 
 TRIPS = ShapeValues(np.array(3, np.int32), (0,), (5,))
-MALFORMED = (without_mistake, without_next, growing, other_type, without_length, interior_output, two_counts)
+MALFORMED = (
+    without_mistake,
+    without_next,
+    growing,
+    other_type,
+    without_length,
+    interior_output,
+    two_counts,
+)
 
 CASES = (
     *(counted(f"LAST_VALUE {trips} trips", "LAST_VALUE", trips) for trips in (0, 1, 3, -1)),
-    *(counted(f"{kind} {trips} trips", kind, trips) for kind in ("CONCATENATE", "REVERSE") for trips in (0, 1, 3)),
-    *(counted(f"{kind} axis {axis}", kind, 3, axis=axis) for kind in ("CONCATENATE", "REVERSE") for axis in (1, 2)),
-    *(counted(f"{kind} of the recurrence", kind, 3, of_start=True) for kind in ("CONCATENATE", "REVERSE")),
+    *(
+        counted(f"{kind} {trips} trips", kind, trips)
+        for kind in ("CONCATENATE", "REVERSE")
+        for trips in (0, 1, 3)
+    ),
+    *(
+        counted(f"{kind} axis {axis}", kind, 3, axis=axis)
+        for kind in ("CONCATENATE", "REVERSE")
+        for axis in (1, 2)
+    ),
+    *(
+        counted(f"{kind} of the recurrence", kind, 3, of_start=True)
+        for kind in ("CONCATENATE", "REVERSE")
+    ),
     counted("CONCATENATE shorter than the trips", "CONCATENATE", 3, length=2),
     counted("LAST_VALUE of what follows", "LAST_VALUE", 3, of_start=False),
-    *(counted(f"{kind}, trips as shape input", kind, "count", count=TRIPS) for kind in ("LAST_VALUE", "CONCATENATE", "REVERSE")),
+    *(
+        counted(f"{kind}, trips as shape input", kind, "count", count=TRIPS)
+        for kind in ("LAST_VALUE", "CONCATENATE", "REVERSE")
+    ),
     iterated("rows", ROWS),
     iterated("columns", ROWS, 1),
     iterated("rows backwards", ROWS, reverse=True),

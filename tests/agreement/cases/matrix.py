@@ -22,7 +22,9 @@ OPERANDS = {"NONE": A, "TRANSPOSE": A.T.copy(), "VECTOR": numbers(3)}
 SECOND = {"NONE": B, "TRANSPOSE": B.T.copy(), "VECTOR": numbers(3)}
 
 
-def product(name: str, a: Given, b: Given, op0: str = "NONE", op1: str = "NONE", **more: Any) -> Case:
+def product(
+    name: str, a: Given, b: Given, op0: str = "NONE", op1: str = "NONE", **more: Any
+) -> Case:
     """A case of MatrixMultiply."""
     return Case(
         f"matrix/product/{name}",
@@ -50,10 +52,19 @@ CASES = (
         for op0, op1 in itertools.product(OPERATIONS, OPERATIONS)
     ),
     *(
-        product(f"{op0} {op1} batched", np.stack([OPERANDS[op0]] * 2), np.stack([SECOND[op1]] * 2), op0, op1)
+        product(
+            f"{op0} {op1} batched",
+            np.stack([OPERANDS[op0]] * 2),
+            np.stack([SECOND[op1]] * 2),
+            op0,
+            op1,
+        )
         for op0, op1 in itertools.product(OPERATIONS, OPERATIONS)
     ),
-    *(product(f"dynamic {op0} {op1}", dynamic(OPERANDS[op0]), dynamic(SECOND[op1]), op0, op1) for op0, op1 in (("NONE", "NONE"), ("TRANSPOSE", "NONE"), ("VECTOR", "NONE"))),
+    *(
+        product(f"dynamic {op0} {op1}", dynamic(OPERANDS[op0]), dynamic(SECOND[op1]), op0, op1)
+        for op0, op1 in (("NONE", "NONE"), ("TRANSPOSE", "NONE"), ("VECTOR", "NONE"))
+    ),
     product("batch broadcast", numbers(2, 2, 3), numbers(1, 3, 4)),
     product("batch broadcast both ways", numbers(2, 1, 2, 3), numbers(1, 2, 3, 2)),
     product("batch mismatch", numbers(2, 2, 3), numbers(3, 3, 4)),

@@ -18,7 +18,13 @@ def ramp(shape: tuple[int, ...], dtype: Any = np.float32) -> np.ndarray:
 
 
 def normalize(
-    name: str, x: Given, shape: tuple[int, ...], axes: int, types: tuple[str, ...] = (), bias: Any = None, **attributes: Any
+    name: str,
+    x: Given,
+    shape: tuple[int, ...],
+    axes: int,
+    types: tuple[str, ...] = (),
+    bias: Any = None,
+    **attributes: Any,
 ) -> Case:
     """A case of Normalization."""
     dtype = (x if isinstance(x, np.ndarray) else x.value).dtype
@@ -28,10 +34,14 @@ def normalize(
         shift = n.constant(ramp(shape if bias is None else bias, dtype), dtype)
         return n.layer("normalization", n["x"], scale, shift, axes, **attributes)
 
-    return Case(f"normalization/{name}", {"x": x}, build, types=types, tolerance=2e-3 if types else 1e-4)
+    return Case(
+        f"normalization/{name}", {"x": x}, build, types=types, tolerance=2e-3 if types else 1e-4
+    )
 
 
-def lrn(name: str, x: Given, window: int, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0) -> Case:
+def lrn(
+    name: str, x: Given, window: int, alpha: float = 1.0, beta: float = 0.75, k: float = 1.0
+) -> Case:
     """A case of LRN."""
     return Case(
         f"normalization/lrn/{name}",
@@ -41,11 +51,21 @@ def lrn(name: str, x: Given, window: int, alpha: float = 1.0, beta: float = 0.75
     )
 
 
-def scale(name: str, x: Given, mode: str, count: int, channel_axis: int | None = None, parts: str = "shift scale power") -> Case:
+def scale(
+    name: str,
+    x: Given,
+    mode: str,
+    count: int,
+    channel_axis: int | None = None,
+    parts: str = "shift scale power",
+) -> Case:
     """A case of Scale, with ``count`` weights for each of its parts."""
 
     def build(n: Network) -> Any:
-        given = [n.weights(ramp((count,))) if part in parts else n.trt.Weights() for part in ("shift", "scale", "power")]
+        given = [
+            n.weights(ramp((count,))) if part in parts else n.trt.Weights()
+            for part in ("shift", "scale", "power")
+        ]
         arguments = [n["x"], f"ScaleMode.{mode}", *given]
         if channel_axis is None:
             return n.layer("scale", *arguments)
@@ -80,7 +100,14 @@ CASES = (
     normalize("epsilon", GRID, (1, 4), 2, epsilon=1.0),
     normalize("float16", GRID.astype("f2"), (1, 4), 2, ("HALF",)),
     normalize("float16 image", IMAGE.astype("f2"), (1, 4, 1, 1), 0b1100, ("HALF",)),
-    normalize("float16, computed in float32", GRID.astype("f2"), (1, 4), 2, ("HALF",), compute_precision="DataType.FLOAT"),
+    normalize(
+        "float16, computed in float32",
+        GRID.astype("f2"),
+        (1, 4),
+        2,
+        ("HALF",),
+        compute_precision="DataType.FLOAT",
+    ),
     normalize("int32", GRID.astype("i4"), (1, 4), 2),
     normalize("dynamic layer", dynamic(GRID), (1, 4), 2),
     normalize("dynamic rows", dynamic(GRID, 0), (1, 4), 2),

@@ -45,7 +45,15 @@ CASES = (
     *(case("default stride", kind, IMAGE) for kind in TYPES),
     *(case("stride", kind, IMAGE, stride_nd=(2, 2)) for kind in TYPES),
     *(
-        case(f"{mode} {how}", kind, IMAGE, (3, 3), padding_mode=f"PaddingMode.{mode}", stride_nd=(2, 2), padding_nd=(pad, pad))
+        case(
+            f"{mode} {how}",
+            kind,
+            IMAGE,
+            (3, 3),
+            padding_mode=f"PaddingMode.{mode}",
+            stride_nd=(2, 2),
+            padding_nd=(pad, pad),
+        )
         for kind in TYPES[:2]
         for mode in MODES
         for how, pad in (("unpadded", 0), ("padded", 1))
@@ -63,7 +71,10 @@ CASES = (
         )
         for mode in MODES
     ),
-    *(case(f"{mode} stride 4", "MAX", IMAGE, padding_mode=f"PaddingMode.{mode}", stride_nd=(4, 4)) for mode in MODES),
+    *(
+        case(f"{mode} stride 4", "MAX", IMAGE, padding_mode=f"PaddingMode.{mode}", stride_nd=(4, 4))
+        for mode in MODES
+    ),
     *both("asymmetric padding", IMAGE, (3, 3), pre_padding=(1, 0), post_padding=(0, 2)),
     *both("padding of negatives", NEGATIVE, padding_nd=(1, 1)),
     *both("padding as large as the window", NEGATIVE, padding_nd=(2, 2)),
@@ -83,6 +94,9 @@ CASES = (
     *both("dynamic channels", dynamic(IMAGE, 1)),
     *both("no batch", np.zeros((0, 1, 3, 3), "f4")),
     *both("without nd", IMAGE, layer="pooling", stride=(2, 2)),
-    *(case(f"factor {f}", "MAX_AVERAGE_BLEND", IMAGE, blend_factor=f) for f in (0.0, 0.25, 1.0, 2.0)),
+    *(
+        case(f"factor {f}", "MAX_AVERAGE_BLEND", IMAGE, blend_factor=f)
+        for f in (0.0, 0.25, 1.0, 2.0)
+    ),
     case("factor and padding", "MAX_AVERAGE_BLEND", IMAGE, blend_factor=0.5, padding_nd=(1, 1)),
 )

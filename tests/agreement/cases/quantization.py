@@ -13,7 +13,13 @@ INT8 = ("INT8",)
 
 
 def round_trip(
-    name: str, x: Given, scale: Any, axis: int | None = None, zero: Any = None, flags: Any = INT8, **more: Any
+    name: str,
+    x: Given,
+    scale: Any,
+    axis: int | None = None,
+    zero: Any = None,
+    flags: Any = INT8,
+    **more: Any,
 ) -> Case:
     """A tensor quantized and dequantized."""
     attributes = {} if axis is None else {"axis": axis}

@@ -52,10 +52,14 @@ def reshaped_to(make: Any) -> Any:
     return build
 
 
-def profiled(name: str, value: np.ndarray, low: Any, best: Any, high: Any, declared: Any = (-1, 4)) -> Case:
+def profiled(
+    name: str, value: np.ndarray, low: Any, best: Any, high: Any, declared: Any = (-1, 4)
+) -> Case:
     """An identity of an input with a given profile."""
     given = Dynamic(value, low, high, declared, best)
-    return Case(f"shape_tensors/profile/{name}", {"x": given}, lambda n: n.layer("identity", n["x"]))
+    return Case(
+        f"shape_tensors/profile/{name}", {"x": given}, lambda n: n.layer("identity", n["x"])
+    )
 
 
 def shape_input(name: str, value: Any, build: Any, low: int = 0, high: int = 8) -> Case:
@@ -86,7 +90,11 @@ def concatenated(n: Network, shape: Any) -> Any:
 
 def product_first(n: Network, shape: Any) -> Any:
     """(rows * columns, 1)."""
-    return n.out("concatenation", [n.out("reduce", shape, "ReduceOperation.PROD", 1, True), n.ints(1)], axis=0)
+    return n.out(
+        "concatenation",
+        [n.out("reduce", shape, "ReduceOperation.PROD", 1, True), n.ints(1)],
+        axis=0,
+    )
 
 
 def sliced(n: Network, shape: Any) -> Any:
@@ -120,26 +128,56 @@ def through_matrix(n: Network, shape: Any) -> Any:
     return n.out("shuffle", n.out("shuffle", shape, reshape_dims=(1, 2)), reshape_dims=(2,))
 
 
-SHAPES = (last_first, concatenated, product_first, sliced, selected, cast_twice, absolute, through_scatter, through_matrix)
+SHAPES = (
+    last_first,
+    concatenated,
+    product_first,
+    sliced,
+    selected,
+    cast_twice,
+    absolute,
+    through_scatter,
+    through_matrix,
+)
 
 CASES = (
     *(on_shape(f"output {operation}", arithmetic(operation)) for operation in OPERATIONS),
-    *(on_shape(f"output {op} static", arithmetic(op), GRID) for op in ("SUM", "FLOOR_DIV", "EQUAL")),
-    *(on_shape(f"size {op}", computed(op, 2, 2)) for op in ("SUM", "SUB", "PROD", "DIV", "FLOOR_DIV", "MAX", "MIN")),
+    *(
+        on_shape(f"output {op} static", arithmetic(op), GRID)
+        for op in ("SUM", "FLOOR_DIV", "EQUAL")
+    ),
+    *(
+        on_shape(f"size {op}", computed(op, 2, 2))
+        for op in ("SUM", "SUB", "PROD", "DIV", "FLOOR_DIV", "MAX", "MIN")
+    ),
     on_shape("size negative", computed("SUB", 5, 2)),
     on_shape("size 0", computed("SUB", 3, 2)),
     *(on_shape(f"reshape {make.__name__.replace('_', ' ')}", reshaped_to(make)) for make in SHAPES),
     *(on_shape(f"output {make.__name__.replace('_', ' ')}", make) for make in SHAPES),
     *(
-        on_shape(f"output reduce {op}", lambda n, s, op=op: n.layer("reduce", s, f"ReduceOperation.{op}", 1, False))
+        on_shape(
+            f"output reduce {op}",
+            lambda n, s, op=op: n.layer("reduce", s, f"ReduceOperation.{op}", 1, False),
+        )
         for op in ("SUM", "PROD", "MAX", "MIN", "AVG")
     ),
     *(
-        on_shape(f"output unary {op}", lambda n, s, op=op: n.layer("unary", s, f"UnaryOperation.{op}"))
+        on_shape(
+            f"output unary {op}", lambda n, s, op=op: n.layer("unary", s, f"UnaryOperation.{op}")
+        )
         for op in ("ABS", "SIGN", "NEG", "NOT", "EXP")
     ),
     on_shape("output as float", lambda n, s: n.layer("cast", s, "DataType.FLOAT")),
-    on_shape("output topk", lambda n, s: n.layer("topk", n.out("shuffle", n.out("cast", s, "DataType.FLOAT"), reshape_dims=(1, 2)), "TopKOperation.MAX", 1, 2)),
+    on_shape(
+        "output topk",
+        lambda n, s: n.layer(
+            "topk",
+            n.out("shuffle", n.out("cast", s, "DataType.FLOAT"), reshape_dims=(1, 2)),
+            "TopKOperation.MAX",
+            1,
+            2,
+        ),
+    ),
     profiled("in range", GRID, (1, 4), (3, 4), (5, 4)),
     profiled("below", GRID[:1], (2, 4), (3, 4), (5, 4)),
     profiled("above", GRID, (1, 4), (1, 4), (2, 4)),
@@ -153,8 +191,14 @@ CASES = (
     profiled("negative", GRID, (-1, 4), (3, 4), (5, 4)),
     shape_input("linspace", [4], lambda n: linspace(n, n["s"])),
     shape_input("linspace of 0", [0], lambda n: linspace(n, n["s"])),
-    shape_input("linspace of the sum", [4], lambda n: linspace(n, n.out("elementwise", n["s"], n.ints(2), "ElementWiseOperation.SUM"))),
-    shape_input("as output", [4], lambda n: [linspace(n, n["s"]).get_output(0), n.out("identity", n["s"])]),
+    shape_input(
+        "linspace of the sum",
+        [4],
+        lambda n: linspace(n, n.out("elementwise", n["s"], n.ints(2), "ElementWiseOperation.SUM")),
+    ),
+    shape_input(
+        "as output", [4], lambda n: [linspace(n, n["s"]).get_output(0), n.out("identity", n["s"])]
+    ),
     shape_input("scalar", 4, lambda n: linspace(n, n.out("shuffle", n["s"], reshape_dims=(1,)))),
     shape_input("outside", [9], lambda n: linspace(n, n["s"]), high=8),
 )

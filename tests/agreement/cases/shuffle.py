@@ -65,7 +65,9 @@ def to_constant(
     return Case(f"shuffle/{name}", {"x": x}, build)
 
 
-def to_input(name: str, x: Given, shape: tuple[int, ...], low: int = 1, high: int = 12, best: Any = None) -> Case:
+def to_input(
+    name: str, x: Given, shape: tuple[int, ...], low: int = 1, high: int = 12, best: Any = None
+) -> Case:
     """A reshape to a shape input."""
     count = len(shape)
     given = ShapeValues(np.array(shape, np.int32), (low,) * count, (high,) * count, best)

@@ -77,7 +77,8 @@ class TRTInterpreter:
         self.context = ConversionContext(network, settings, weight_names=weight_names or {})
         self.env: dict[Node, Any] = {}
         self.converted_by: dict[str, str] = {}
-        self.named_layers = 0
+        self.layer_count = 0
+        self.layer_names: set[str] = set()
 
     def run(self) -> InterpretedNetwork:
         """Returns the network.
@@ -155,11 +156,18 @@ class TRTInterpreter:
         return result
 
     def describe_new_layers(self, description: str) -> None:
-        """Writes the node and the pack into the new layers' metadata, which engine inspectors show."""
+        """Writes the node and the pack into the new layers' metadata, and makes their names unique.
+
+        Engine inspectors show both; TensorRT refuses networks in which a name occurs twice.
+        """
         network = self.context.net
-        for index in range(self.named_layers, network.num_layers):
-            network.get_layer(index).metadata = description
-        self.named_layers = network.num_layers
+        for index in range(self.layer_count, network.num_layers):
+            layer = network.get_layer(index)
+            layer.metadata = description
+            if layer.name in self.layer_names:
+                layer.name = f"{layer.name}#{index}"
+            self.layer_names.add(layer.name)
+        self.layer_count = network.num_layers
 
     def add_outputs(self, node: Node) -> tuple[tuple[str, ...], tuple[torch.dtype, ...]]:
         """Marks the block's outputs; returns their names, and their dtypes outside the engine."""

@@ -85,7 +85,11 @@ class EngineBindings:
 
     def get_profile_shape_input(self, profile_index: int, binding: int | str) -> list[list[int]]:
         """Returns the least, typical and largest values of a shape input in a profile."""
-        return self._engine_itself.get_tensor_profile_values(profile_index, self._bound(binding)[0])
+        profiles = self._engine_itself._description.value_profiles
+        if not 0 <= profile_index < len(profiles):
+            return []
+        values = profiles[profile_index].get(self._bound(binding)[0], ())
+        return [list(each) for each in values]
 
     def get_binding_bytes_per_component(self, index: int) -> int:
         """Returns the bytes of one component of a vectorized format; -1 for linear formats."""
@@ -130,7 +134,9 @@ class ContextBindings:
         """Returns the current shape of a binding; -1 where it is not known yet."""
         context = self._context_itself
         name = self._name_of(binding)
-        return context._engine._trt.Dims._invalid() if name is None else context.get_tensor_shape(name)
+        return (
+            context._engine._trt.Dims._invalid() if name is None else context.get_tensor_shape(name)
+        )
 
     def set_binding_shape(self, binding: int, shape: tuple[int, ...]) -> bool:
         """Sets the shape of an input; False, with the reason logged, outside the active profile."""
@@ -237,4 +243,6 @@ class ContextBindings:
         input_consumed: Any = None,  # noqa: ARG002
     ) -> bool:
         """Executes with the addresses of all inputs and outputs in order."""
-        return self._set_addresses(bindings) and self._context_itself.execute_async_v3(stream_handle)
+        return self._set_addresses(bindings) and self._context_itself.execute_async_v3(
+            stream_handle
+        )

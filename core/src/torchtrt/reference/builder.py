@@ -12,13 +12,15 @@ from torchtrt.reference.dtypes import TORCH
 from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.fusions import fuse
 from torchtrt.reference.graph import Graph, Port
-from torchtrt.reference.lowering import input_fact, lower
+from torchtrt.reference.lowering import Refittable, input_fact, lower
 from torchtrt.reference.merging import merge_equal
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.plan import EngineDescription, encode
 from torchtrt.reference.program import infer_graph
 from torchtrt.reference.reporting import report
 from torchtrt.reference.rules import Rules
+
+_TYPICAL = 1  # of the least, typical and largest shapes of a profile
 
 
 class Builder:
@@ -90,7 +92,7 @@ class Builder:
     ) -> bool:
         """Writes the plan to a stream; returns whether that succeeded."""
         plan = self.build_serialized_network(network, config)
-        return plan is not None and writer.write(bytes(plan), len(plan)) == len(plan)
+        return plan is not None and writer.write(bytes(plan)) == len(plan)
 
     def build_engine_with_config(self, network: NetworkDefinition, config: BuilderConfig) -> Any:
         """Returns the engine itself; None, with the reason logged, if the network breaks a rule."""
@@ -119,17 +121,24 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
             "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"
         )
         raise Refused(message)
-    refittable = any(
-        config._has_flag(flag) for flag in ("REFIT", "REFIT_IDENTICAL", "REFIT_INDIVIDUAL")
-    )
+    refit: Refittable = "none"
+    if config._has_flag("REFIT_INDIVIDUAL"):
+        refit = "marked"
+    elif config._has_flag("REFIT") or config._has_flag("REFIT_IDENTICAL"):
+        refit = "all"
     with torch.inference_mode():
-        graph = lower(network, keeps_named_weights=refittable)
+        graph = lower(network, refit)
         shapes, values = _profiles(graph, config)
         profiled: list[dict[int, Fact]] = []
         for profile_shapes, profile_values in zip(shapes, values, strict=True):
             for which in range(3):
                 given = _profile_facts(graph, profile_shapes, profile_values, which)
-                profiled.append(infer_graph(graph, given, rules))
+                try:
+                    profiled.append(infer_graph(graph, given, rules))
+                except Refused:
+                    # Seen on TensorRT 8.6: the ends of a range need not fit together, the runtime checks what it gets.
+                    if which == _TYPICAL:
+                        raise
         fuse(graph, _common(profiled))
         merge_equal(graph)
     return EngineDescription(
@@ -139,7 +148,7 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
         profiles=shapes,
         value_profiles=values,
         has_profile=bool(config._profiles),
-        refittable=refittable,
+        refittable=refit != "none",
         settings={
             name: config._values.get(name, BuilderConfig._stored[name])
             for name in ("engine_capability", "profiling_verbosity", "hardware_compatibility_level")

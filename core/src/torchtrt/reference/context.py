@@ -11,7 +11,7 @@ from torchtrt.reference import dtypes
 from torchtrt.reference.bindings import ContextBindings
 from torchtrt.reference.facts import Fact, Refused, Value
 from torchtrt.reference.graph import Port
-from torchtrt.reference.program import Program
+from torchtrt.reference.program import Program, largest_shapes
 from torchtrt.reference.reporting import report
 
 if TYPE_CHECKING:
@@ -144,10 +144,13 @@ class ExecutionContext(ContextBindings):
         if port is None:
             self._error(f"the engine has no output named {name!r}")
             return -1
-        fact = Fact(port.dtype, tuple(self.get_tensor_shape(name)))
-        if fact.is_static:
-            return max(1, dtypes.byte_count(port.dtype, fact.volume))
-        return -1
+        shape = tuple(self.get_tensor_shape(name))
+        if -1 in shape and not self.infer_shapes():
+            engine = self._engine
+            facts = self._program().facts
+            shape = largest_shapes(engine._description.graph, facts, engine._rules)[port.slot]
+        fact = Fact(port.dtype, shape)
+        return max(1, dtypes.byte_count(port.dtype, fact.volume)) if fact.is_static else -1
 
     def _facts(self) -> dict[int, Fact]:
         """The facts of the inputs: shapes as set, and the values of shape inputs.

@@ -14,7 +14,7 @@ from torchtrt.reference.bindings import EngineBindings
 from torchtrt.reference.context import ExecutionContext
 from torchtrt.reference.facts import Fact
 from torchtrt.reference.graph import Node, Port
-from torchtrt.reference.plan import EngineDescription, UnreadablePlan, decode, encode
+from torchtrt.reference.plan import EngineDescription, UnreadablePlan, decode, encode, read_all
 from torchtrt.reference.program import Program, bind_graph, move_constants
 from torchtrt.reference.reporting import report
 from torchtrt.reference.rules import Rules
@@ -55,13 +55,9 @@ class Runtime:
 
     def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
         """Returns the engine in a plan; None, with the reason logged, if the bytes are no plan of this version."""
-        if hasattr(serialized_engine, "read") and hasattr(serialized_engine, "seek"):
-            message = (
-                "The reference loads plans from bytes, not from a stream reader: pass the bytes."
-            )
-            raise TypeError(message)
         try:
-            description, owner = decode(serialized_engine, self._rules.version)
+            plan = _bytes_from(serialized_engine)
+            description, owner = decode(plan, self._rules.version)
         except UnreadablePlan as error:
             report(self._logger, "ERROR", f"Error Code 1: Serialization ({error})")
             return None
@@ -74,6 +70,15 @@ class Runtime:
         """Returns a runtime loaded from a lean-runtime library; the reference has none."""
         report(self._logger, "ERROR", f"The reference has no lean runtime to load from {path!r}.")
         return None
+
+
+def _bytes_from(source: Any) -> Any:
+    """The bytes of a plan: themselves, or what a stream reader gives."""
+    if not hasattr(source, "read"):
+        return source
+    if hasattr(source, "seek"):
+        return read_all(lambda size: bytes(source.read(size, 0)))  # on the default stream
+    return read_all(lambda size: bytes(source.read(size)))
 
 
 class Engine(EngineBindings):

@@ -39,6 +39,7 @@ class _Editor:
         self.facts = facts
         self.producers = {slot: node for node in graph.nodes for slot in node.outputs}
         self.consumers = graph.consumers()
+        self.refittable = graph.refittable()
         self.outputs = {port.slot for port in graph.outputs}
         self._dropped: set[int] = set()
         self._replaced: dict[int, tuple[Node, ...]] = {}
@@ -53,7 +54,7 @@ class _Editor:
 
     def constant(self, slot: int) -> torch.Tensor | None:
         """The constant in a slot, unless it can be refitted."""
-        if slot == ABSENT or slot in self.graph.weights_names:
+        if slot == ABSENT or slot in self.refittable:
             return None
         return self.graph.constants.get(slot)
 
@@ -157,7 +158,7 @@ def _linear(editor: _Editor, node: Node) -> None:
     if editor.facts[node.inputs[0]].dtype != editor.graph.constant_types[slot]:
         return
     if op1 == "NONE" or weight.dim() != 2:
-        if slot in editor.graph.weights_names:
+        if slot in editor.refittable:
             return
         matrix = weight.reshape(weight.shape[-2:])
         slot = editor.add_constant(matrix if op1 == "TRANSPOSE" else matrix.mT, slot)

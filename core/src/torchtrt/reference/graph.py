@@ -67,6 +67,7 @@ class Graph:
         constants: Slots whose value is known, on the CPU.
         constant_types: The names of the constants' types.
         weights_names: The refit names of constants.
+        weights_roles: The layers and roles by which constants can be refitted.
         slot_count: The number of slots.
         strong: Whether the network is strongly typed.
     """
@@ -77,6 +78,7 @@ class Graph:
     constants: dict[int, torch.Tensor]
     constant_types: dict[int, str]
     weights_names: dict[int, str]
+    weights_roles: dict[int, tuple[str, str]]
     slot_count: int
     strong: bool
 
@@ -84,6 +86,10 @@ class Graph:
         """Returns a slot that is not in use."""
         self.slot_count += 1
         return self.slot_count - 1
+
+    def refittable(self) -> set[int]:
+        """Returns the constants that may be given other values."""
+        return self.weights_names.keys() | self.weights_roles.keys()
 
     def consumers(self) -> dict[int, list[Node]]:
         """Returns the nodes that read each slot."""
@@ -107,4 +113,7 @@ class Graph:
         self.constant_types = {slot: self.constant_types[slot] for slot in self.constants}
         self.weights_names = {
             slot: name for slot, name in self.weights_names.items() if slot in self.constants
+        }
+        self.weights_roles = {
+            slot: role for slot, role in self.weights_roles.items() if slot in self.constants
         }

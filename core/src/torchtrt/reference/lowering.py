@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torchtrt.reference.control_flow import Loop
 from torchtrt.reference.facts import Fact, Refused, Value, constant_fact
@@ -18,14 +18,23 @@ from torchtrt.reference.tensors import Tensor
 from torchtrt.reference.weights import Weights
 
 FOLDED_VOLUME = 1 << 16
+Refittable = Literal["all", "marked", "none"]
+_ROLES = {
+    "kernel": "KERNEL",
+    "bias": "BIAS",
+    "shift": "SHIFT",
+    "scale": "SCALE",
+    "weights": "CONSTANT",
+}
+_SHAPE_TYPES = frozenset({"INT32", "INT64", "BOOL"})  # of constants that shapes are made from
 
 
-def lower(network: NetworkDefinition, keeps_named_weights: bool) -> Graph:
+def lower(network: NetworkDefinition, refit: Refittable) -> Graph:
     """Returns the network as a graph with constants folded and unused layers dropped.
 
     Args:
         network: The network.
-        keeps_named_weights: Whether weights with a name stay constants of their own, so that they can be refitted.
+        refit: Which weights stay constants of their own, so that they can be refitted.
 
     Raises:
         Refused: The network breaks a rule; the text names the layer.
@@ -33,17 +42,17 @@ def lower(network: NetworkDefinition, keeps_named_weights: bool) -> Graph:
     if not network._outputs:
         message = "Network must have at least one output"
         raise Refused(message)
-    return _Lowering(network, keeps_named_weights).graph()
+    return _Lowering(network, refit).graph()
 
 
 class _Lowering:
     """Lowers the layers of one scope: the network, or the body of a loop."""
 
-    def __init__(self, network: NetworkDefinition, keeps_named_weights: bool) -> None:
+    def __init__(self, network: NetworkDefinition, refit: Refittable) -> None:
         self._network = network
-        self._keeps_named_weights = keeps_named_weights
+        self._refit = refit
         self._slots: dict[int, int] = {}
-        self._graph = Graph([], [], [], {}, {}, {}, 0, network._strong)
+        self._graph = Graph([], [], [], {}, {}, {}, {}, 0, network._strong)
         self._scope: set[int] | None = None  # the layers inside; None: all of them
         self._captured: list[tuple[Tensor, int]] = []
 
@@ -120,7 +129,7 @@ class _Lowering:
         inputs = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
         attributes = dict(layer._attributes)
         for index, (name, shape) in layer._operation.weights(attributes).items():
-            slot = self._constant(attributes[name], shape)
+            slot = self._constant(attributes[name], shape, (layer._name, _ROLES.get(name)))
             inputs += [ABSENT] * (index + 1 - len(inputs))
             inputs[index] = slot
         if layer._operation.name == "constant":
@@ -138,11 +147,7 @@ class _Lowering:
             tensor._declared or layer._output_types.get(index)
             for index, tensor in enumerate(layer._outputs)
         )
-        if (
-            outputs
-            and not self._keeps_named_weights
-            and all(fact.constant is not None for fact in facts)
-        ):
+        if outputs and self._refit == "none" and all(fact.constant is not None for fact in facts):
             for slot, fact in zip(outputs, facts, strict=True):
                 assert fact.constant is not None
                 graph.constants[slot], graph.constant_types[slot] = fact.constant, fact.dtype
@@ -169,7 +174,7 @@ class _Lowering:
             raise Refused(message)
         for layer in [*loop._layers]:
             layer._facts()
-        body = _Lowering(self._network, self._keeps_named_weights)
+        body = _Lowering(self._network, self._refit)
         boundary = {id(layer) for layer in loop._layers}
         body._scope = {id(layer) for layer in layers} | boundary
         carried = [*recurrences, *iterators]
@@ -225,13 +230,19 @@ class _Lowering:
             )
         )
 
-    def _constant(self, weights: Weights, shape: Sequence[int]) -> int:
+    def _constant(
+        self, weights: Weights, shape: Sequence[int], where: tuple[str, str | None]
+    ) -> int:
         slot = self._graph.new_slot()
         self._graph.constants[slot] = weights._tensor().view(tuple(shape))
         self._graph.constant_types[slot] = weights._dtype
         name = self._network._weights_names.get(weights._identity())
-        if name is not None and self._keeps_named_weights:
-            self._graph.weights_names[slot] = name
+        if self._refit == "all" or (self._refit == "marked" and name in self._network._refittable):
+            if name is not None:
+                self._graph.weights_names[slot] = name
+            layer, role = where
+            if role is not None and weights._dtype not in _SHAPE_TYPES:
+                self._graph.weights_roles[slot] = (layer, role)
         return slot
 
 
@@ -245,7 +256,7 @@ def _given(layer: Layer, index: int) -> Tensor:
 
 def fold(graph: Graph, rules: Rules) -> None:
     """Replaces nodes whose inputs are all constants by constants, unless that makes the plan much larger."""
-    refittable = set(graph.weights_names)
+    refittable = graph.refittable()
     kept: list[Node] = []
     for node in graph.nodes:
         operation = OPERATIONS[node.operation]

@@ -18,8 +18,9 @@ def merge_equal(graph: Graph) -> None:
     """
     kept_slot: dict[int, int] = {}
     first: dict[Hashable, tuple[int, ...]] = {}
+    refittable = graph.refittable()
     for slot, constant in graph.constants.items():
-        if slot not in graph.weights_names and constant.numel() <= _COMPARED_VOLUME:
+        if slot not in refittable and constant.numel() <= _COMPARED_VOLUME:
             key = (graph.constant_types[slot], tuple(constant.shape), bytes(bytes_of(constant)))
             kept_slot[slot] = first.setdefault(key, (slot,))[0]
     nodes: list[Node] = []

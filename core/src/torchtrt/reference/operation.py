@@ -204,6 +204,10 @@ class Operation:
         """
         raise NotImplementedError
 
+    def infer_largest(self, call: Call) -> tuple[Fact, ...]:
+        """Returns the facts of the outputs with the largest dimensions they can have, where the data decides them."""
+        return self.infer(call)
+
     def bind(self, call: Call) -> Function:
         """Returns the function that computes the outputs from input tensors; all facts in ``call`` are complete.
 

@@ -1,8 +1,8 @@
 """The plan: a built network as bytes, and back.
 
-Layout, little-endian: 8 bytes magic, format version (u32), checksum of everything after it (u32, CRC-32), header
-length (u64), the header as JSON, then the constants, each aligned to 64 bytes. Nothing in it is executed on loading,
-and constants are views over the bytes.
+Layout, little-endian: 8 bytes magic, format version (u32), checksum of everything after it (u32, CRC-32), length of
+the header (u64), length of the whole plan (u64), the header as JSON, then the constants, each aligned to 64 bytes.
+Nothing in it is executed on loading, and constants are views over the bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,9 +21,10 @@ from torchtrt.reference import dtypes
 from torchtrt.reference.graph import Graph, Node, Port
 
 MAGIC = b"TRT-REF\x00"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ALIGNMENT = 64
-_PREFIX = struct.Struct("<8sIIQ")
+_PREFIX = struct.Struct("<8sIIQQ")
+_LENGTHS = struct.Struct("<QQ")
 
 
 class UnreadablePlan(Exception):
@@ -77,9 +78,44 @@ def encode(description: EngineDescription) -> bytes:
         data = bytes_of(tensor)
         at = start - _PREFIX.size + offset
         body[at : at + len(data)] = data
-    checked = struct.pack("<Q", len(text))
-    checksum = zlib.crc32(body, zlib.crc32(checked))
-    return _PREFIX.pack(MAGIC, FORMAT_VERSION, checksum, len(text)) + body
+    lengths = len(text), _PREFIX.size + len(body)
+    checksum = zlib.crc32(body, zlib.crc32(_LENGTHS.pack(*lengths)))
+    return _PREFIX.pack(MAGIC, FORMAT_VERSION, checksum, *lengths) + body
+
+
+def read_all(read: Callable[[int], bytes]) -> bytearray:
+    """Returns a whole plan from a function that gives at most as many of the next bytes as it is asked for.
+
+    Raises:
+        UnreadablePlan: The bytes end too early, or are no plan.
+    """
+    plan = bytearray()
+
+    def extend(size: int) -> None:
+        while len(plan) < size:
+            chunk = read(size - len(plan))
+            if not chunk:
+                message = (
+                    f"The stream ended after {len(plan)} of {size} bytes. Build the engine again."
+                )
+                raise UnreadablePlan(message)
+            plan.extend(chunk)
+
+    extend(_PREFIX.size)
+    extend(_prefix(plan)[2])
+    return plan
+
+
+def _prefix(plan: Any) -> tuple[int, int, int]:
+    """The checksum, the header's length and the plan's length, after magic and format were checked."""
+    magic, format_version, checksum, length, size = _PREFIX.unpack(plan[: _PREFIX.size])
+    if magic != MAGIC:
+        message = "These bytes are no plan of reference TensorRT: a plan loads where it was built, real or reference."
+        raise UnreadablePlan(message)
+    if format_version != FORMAT_VERSION:
+        message = f"The plan has format {format_version}, this torchtrt reads {FORMAT_VERSION}. Build the engine again."
+        raise UnreadablePlan(message)
+    return checksum, length, size
 
 
 def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
@@ -96,15 +132,10 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
     if view.size < _PREFIX.size:
         message = f"The plan has {view.size} bytes: it is truncated. Build the engine again."
         raise UnreadablePlan(message)
-    magic, format_version, checksum, length = _PREFIX.unpack(view[: _PREFIX.size].tobytes())
-    if magic != MAGIC:
-        message = "These bytes are no plan of reference TensorRT: a plan loads where it was built, real or reference."
-        raise UnreadablePlan(message)
-    if format_version != FORMAT_VERSION:
-        message = f"The plan has format {format_version}, this torchtrt reads {FORMAT_VERSION}. Build the engine again."
-        raise UnreadablePlan(message)
+    checksum, length, size = _prefix(view)
     body = view[_PREFIX.size :]
-    if length > body.size or zlib.crc32(body, zlib.crc32(struct.pack("<Q", length))) != checksum:
+    is_whole = size == view.size and length <= body.size
+    if not is_whole or zlib.crc32(body, zlib.crc32(_LENGTHS.pack(length, size))) != checksum:
         message = "The plan is damaged: its checksum does not match. Build the engine again."
         raise UnreadablePlan(message)
     header = json.loads(body[:length].tobytes())
@@ -183,7 +214,13 @@ def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
             for node in graph.nodes
         ],
         "constants": [
-            [slot, blobs.add(tensor), graph.constant_types[slot], graph.weights_names.get(slot)]
+            [
+                slot,
+                blobs.add(tensor),
+                graph.constant_types[slot],
+                graph.weights_names.get(slot),
+                graph.weights_roles.get(slot),
+            ]
             for slot, tensor in graph.constants.items()
         ],
         "slots": graph.slot_count,
@@ -211,9 +248,10 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
         [_port_from_json(port) for port in data["inputs"]],
         [_port_from_json(port) for port in data["outputs"]],
         nodes,
-        {slot: constants[index] for slot, index, _, _ in data["constants"]},
-        {slot: dtype for slot, _, dtype, _ in data["constants"]},
-        {slot: name for slot, _, _, name in data["constants"] if name is not None},
+        {slot: constants[index] for slot, index, *_ in data["constants"]},
+        {slot: dtype for slot, _, dtype, *_ in data["constants"]},
+        {slot: name for slot, _, _, name, _ in data["constants"] if name is not None},
+        {slot: (role[0], role[1]) for slot, *_, role in data["constants"] if role is not None},
         data["slots"],
         data["strong"],
     )

@@ -101,6 +101,33 @@ def _infer_node(
         raise Refused(message) from error
 
 
+def largest_shapes(
+    graph: Graph, facts: Mapping[int, Fact], rules: Rules
+) -> dict[int, tuple[int, ...]]:
+    """Returns the largest shape of every slot; -1 where the data decides a dimension and no bound is known.
+
+    Dimensions that depend on data take their bounds, but values computed from them stay unknown: what shrinks when
+    another tensor grows has no bound here.
+    """
+    shapes = {slot: fact.shape for slot, fact in facts.items()}
+    for node in graph.nodes:
+        is_known = all(facts[slot].is_static for slot in node.outputs)
+        if is_known or any(isinstance(value, Graph) for value in node.attributes.values()):
+            continue
+        inputs = [
+            None if slot == ABSENT else Fact(facts[slot].dtype, shapes[slot], facts[slot].value)
+            for slot in node.inputs
+        ]
+        try:
+            found = OPERATIONS[node.operation].infer_largest(
+                call_of(node, inputs, rules, graph.strong)
+            )
+        except Refused:
+            continue
+        shapes.update((slot, fact.shape) for slot, fact in zip(node.outputs, found, strict=True))
+    return shapes
+
+
 def bind_graph(
     graph: Graph,
     given: Mapping[int, Fact],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from torchtrt.reference.graph import Graph
 from torchtrt.reference.reporting import report
 from torchtrt.reference.weights import Weights
 
@@ -30,7 +31,7 @@ class Refitter:
             raise TypeError(message)
         self._engine = engine
         self._logger = logger
-        self._pending: dict[str, Weights] = {}
+        self._pending: dict[int, Weights] = {}
         self._values: dict[str, Any] = {}
 
     @property
@@ -38,47 +39,48 @@ class Refitter:
         """The logger that errors go to."""
         return self._logger
 
-    def _slots(self) -> dict[str, list[int]]:
-        slots: dict[str, list[int]] = {}
-        for slot, name in self._engine._description.graph.weights_names.items():
-            slots.setdefault(name, []).append(slot)
-        return slots
+    @property
+    def _graph(self) -> Graph:
+        return self._engine._description.graph  # type: ignore[no-any-return]
+
+    def _named(self, name: str) -> list[int]:
+        return [slot for slot, each in self._graph.weights_names.items() if each == name]
 
     def set_named_weights(self, name: str, weights: Weights, location: Any = None) -> bool:  # noqa: ARG002
         """Gives new values to named weights; returns whether name, type and count fit."""
-        slots = self._slots().get(name)
-        if slots is None:
-            report(self._logger, "ERROR", f"The engine has no refittable weights named {name!r}.")
+        return self._give(self._named(name), f"weights named {name!r}", weights)
+
+    def set_weights(self, layer_name: str, role: Any, weights: Weights) -> bool:
+        """Gives new values to weights by layer and role; returns whether layer, role, type and count fit."""
+        wanted = (layer_name, role.name)
+        slots = [slot for slot, each in self._graph.weights_roles.items() if each == wanted]
+        return self._give(slots, f"{role.name} weights of layer {layer_name!r}", weights)
+
+    def _give(self, slots: list[int], what: str, weights: Weights) -> bool:
+        if not slots:
+            report(self._logger, "ERROR", f"The engine has no refittable {what}.")
             return False
-        graph = self._engine._description.graph
-        count, dtype = graph.constants[slots[0]].numel(), graph.constant_types[slots[0]]
+        count = self._graph.constants[slots[0]].numel()
+        dtype = self._graph.constant_types[slots[0]]
         if weights.size != count or weights._dtype != dtype:
             report(
                 self._logger,
                 "ERROR",
-                f"The weights {name!r} hold {count} elements of type {dtype}, not {weights.size} of {weights._dtype}.",
+                f"The {what} hold {count} elements of type {dtype}, not {weights.size} of {weights._dtype}.",
             )
             return False
-        self._pending[name] = weights
+        self._pending.update(dict.fromkeys(slots, weights))
         return True
-
-    def set_weights(self, layer_name: str, role: Any, weights: Weights) -> bool:  # noqa: ARG002
-        """Gives new values to weights by layer and role; the reference knows weights by name only."""
-        report(
-            self._logger,
-            "ERROR",
-            f"The reference refits weights by name: name those of {layer_name!r} with set_weights_name "
-            f"and use set_named_weights.",
-        )
-        return False
 
     def unset_named_weights(self, weights_name: str) -> bool:
         """Forgets values that were given and not yet applied."""
-        return self._pending.pop(weights_name, None) is not None
+        given = [self._pending.pop(slot, None) for slot in self._named(weights_name)]
+        return any(each is not None for each in given)
 
     def get_named_weights(self, weights_name: str) -> Weights:
         """Returns the values that were given for named weights; empty weights if none were."""
-        return self._pending.get(weights_name) or self._trt.Weights()
+        given = (self._pending.get(slot) for slot in self._named(weights_name))
+        return next((each for each in given if each is not None), None) or self._trt.Weights()
 
     def get_weights_location(self, weights_name: str) -> Any:  # noqa: ARG002
         """Returns where given values live: on the host."""
@@ -86,22 +88,17 @@ class Refitter:
 
     def get_weights_prototype(self, weights_name: str) -> Weights:
         """Returns weights of the type and count that a name needs, without values."""
-        slots = self._slots().get(weights_name)
-        if slots is None:
+        slots = self._named(weights_name)
+        if not slots:
             return self._trt.Weights()  # type: ignore[no-any-return]
-        graph = self._engine._description.graph
-        dtype = self._trt.DataType.__members__[graph.constant_types[slots[0]]]
-        return self._trt.Weights(dtype, 0, graph.constants[slots[0]].numel())  # type: ignore[no-any-return]
+        dtype = self._trt.DataType.__members__[self._graph.constant_types[slots[0]]]
+        return self._trt.Weights(dtype, 0, self._graph.constants[slots[0]].numel())  # type: ignore[no-any-return]
 
     def refit_cuda_engine(self) -> bool:
         """Applies the values that were given; returns whether that succeeded."""
-        slots = self._slots()
-        constants = self._engine._description.graph.constants
-        for name, weights in self._pending.items():
-            for slot in slots[name]:
-                self._engine._replace_constant(
-                    slot, weights._tensor().clone().view(constants[slot].shape)
-                )
+        for slot, weights in self._pending.items():
+            shape = self._graph.constants[slot].shape
+            self._engine._replace_constant(slot, weights._tensor().clone().view(shape))
         self._pending.clear()
         return True
 
@@ -115,15 +112,17 @@ class Refitter:
 
     def get_all_weights(self) -> list[str]:
         """Returns the names of all refittable weights."""
-        return sorted(self._slots())
+        return sorted(set(self._graph.weights_names.values()))
 
     def get_missing_weights(self) -> list[str]:
         """Returns the names that must be given before a refit; each weight stands alone in the reference."""
         return []
 
     def get_all(self) -> tuple[list[str], list[Any]]:
-        """Returns layers and roles of refittable weights; the reference knows weights by name only."""
-        return [], []
+        """Returns the layers and the roles of all refittable weights, side by side."""
+        places = list(dict.fromkeys(self._graph.weights_roles.values()))
+        roles = self._trt.WeightsRole.__members__
+        return [layer for layer, _ in places], [roles[role] for _, role in places]
 
     def get_missing(self) -> tuple[list[str], list[Any]]:
         """Returns layers and roles that must be given before a refit; none."""

@@ -25,7 +25,7 @@ class Rules:
         float32_integer_reductions: Integer reductions are computed in float32.
         softmax_least_rank: The least rank of SoftMax's input.
         empty_strict_slice: A static slice with an empty result and STRICT_BOUNDS builds.
-        empty_to_empty_reshape: A static reshape of an empty tensor to another empty shape builds.
+        empty_to_empty_reshape: A static reshape of an empty tensor to a shape with more zeros builds.
         loop_reverse: LoopOutput.REVERSE has an implementation.
         profile_needed_for_data_dependence: A network with data-dependent outputs gives no context without a profile.
         unset_dims_are_none: Static attributes that are unset read as None, not as invalid dimensions.

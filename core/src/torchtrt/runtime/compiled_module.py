@@ -51,8 +51,12 @@ class CompiledModule(torch.nn.Module):
         """
         leaves = self._flatten(args, kwargs)
         self._checks.check(leaves)
-        with torch.no_grad():
-            outputs = self.graph_module(*leaves)
+        run = self.graph_module.forward  # hooks and wrappers are this module's business
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                outputs = run(*leaves)
+        else:
+            outputs = run(*leaves)
         if self._returns_one_leaf:
             return outputs[0]
         return pytree.tree_unflatten(outputs, self._output_tree)

@@ -18,13 +18,9 @@ from torchtrt.tensorrt.selection import current, describe, use_module
 
 
 @functools.cache
-def _no_elements(device: torch.device) -> torch.Tensor:
+def _no_elements(device: torch.device | None) -> torch.Tensor:
     """Returns memory to point to for empty tensors, whose own address is null."""
     return torch.empty(256, dtype=torch.uint8, device=device)
-
-
-def _address(tensor: torch.Tensor) -> int:
-    return tensor.data_ptr() or _no_elements(tensor.device).data_ptr()
 
 
 _LIVE = frozenset(
@@ -114,7 +110,7 @@ class EngineModule(torch.nn.Module):
                 built for, or execution failed.
         """
         device = inputs[0].device
-        for tensor in inputs:
+        for tensor in inputs[1:]:
             if tensor.device != device:
                 message = f"The inputs of {self.name} are on {device} and {tensor.device}; move them to one device."
                 raise EngineError(message)
@@ -124,25 +120,30 @@ class EngineModule(torch.nn.Module):
                     self._load(device)
             if device.type != "cuda":
                 return self._run(inputs, 0)
+            if torch.cuda.current_device() == device.index:  # entering a device takes microseconds
+                return self._run(inputs, torch.cuda.current_stream().cuda_stream)
             with torch.cuda.device(device):
-                return self._run(inputs, torch.cuda.current_stream(device).cuda_stream)
+                return self._run(inputs, torch.cuda.current_stream().cuda_stream)
 
     def _run(self, inputs: tuple[torch.Tensor, ...], stream: int) -> tuple[torch.Tensor, ...]:
         context = self._context
+        set_address = context.set_tensor_address
         shapes = [tensor.shape for tensor in inputs]
         if shapes != self._shapes:
             self._set_shapes(shapes)
         held = []  # alive until the engine has been enqueued
+        device = self._device
         for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
-            tensor = tensor.to(dtype).contiguous()
-            held.append(tensor)
-            context.set_tensor_address(name, _address(tensor))
+            if tensor.dtype is not dtype or not tensor.is_contiguous():
+                tensor = tensor.to(dtype).contiguous()
+                held.append(tensor)
+            set_address(name, tensor.data_ptr() or _no_elements(device).data_ptr())
         outputs = []
         if not self._allocators:
             for (name, dtype), shape in zip(self._engine_outputs, self._output_shapes, strict=True):
-                output = torch.empty(shape, dtype=dtype, device=self._device)
+                output = torch.empty(shape, dtype=dtype, device=device)
                 outputs.append(output)
-                context.set_tensor_address(name, _address(output))
+                set_address(name, output.data_ptr() or _no_elements(device).data_ptr())
         if not context.execute_async_v3(stream):
             message = f"The engine of {self.name} failed: {'; '.join(take_errors()) or 'it logged no reason'}"
             raise EngineError(message)

@@ -84,6 +84,8 @@ def _unfit(node: Node) -> str | None:
         fixed = all(isinstance(extent, int) for extent in tensor.shape[-len(size) :])
         if not fixed or getattr(op, "count_include_pad", False):
             return "TensorRT counts a last window that starts in the padding, PyTorch does not"
+    if op.ceil_mode and any(padding) and getattr(op, "count_include_pad", False):
+        return "PyTorch counts the padding but not what ceil_mode adds to it, TensorRT counts both"
     if getattr(op, "divisor_override", None) is not None and op.ceil_mode:
         return "a divisor of its own with ceil_mode has no TensorRT equivalent"
     return None
@@ -133,7 +135,9 @@ def average(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     window = _window(ctx, target, op)
     divisor = getattr(op, "divisor_override", None)
     if divisor is None:
-        return impl.pool(ctx, "AVERAGE", op.self, window, name, op.count_include_pad)
+        # Without padding there is nothing to count but what ceil_mode adds, which PyTorch does not.
+        count_padding = op.count_include_pad and any(window.padding)
+        return impl.pool(ctx, "AVERAGE", op.self, window, name, count_padding)
     count = 1
     for extent in window.size:
         count *= extent

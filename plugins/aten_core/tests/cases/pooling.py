@@ -35,7 +35,7 @@ CASES = [
         False,
         label="not-counting-padding",
     ),
-    case("aten.avg_pool2d.default", "b 3 8 8", [3], [2], [1], True, label="ceil"),
+    case("aten.avg_pool2d.default", "b 3 8 8", [3], [2], [0], True, label="ceil"),
     case(
         "aten.avg_pool2d.default",
         "b 3 8 8",

@@ -52,6 +52,15 @@ class NMS(Operation):
         call.require(call["indices_type"] in INTEGERS, "indices_type must be Int32 or Int64")
         return (Fact(call["indices_type"], (-1, 3)), Fact("INT32", ()))
 
+    def infer_largest(self, call: Call) -> tuple[Fact, ...]:
+        """As many boxes of each class as there are, or as are asked for if that is a constant."""
+        scores, most = call.fact(1), call.scalar(2, frozenset({"INT32"}), "the most boxes")
+        rows = -1
+        if scores.is_static:
+            batch, boxes, classes = scores.shape
+            rows = batch * classes * (boxes if most is None else min(boxes, max(0, most)))
+        return (Fact(call["indices_type"], (rows, 3)), Fact("INT32", ()))
+
     def bind(self, call: Call) -> Function:
         """Greedy suppression, the highest score first; results are sorted by batch, then score."""
         centered, limit = call["bounding_box_format"] == "CENTER_SIZES", int(call["topk_box_limit"])

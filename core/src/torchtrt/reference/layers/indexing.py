@@ -195,7 +195,7 @@ class Scatter(Operation):
         dtype = call.same_type(0, 2, what="data and updates")
         call.require(len(data) >= 1, "the data of scatter must have at least rank 1")
         if call["mode"] == "ELEMENT":
-            call.axis()
+            call.axis(negative=True)
             call.require(
                 len(data) == len(indices) == len(updates), "scatter inputs must have the same rank"
             )
@@ -221,7 +221,7 @@ class Scatter(Operation):
     def bind(self, call: Call) -> Function:
         """``scatter`` and ``index_put`` on a copy."""
         if call["mode"] == "ELEMENT":
-            axis = call.axis()
+            axis = call.axis(negative=True)
             length = call.shape(0)[axis]
 
             def scatter(
@@ -292,6 +292,12 @@ class NonZero(Operation):
         call.accept(0, FLOATS | {"BOOL", "INT8", "INT32"}, "the input of nonzero")
         call.require(call["indices_type"] in INTEGERS, "indices_type must be Int32 or Int64")
         return (Fact(call["indices_type"], (call.fact(0).rank, -1)),)
+
+    def infer_largest(self, call: Call) -> tuple[Fact, ...]:
+        """A column for every element."""
+        fact = call.fact(0)
+        columns = fact.volume if fact.is_static else -1
+        return (Fact(call["indices_type"], (fact.rank, columns)),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nonzero``, transposed."""

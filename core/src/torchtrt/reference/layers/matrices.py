@@ -1,6 +1,11 @@
-"""Products of matrices: MatrixMultiply and Einsum."""
+"""Products of matrices: MatrixMultiply, Einsum and FullyConnected."""
 
+# ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -131,4 +136,48 @@ class Einsum(Operation):
         return lambda *operands: torch.einsum(equation, *operands)
 
 
-OPERATIONS = (MatrixMultiply(), Einsum())
+class FullyConnected(Operation):
+    """The product of the last three dimensions, taken as one, with a constant matrix, and a bias (TensorRT 8)."""
+
+    name = "fully_connected"
+    methods = frozen({"add_fully_connected": {}})
+    renames = frozen({"num_outputs": "num_output_channels"})
+    defaults = frozen({"num_output_channels": 1, "kernel": None, "bias": None})
+
+    def admit(self, call: Call) -> None:
+        """At least one output channel, and as many bias elements."""
+        channels, bias = int(call["num_output_channels"]), call["bias"]
+        call.require(channels >= 1, "num_output_channels must be positive")
+        call.require(
+            bias is None or bias.size in (0, channels),
+            f"bias weights must have {channels} elements or none",
+        )
+
+    def infer(self, call: Call) -> tuple[Fact, ...]:
+        """``[..., C, H, W]`` with static C, H and W becomes ``[..., K, 1, 1]``."""
+        dtype = call.accept(0, FLOATS, "the input of fully_connected")
+        shape, channels = call.shape(), int(call["num_output_channels"])
+        call.require(len(shape) >= 3, "the input of fully_connected must have at least rank 3")
+        call.require(-1 not in shape[-3:], "the last three dimensions must be build-time constants")
+        count, kernel = channels * math.prod(shape[-3:]), call.attributes.get("kernel")
+        given = call.optional(1)
+        size = given.volume if given is not None else 0 if kernel is None else kernel.size
+        call.require(size == count, f"kernel weights must have {count} elements, not {size}")
+        return (Fact(call.declared(dtype), (*shape[:-3], channels, 1, 1)),)
+
+    def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
+        """Kernel and bias become inputs 1 and 2 of the built program."""
+        channels = int(attributes["num_output_channels"])
+        found: dict[int, tuple[str, tuple[int, ...]]] = {}
+        found[1] = ("kernel", (channels, attributes["kernel"].size // channels))
+        if attributes["bias"] is not None and attributes["bias"].size:
+            found[2] = ("bias", (channels,))
+        return found
+
+    def bind(self, call: Call) -> Function:
+        """``torch.nn.functional.linear`` over the flattened dimensions."""
+        linear = torch.nn.functional.linear
+        return lambda x, kernel, bias=None: linear(x.flatten(-3), kernel, bias)[..., None, None]
+
+
+OPERATIONS = (MatrixMultiply(), Einsum(), FullyConnected())

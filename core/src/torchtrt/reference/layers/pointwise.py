@@ -20,9 +20,11 @@ def _divide(rounding: str) -> Callable[[Tensor, Tensor], Tensor]:
     def divide(a: Tensor, b: Tensor) -> Tensor:
         if a.dtype.is_floating_point:
             return torch.div(a, b) if rounding == "trunc" else torch.floor(a / b)
-        # An integer divided by zero is -1 in TensorRT, and an exception in PyTorch.
-        zero = b == 0
-        return torch.div(a, torch.where(zero, 1, b), rounding_mode=rounding).masked_fill_(zero, -1)
+        # An integer divided by zero is -1 in TensorRT (or -2, where it is negative and rounded down) and an exception
+        # in PyTorch; the least integer divided by -1 is itself in TensorRT, and the end of the process in PyTorch.
+        by_zero = -1 - (a < 0).to(a.dtype) if rounding == "floor" else -1
+        quotient = torch.div(a, torch.where((b == 0) | (b == -1), 1, b), rounding_mode=rounding)
+        return torch.where(b == 0, by_zero, torch.where(b == -1, -a, quotient))
 
     return divide
 
@@ -152,9 +154,9 @@ ACTIVATION: dict[str, _Scaled] = {
     "SELU": lambda x, a, b: torch.where(x > 0, b * x, b * a * torch.expm1(x)),
     "SOFTSIGN": lambda x, a, b: torch.nn.functional.softsign(x),
     "SOFTPLUS": lambda x, a, b: a * torch.logaddexp(b * x, torch.zeros_like(x)),
-    # The order matters where the bounds cross: the lower bound wins.
-    "CLIP": lambda x, a, b: x.clamp(max=b).clamp(min=a),
-    "HARD_SIGMOID": lambda x, a, b: (a * x + b).clamp(0, 1),
+    # The order matters where the bounds cross: the lower bound wins. NaN becomes the upper bound.
+    "CLIP": lambda x, a, b: torch.where(x < b, x, b).clamp(min=a),
+    "HARD_SIGMOID": lambda x, a, b: _greater_of(a * x + b, torch.zeros_like(x)).clamp(max=1),
     "SCALED_TANH": lambda x, a, b: a * torch.tanh(b * x),
     "THRESHOLDED_RELU": lambda x, a, b: torch.where(x > a, x, 0),
     "GELU_ERF": lambda x, a, b: torch.nn.functional.gelu(x),
@@ -187,7 +189,8 @@ class Activation(Operation):
         allowed = NUMBERS if kind == "RELU" and call.rules.integer_relu else FLOATS
         dtype = call.accept(0, allowed, f"the input of activation {kind}")
         for parameter in _parameters(call):
-            call.require(math.isfinite(parameter), "alpha and beta must be finite")
+            is_allowed = math.isfinite(parameter) or (kind == "CLIP" and not math.isnan(parameter))
+            call.require(is_allowed, "alpha and beta must be finite")
         return (Fact(call.declared(dtype), call.shape()),)
 
     def bind(self, call: Call) -> Function:
@@ -225,6 +228,7 @@ class ParametricReLU(Operation):
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index}")
         dtype = call.same_type(0, 1)
+        call.require(call.fact(0).rank >= 1, "at least 1 dimensions are required for input")
         broadcast([call.shape(0), call.shape(1)], "input and slopes")
         for ours, slopes in zip(call.shape(0), call.shape(1), strict=True):
             call.require(

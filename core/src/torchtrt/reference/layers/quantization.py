@@ -18,9 +18,9 @@ _FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def quantized(x: Tensor, dtype: str) -> Tensor:
-    """Returns scaled values rounded to a quantized type: ties to even, saturating."""
+    """Returns scaled values rounded to a quantized type: ties to even, saturating; NaN is the lowest integer."""
     low, high = _RANGES[dtype]
-    clamped = x.nan_to_num(0.0).clamp(low, high)
+    clamped = x.nan_to_num(low if dtype in ("INT8", "INT4") else 0.0).clamp(low, high)
     if dtype == "FP8":
         return clamped.to(dtypes.TORCH["FP8"])
     if dtype == "FP4":

@@ -312,10 +312,10 @@ class LRN(Operation):
         call.require(1e-5 <= call["k"] <= 1e10, "k must be in [1e-5, 1e10]")
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """Rank 3 at least: channels are the third dimension from the end."""
+        """Rank 4 at least: channels are the third dimension from the end."""
         self.admit(call)
         dtype = call.accept(0, FLOATS, "the input of lrn")
-        call.require(call.fact(0).rank >= 3, "the input of lrn must have at least rank 3")
+        call.require(call.fact(0).rank >= 4, "the input of lrn must have at least rank 4")
         return (Fact(call.declared(dtype), call.shape()),)
 
     def bind(self, call: Call) -> Function:

@@ -111,7 +111,10 @@ class Resize(Operation):
         for axis, (size, wanted) in enumerate(zip(shape, target, strict=True)):
             if size == wanted and (mode != "CUBIC" or axis < len(shape) - 2):
                 continue
-            steps.append((axis, *_taps(call, mode, size, wanted)))
+            # Seen on TensorRT 8.6: a scale that is given is the ratio, whatever the lengths came out as.
+            has_scale = bool(call["scales"]) and call["shape"] is None and call.optional(1) is None
+            ratio = 1 / call["scales"][axis] if has_scale else size / max(wanted, 1)
+            steps.append((axis, *_taps(call, mode, size, wanted, ratio)))
 
         def resize(x: Tensor, _: Tensor | None = None) -> Tensor:
             for axis, indices, weights in steps:
@@ -131,7 +134,7 @@ class Resize(Operation):
         return resize
 
 
-def _coordinates(call: Call, mode: str, size: int, wanted: int) -> Tensor:
+def _coordinates(call: Call, mode: str, size: int, wanted: int, ratio: float) -> Tensor:
     position = torch.arange(wanted, dtype=torch.float64)
     # Seen on TensorRT 8.6: unless it is set, LINEAR works half-pixel although the documentation says asymmetric.
     unset = "HALF_PIXEL" if mode == "LINEAR" else "ASYMMETRIC"
@@ -144,15 +147,14 @@ def _coordinates(call: Call, mode: str, size: int, wanted: int) -> Tensor:
             if wanted > 1
             else torch.zeros(wanted, dtype=torch.float64)
         )
-    ratio = size / max(wanted, 1)
     return (position + 0.5) * ratio - 0.5 if transformation == "HALF_PIXEL" else position * ratio
 
 
 def _taps(
-    call: Call, mode: str, size: int, wanted: int
+    call: Call, mode: str, size: int, wanted: int, ratio: float
 ) -> tuple[list[Tensor], list[Tensor] | None]:
     """For each output position the input positions it reads, and their weights (None for one of weight 1)."""
-    x = _coordinates(call, mode, size, wanted)
+    x = _coordinates(call, mode, size, wanted, ratio)
     last = max(size - 1, 0)
     if mode == "NEAREST":
         rounding: Callable[[Tensor], Tensor] = {

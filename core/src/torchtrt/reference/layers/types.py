@@ -21,7 +21,10 @@ _LIMITS = {
 
 
 def cast(tensor: torch.Tensor, target: torch.dtype) -> torch.Tensor:
-    """Returns ``tensor`` converted as TensorRT does: float to integer truncates, saturates, and turns NaN into 0."""
+    """Returns ``tensor`` converted as TensorRT does.
+
+    Floats become integers by truncation, saturating, and NaN becomes 0. Integers saturate in int8 and wrap in uint8.
+    """
     if tensor.dtype == target:
         return tensor
     if target is torch.bool:
@@ -34,13 +37,8 @@ def cast(tensor: torch.Tensor, target: torch.dtype) -> torch.Tensor:
         high = whole >= 2.0**63
         converted = torch.where(high, 0.0, whole.clamp(min=-(2.0**63))).to(target)
         return converted.masked_fill_(high, 2**63 - 1)
-    if target in (torch.int8, torch.uint8):
-        low, high_limit = _LIMITS[target]
-        return (
-            tensor.clamp(int(low), int(high_limit)).to(target)
-            if tensor.dtype is not torch.bool
-            else tensor.to(target)
-        )
+    if target is torch.int8 and tensor.dtype is not torch.bool:
+        return tensor.long().clamp(-128, 127).to(target)
     return tensor.to(target)
 
 

@@ -36,15 +36,15 @@ def take(
     length: Size = tensor.shape[dim] if tensor.shape[dim] >= 0 else None
     if length is None:
         length = sizes.size_of(ctx, tensor, dim, name + "/length")
-    first = _bound(ctx, 0 if start is None else start, length, name + "/start")
+    first = _bound(ctx, 0 if start is None else start, length, name + "/first")
     if isinstance(count, int):
         extent: Size = count
     elif step == 1 and first == 0 and is_network_tensor(end) and same(symbol_of(ctx, end), count):
         extent = end
     else:
         last = _bound(ctx, length if end is None else end, length, name + "/end")
-        span = sizes.combine(ctx, "SUB", last, first, name + "/span")
-        span = sizes.combine(ctx, "MAX", span, 0, name + "/extent")
+        span = sizes.combine(ctx, "SUB", last, first, name + "/difference")
+        span = sizes.combine(ctx, "MAX", span, 0, name + "/span")
         extent = sizes.ceil_divide(ctx, span, step, name + "/count")
     starts: list[Size] = [0] * rank
     steps: list[Size] = [1] * rank
