@@ -45,7 +45,7 @@ CASES = [
         "aten.index_put.default", "s 3", [T(values=[[0, 2]], dtype=I64)], "", label="scalar-value"
     ),
     case("aten._unsafe_index_put.default", "s 3", [T(values=[0, 1], dtype=I64)], "3"),
-    case("aten.scatter.src", "b 5", 1, below("b 2", 1), "b 2", label="one"),
+    case("aten.scatter.src", "b 5", 1, below("b 1", 5), "b 1", label="one"),
     case(
         "aten.scatter.src",
         "4 5",
