@@ -43,7 +43,9 @@ def engine_of(compiled, inputs):
 
 def versions():
     """Returns the TensorRTs to test: all of the reference's, or the real one."""
-    return ["reference@8.6.0", "reference@10.16.1", "reference@11.4.0"] if is_reference() else ["real"]
+    return (
+        ["reference@8.6.0", "reference@10.16.1", "reference@11.4.0"] if is_reference() else ["real"]
+    )
 
 
 @pytest.mark.parametrize("spec", versions())

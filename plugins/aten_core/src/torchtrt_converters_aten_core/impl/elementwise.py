@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -111,6 +112,7 @@ def remainder(
 def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype, name: str) -> Any:
     """Returns ``chosen`` where ``condition`` is true and ``other`` elsewhere, as ``dtype``; all three broadcast."""
     rank = types.common_rank((condition, chosen, other))
+    chosen, other = _spread_infinity(chosen, other), _spread_infinity(other, chosen)
     return add(
         ctx,
         name,
@@ -119,6 +121,17 @@ def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype
         types.operand(ctx, chosen, dtype, rank, name + "/chosen"),
         types.operand(ctx, other, dtype, rank, name + "/other"),
     )
+
+
+def _spread_infinity(value: Any, beside: Any) -> Any:
+    """Returns an infinite number as a row as wide as the tensor beside it, where that is known.
+
+    TensorRT 8.6 makes -1e38 of a single infinite element that it selects, but keeps a row of them.
+    """
+    shape = getattr(beside, "shape", ())
+    if isinstance(value, float) and math.isinf(value) and len(shape) and shape[-1] > 1:
+        return torch.full((shape[-1],), value)
+    return value
 
 
 def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype, name: str) -> Any:
