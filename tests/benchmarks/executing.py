@@ -31,8 +31,8 @@ def measure() -> Iterator[Row]:
                         "eager": lambda: model(*inputs),  # noqa: B023 (called before the loop goes on)
                         "compiled": lambda: compiled(*inputs),  # noqa: B023
                     },
-                    rounds=40,
-                    warm_up=5,
+                    rounds=15,
+                    warm_up=3,
                 )
             speed = times["eager"] / times["compiled"]
             result = f"{speed:.2f}× eager speed ({times['eager'] * 1e3:.1f} ms)"

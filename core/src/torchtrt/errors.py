@@ -19,6 +19,12 @@ class UnsupportedProgramError(TorchTRTError, ValueError):
 class UnknownTargetError(TorchTRTError, ValueError):
     """An op was named that this PyTorch, with the libraries imported so far, does not have."""
 
+    def __str__(self) -> str:
+        # The closest name is searched for when somebody reads the message: packs may name many
+        # ops that this PyTorch does not have, which is no error.
+        message = self.args[0]
+        return str(message() if callable(message) else message)
+
 
 class AmbiguousTargetError(TorchTRTError, ValueError):
     """A name stands for several ops where exactly one is wanted."""

@@ -117,7 +117,7 @@ def _find(name: str) -> Target | OpOverloadPacket:
     module = _PYTHON_MODULES.get(path.removeprefix("_").split(".")[0])
     found = _find_function(module, path) if module else _find_operator(path)
     if found is None:
-        raise UnknownTargetError(_unknown(name, path))
+        raise UnknownTargetError(functools.partial(_unknown, name, path))
     return found
 
 
