@@ -144,10 +144,8 @@ def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | None:
             if any(writes(part) for part in parts.graph.nodes):
                 pure = torch.func.functionalize(function)
                 parts = make_fx(pure, tracing_mode="real")(*values)
-    except (
-        Exception
-    ):  # A decomposition may refuse its inputs in any way; then the node stays whole.
-        return None
+    except Exception:
+        return None  # it may refuse its inputs in any way; then the node stays whole
     placeholders = parts.graph.find_nodes(op="placeholder")
     for placeholder, source in zip(placeholders, sources, strict=True):
         placeholder.meta["val"] = source.meta["val"]
