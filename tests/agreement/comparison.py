@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.agreement.outcome import Outcome, difference
 
 RECORDING = Path(__file__).with_name("observed_8_6_0.json")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "agreement.md"
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _BEGIN, _END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
@@ -51,6 +53,9 @@ def _figures(found: Mapping[str, Mapping[str, str | None]]) -> str:
     agreeing = sum(how is None for how in every)
     share = agreeing / len(every) if every else 0.0
     rows.append(f"| **all** | **{len(every)}** | **{agreeing} ({share:.1%})** |")
+    unrecorded = sum(map(len, table().values())) - len(every)
+    if unrecorded:
+        rows += ["", f"{unrecorded} further cases of the table are not recorded yet."]
     return "\n".join(rows)
 
 
@@ -58,7 +63,19 @@ def _write(figures: str, differing: Mapping[str, str]) -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     before, rest = text.split(_BEGIN)
     after = rest.split(_END)[1]
-    listed = [f"- `{name}`: {REASONS.get(name, 'under work.')}" for name in differing]
+    reasons: dict[str, list[str]] = {}
+    for name in differing:
+        reasons.setdefault(REASONS.get(name, "Under work."), []).append(f"`{name}`")
+    # No-break spaces keep names whole while their lines are wrapped.
+    listed = [
+        textwrap.fill(
+            f"- {reason} {', '.join(name.replace(' ', _NO_BREAK) for name in names)}",
+            width=120,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        ).replace(_NO_BREAK, " ")
+        for reason, names in reasons.items()
+    ]
     known = "\n".join(["", "Where the reference differs, and why:", "", *listed]) if listed else ""
     DOCUMENT.write_text(
         f"{before}{_BEGIN}\n{figures}\n{known}\n{_END}{after}".replace("\n\n\n", "\n\n"),

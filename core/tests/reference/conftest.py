@@ -60,7 +60,9 @@ class Bench:
     def const(self, value: Any, dtype: Any = np.float32) -> Any:
         """A constant."""
         array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(np.shape(value))
-        return self.net.add_constant(array.shape, self.trt.Weights(array)).get_output(0)
+        of_nothing = self.trt.Weights(getattr(self.trt, array.dtype.name, self.trt.float32))
+        weights = self.trt.Weights(array) if array.size else of_nothing
+        return self.net.add_constant(array.shape, weights).get_output(0)
 
     def plan(self, *outputs: Any) -> bytes | None:
         """The plan with these outputs; None if the build fails."""

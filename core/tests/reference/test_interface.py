@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from importlib import resources
 from typing import Any
 
@@ -12,29 +13,38 @@ import numpy as np
 import pytest
 
 from torchtrt import reference
+from torchtrt.reference.arguments import Types
+from torchtrt.reference.options import Interface
 
-# What the interface has and the reference does not implement; each raises when it is called.
-PURE_VIRTUAL = {
+# Users implement these; what they leave out is pure virtual. Parsers cannot be made at all.
+INTERFACES = {
+    "IAlgorithmSelector",
     "IDebugListener",
     "IErrorRecorder",
     "IGpuAllocator",
     "IGpuAsyncAllocator",
-    "IInt8Calibrator",
-    "IInt8EntropyCalibrator",
-    "IInt8EntropyCalibrator2",
-    "IInt8LegacyCalibrator",
-    "IInt8MinMaxCalibrator",
-    "ILogger",
     "IOutputAllocator",
     "IProfiler",
     "IProgressMonitor",
     "IStreamReader",
     "IStreamReaderV2",
     "IStreamWriter",
+    "ParserError",
     "TimingCacheKey",
     "TimingCacheValue",
 }
-NOT_IMPLEMENTED = {"INetworkDefinition": {"add_rnn_v2"}}
+LEFT_OUT = ("IAlgorithm", "IInt8", "IPlugin", "IExpr", "IDimension", "ISymExpr", "ICaffePlugin")
+# These check their arguments themselves.
+SELF_CHECKING = {
+    "Dims",
+    "Dims2",
+    "Dims3",
+    "Dims4",
+    "DimsHW",
+    "IHostMemory",
+    "Permutation",
+    "Weights",
+}
 
 
 def description(version: str) -> Any:
@@ -64,18 +74,60 @@ def test_every_class_method_and_property_is_there(version: str) -> None:
     assert missing == []
 
 
-def test_what_is_not_implemented_is_listed(version: str) -> None:
-    """A method without an implementation is one of the two lists above."""
+def test_every_function_is_there(version: str) -> None:
+    """What the description lists can be called."""
     trt = reference.load(version)
-    found: dict[str, set[str]] = {}
+    assert [name for name in description(version)["functions"] if not hasattr(trt, name)] == []
+
+
+def test_what_is_not_implemented_is_listed(version: str) -> None:
+    """Only interfaces for users, plugins, algorithm selection, calibration and parsers have methods without a body."""
+    trt = reference.load(version)
+    found = set()
     for name, spec in description(version)["classes"].items():
-        for member in spec["methods"]:
-            method = getattr(find(trt, name), member)
-            if getattr(method, "__doc__", "") == "To be overridden.":
-                found.setdefault(name, set()).add(member)
-    known = {name: members for name, members in found.items() if name not in PURE_VIRTUAL}
-    for name, members in known.items():
-        assert members <= NOT_IMPLEMENTED[name]
+        made = find(trt, name)
+        bodies = [getattr(getattr(made, member), "__doc__", "") for member in spec["methods"]]
+        if "To be overridden." in bodies and not name.startswith(LEFT_OUT):
+            found.add(name)
+    parsers = {name for name in found if name.endswith(("Parser", "ParserRefitter"))}
+    assert found - INTERFACES - parsers - {"IBlobNameToTensor", "ILogger"} == set()
+
+
+def test_every_method_takes_the_listed_arguments(version: str) -> None:
+    """The message about wrong arguments names all that the description lists, with their defaults, in every form."""
+    trt = reference.load(version)
+    types = Types(vars(trt))
+    for name, spec in description(version)["classes"].items():
+        made = find(trt, name)
+        if name in SELF_CHECKING or issubclass(made, Interface):
+            continue
+        for member, forms in spec["methods"].items():
+            if member.startswith("__"):
+                continue
+            wanted = " or ".join(
+                "(" + ", ".join(_spelled(parameter, name, types) for parameter in form) + ")"
+                for form, _ in forms
+            )
+            with pytest.raises(TypeError, match=re.escape(f"It takes {wanted}. ")):
+                getattr(made, member)(None, *[object()] * 20)
+
+
+def _spelled(parameter: list[str], owner: str, types: Types) -> str:
+    name, _, *default = parameter
+    return f"{name}={types.default(default[0], owner)!r}" if default else name
+
+
+def test_what_is_settable_has_a_setter(version: str) -> None:
+    """A property can be set exactly if the description says so."""
+    trt = reference.load(version)
+    wrong = []
+    for name, spec in description(version)["classes"].items():
+        made = find(trt, name)
+        for member, (is_settable, _) in spec["properties"].items():
+            found = getattr(made, member)
+            if not issubclass(made, Interface) and (found.fset is not None) is not is_settable:
+                wrong.append(f"{name}.{member}")
+    assert wrong == []
 
 
 def test_every_property_of_a_layer_reads_as_its_default(version: str, bench: Any) -> None:
@@ -238,14 +290,65 @@ def test_loading_is_cached_and_unknown_versions_are_refused() -> None:
         reference.load("9.0.0")
 
 
-def test_what_is_not_implemented_says_so(bench: Any) -> None:
-    """A recurrent layer of 8.6 points to loops; an interface that nobody implemented is pure virtual."""
-    n = bench("8.6.0")
-    x = n.input(np.ones((1, 2, 3), np.float32))
-    with pytest.raises(NotImplementedError, match="layers that took its place"):
-        n.net.add_rnn_v2(x, 1, 4, 2, None)
+def test_what_is_not_implemented_says_so(version: str, bench: Any) -> None:
+    """Parsers cannot be made, plugin layers are refused, and an interface that nobody implemented is pure virtual."""
+    n = bench(version)
+    with pytest.raises(NotImplementedError, match="has no OnnxParser"):
+        n.trt.OnnxParser(n.net, n.logger)
+    x = n.input(np.ones((1, 2), np.float32))
+    plugin = n.trt.IPluginV2.__new__(n.trt.IPluginV2)
+    assert n.net.add_plugin_v2([x], plugin) is None
+    assert "executes no plugins" in n.errors[-1]
     with pytest.raises(RuntimeError, match="pure virtual"):
         n.trt.IProfiler().report_layer_time("layer", 1.0)
+
+
+def test_plugin_creators_can_be_registered_and_found(version: str) -> None:
+    """The registry keeps a program's creators, one for each name, version and namespace."""
+    trt = reference.load(version)
+    registry = trt.get_plugin_registry()
+
+    class Creator(trt.IPluginCreator):
+        def __init__(self) -> None:
+            self.name, self.plugin_version, self.plugin_namespace = "made up", "1", ""
+            self.field_names = trt.PluginFieldCollection([trt.PluginField("size")])
+
+    creator = Creator.__new__(Creator)
+    Creator.__init__(creator)
+    found = "get_plugin_creator" if version == "8.6.0" else "get_creator"
+    every = "plugin_creator_list" if version == "8.6.0" else "all_creators"
+    assert registry.register_creator(creator, "")
+    assert not registry.register_creator(creator, "")
+    try:
+        assert getattr(registry, found)("made up", "1", "") is creator
+        assert getattr(registry, every) == [creator]
+    finally:
+        assert registry.deregister_creator(creator)
+    assert getattr(registry, every) == []
+
+
+def test_a_recurrent_layer_takes_weights_and_does_not_build(bench: Any) -> None:
+    """Without all of its weights it says what is missing; with them, that the batch must not be explicit."""
+    n = bench("8.6.0")
+    trt = n.trt
+    layer = n.net.add_rnn_v2(n.input(np.ones((1, 2, 3), np.float32)), 1, 4, 2, trt.RNNOperation.GRU)
+    assert (layer.num_layers, layer.hidden_size, layer.max_seq_length, layer.data_length) == (
+        1,
+        4,
+        2,
+        3,
+    )
+    assert layer.num_outputs == 2
+    assert n.plan(layer.get_output(0)) is None
+    assert "Missing weights/bias: (0, RESET, 1)" in n.errors[-1]
+    gates = [trt.RNNGateType.RESET, trt.RNNGateType.UPDATE, trt.RNNGateType.HIDDEN]
+    for gate in gates:
+        for is_input, length in ((True, 3), (False, 4)):
+            layer.set_weights_for_gate(0, gate, is_input, np.ones((4, length), np.float32))
+            layer.set_bias_for_gate(0, gate, is_input, np.ones(4, np.float32))
+    assert layer.get_weights_for_gate(0, gates[0], True).size == 12
+    assert n.plan() is None
+    assert "explicit batch" in n.errors[-1]
 
 
 def test_types_are_set_only_where_typing_is_weak(version: str, bench: Any) -> None:

@@ -194,10 +194,22 @@ def test_what_follows_a_data_dependent_shape_is_computed_at_run_time(
     shuffle = n.net.add_shuffle(found)
     shuffle.first_transpose = (1, 0)
     taken = n.net.add_gather_v2(n.input(x), only(shuffle), n.trt.GatherMode.ND)
-    count = n.net.add_shape(only(taken))
-    values, length = n.run(only(taken), only(count))
+    total = n.net.add_reduce(only(taken), n.trt.ReduceOperation.SUM, 1, False)
+    values, result = n.run(only(taken), only(total))
     assert values.tolist() == [1, 2, 3]
-    assert length.tolist() == [3]
+    assert result == 6
+
+
+def test_the_shape_of_a_result_of_data_is_no_shape_for_8_6(version: str, bench: Any) -> None:
+    """The Shape layer takes what NonZero makes from TensorRT 10 on."""
+    n = bench(version)
+    found = only(n.net.add_non_zero(n.input(torch.tensor([[1.0, 0, 2], [0, 3, 0]]))))
+    shape = only(n.net.add_shape(found))
+    if version == "8.6.0":
+        assert n.plan(shape) is None
+        assert "depend on data" in n.errors[-1]
+    else:
+        assert n.run(shape)[0].tolist() == [2, 3]
 
 
 def test_shapes_are_known_as_far_as_they_can_be(version: str, bench: Any) -> None:
@@ -255,23 +267,40 @@ def test_loops_are_checked(version: str, bench: Any) -> None:
     loop = n.net.add_loop()
     start = n.input(torch.tensor(0.0))
     carried = loop.add_recurrence(start)
-    assert loop.add_loop_output(start, n.trt.LoopOutput.LAST_VALUE) is None
     output = loop.add_loop_output(only(carried), n.trt.LoopOutput.LAST_VALUE)
     assert n.plan(only(output)) is None
     assert "trip limit" in n.errors[-1]
     loop.add_trip_limit(n.const(1, np.int32), n.trt.TripLimit.COUNT)
-    assert loop.add_trip_limit(n.const(1, np.int32), n.trt.TripLimit.COUNT) is None
     assert n.plan() is None
     assert "next value" in n.errors[-1]
     following = only(n.net.add_unary(only(carried), n.trt.UnaryOperation.EXP))
     carried.set_input(1, following)
     n.net.unmark_output(only(output))
     assert n.plan(following) is None
-    assert "through a loop output only" in n.errors[-1]
+    assert "through a loop output" in n.errors[-1]
 
 
-def test_an_assertion_fails_the_build_or_the_run(version: str, bench: Any) -> None:
-    """What is provably false does not build; what a shape decides fails when the shape is known."""
+@pytest.mark.parametrize("mistake", ["another tensor", "two counts"])
+def test_a_loop_with_a_mistake_at_its_boundary_does_not_build(
+    version: str, bench: Any, mistake: str
+) -> None:
+    """LAST_VALUE takes a recurrence, and there is one limit of each kind; both are found out by the build."""
+    n = bench(version)
+    loop = n.net.add_loop()
+    start = n.input(torch.tensor(0.0))
+    for _ in range(2 if mistake == "two counts" else 1):
+        assert loop.add_trip_limit(n.const(1, np.int32), n.trt.TripLimit.COUNT) is not None
+    carried = loop.add_recurrence(start)
+    carried.set_input(1, only(n.net.add_unary(only(carried), n.trt.UnaryOperation.EXP)))
+    last = start if mistake == "another tensor" else only(carried)
+    output = loop.add_loop_output(last, n.trt.LoopOutput.LAST_VALUE)
+    assert n.plan(only(output)) is None
+    wanted = "recurrence of the same loop" if mistake == "another tensor" else "one of each kind"
+    assert wanted in n.errors[-1]
+
+
+def test_an_assertion_about_a_shape_fails_when_the_shape_is_known(version: str, bench: Any) -> None:
+    """What a shape decides fails when the shape is known."""
     n = bench(version)
     x = n.input(rand(2, 3), (-1, 3))
     shape = only(n.net.add_shape(x))
@@ -282,8 +311,19 @@ def test_an_assertion_fails_the_build_or_the_run(version: str, bench: Any) -> No
     n.profile.set_shape("i0", (2, 3), (2, 3), (2, 3))
     assert n.run(only(n.net.add_unary(x, n.trt.UnaryOperation.EXP)))[0].shape == (2, 3)
     n.profile.set_shape("i0", (1, 3), (1, 3), (2, 3))
-    assert n.builder.build_serialized_network(n.net, n.config) is None
-    assert "two rows are wanted" in n.errors[-1]
+    context = n.context()
+    context.set_input_shape("i0", (1, 3))
+    with pytest.raises(RuntimeError, match="two rows are wanted"):
+        context.infer_shapes()
+
+
+def test_what_is_provably_false_does_not_build(version: str, bench: Any) -> None:
+    """An assertion of a constant, or of a static size, is checked by the build."""
+    n = bench(version)
+    n.net.add_assertion(n.const(False, np.bool_), "never")
+    output = only(n.net.add_unary(n.input(rand(2)), n.trt.UnaryOperation.EXP))
+    assert n.plan(output) is None
+    assert "never" in n.errors[-1]
 
 
 def test_the_ends_of_a_profile_need_not_fit_together(version: str, bench: Any) -> None:
@@ -403,16 +443,232 @@ def test_fills_have_the_type_they_are_asked_for(new: str, bench: Any) -> None:
     assert abs(random.mean() - 1) < 0.3
 
 
-def test_what_needs_special_hardware_is_refused_with_a_reason(bench: Any) -> None:
-    """Mixtures of experts and collectives are not added."""
+COLLECTIVES = {
+    "ALL_REDUCE": ("SUM", -1),
+    "ALL_GATHER": ("NONE", -1),
+    "BROADCAST": ("NONE", 0),
+    "REDUCE": ("AVG", 0),
+    "REDUCE_SCATTER": ("MAX", -1),
+}
+
+
+@pytest.mark.parametrize("new", NEWER)
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_one_process_exchanges_nothing(new: str, name: str, bench: Any) -> None:
+    """Every collective among one process gives back what it got."""
+    n = bench(new)
+    x, (reduction, root) = rand(2, 3), COLLECTIVES[name]
+    kind, op = getattr(n.trt.CollectiveOperation, name), getattr(n.trt.ReduceOperation, reduction)
+    (result,) = n.run(only(n.net.add_dist_collective(n.input(x), kind, op, root, None)))
+    torch.testing.assert_close(result, x)
+
+
+@pytest.mark.parametrize("new", NEWER)
+@pytest.mark.parametrize(
+    ("kind", "reduction", "root", "groups", "reason"),
+    [
+        ("ALL_REDUCE", "NONE", -1, None, "needs a reduce_op"),
+        ("ALL_GATHER", "SUM", -1, None, "takes no reduce_op"),
+        ("BROADCAST", "NONE", 1, None, "the root of BROADCAST"),
+        ("ALL_GATHER", "NONE", -1, [[0, 1]], "runs in one process"),
+    ],
+)
+def test_a_collective_of_several_processes_is_refused(
+    new: str, kind: str, reduction: str, root: int, groups: Any, reason: str, bench: Any
+) -> None:
+    """A missing or superfluous reduction, another root and other members are found out when it is added."""
+    n = bench(new)
+    collective = getattr(n.trt.CollectiveOperation, kind)
+    op = getattr(n.trt.ReduceOperation, reduction)
+    assert n.net.add_dist_collective(n.input(rand(2)), collective, op, root, groups) is None
+    assert reason in n.errors[-1]
+
+
+@pytest.mark.parametrize("new", NEWER)
+@pytest.mark.parametrize("biased", [False, True])
+def test_a_mixture_of_experts_weighs_what_its_experts_compute(
+    new: str, biased: bool, bench: Any
+) -> None:
+    """``sum of score * down(up(x) * silu(gate(x)))`` over the chosen experts of every token."""
+    n = bench(new)
+    hidden, gate, up, down = rand(2, 3, 4), rand(5, 4, 6), rand(5, 4, 6) * 0.5, rand(5, 6, 4)
+    biases = [rand(5, 6), rand(5, 6) + 1, rand(5, 4)]
+    scores = rand(2, 3, 2).softmax(-1)
+    chosen = torch.tensor([[[0, 4], [1, 2], [3, 0]], [[2, 2], [4, 1], [0, 3]]], dtype=torch.int32)
+    layer = n.net.add_moe(n.input(hidden), n.input(chosen), n.input(scores))
+    layer.set_gated_weights(*[n.const(each) for each in (gate, up, down)], n.trt.MoEActType.SILU)
+    if biased:
+        layer.set_gated_biases(*[n.const(each) for each in biases])
+    expected = torch.zeros_like(hidden)
+    zero = [torch.zeros_like(each) for each in biases]
+    b_gate, b_up, b_down = biases if biased else zero
+    for b, s, k in np.ndindex(2, 3, 2):
+        x, e = hidden[b, s], int(chosen[b, s, k])
+        inner = (x @ up[e] + b_up[e]) * torch.nn.functional.silu(x @ gate[e] + b_gate[e])
+        expected[b, s] += scores[b, s, k] * (inner @ down[e] + b_down[e])
+    (result,) = n.run(only(layer))
+    torch.testing.assert_close(result, expected)
+
+
+def test_what_the_reference_does_not_compute_of_experts_is_refused(bench: Any) -> None:
+    """Quantization and parameters of SwiGLU do not build, and say so."""
+    for change, reason in (
+        (lambda layer, n: layer.set_swiglu_params(7.0, 1.702, 1.0), "SwiGLU"),
+        (
+            lambda layer, n: layer.set_quantization_static(n.const(1.0), n.trt.fp8),
+            "does not quantize",
+        ),
+    ):
+        n = bench("11.4.0")
+        chosen = n.input(torch.zeros(1, 2, 1, dtype=torch.int32))
+        layer = n.net.add_moe(n.input(rand(1, 2, 4)), chosen, n.input(rand(1, 2, 1)))
+        weights = [n.const(rand(1, 4, 4)) for _ in range(3)]
+        layer.set_gated_weights(*weights, n.trt.MoEActType.SILU)
+        change(layer, n)
+        assert n.plan(only(layer)) is None
+        assert reason in n.errors[-1]
+
+
+@pytest.mark.parametrize("causal", ["NONE", "UPPER_LEFT", "LOWER_RIGHT"])
+@pytest.mark.parametrize("packed_keys", [False, True])
+def test_packed_attention_is_attention_of_each_sequence(
+    causal: str, packed_keys: bool, bench: Any
+) -> None:
+    """Sequences of different lengths one after the other, keys packed or padded."""
     n = bench("11.4.0")
-    x = n.input(rand(1, 2, 4))
-    assert n.net.add_moe(x, x, x) is None
-    assert "compute capability" in n.errors[-1]
-    assert (
-        n.net.add_dist_collective(x, n.trt.CollectiveOperation.ALL_GATHER, None, -1, None) is None
+    lengths, key_lengths = [3, 1, 4], [2, 5, 4] if packed_keys else [4, 4, 4]
+    queries = [rand(length, 4, 8) for length in lengths]
+    keys = [rand(length, 2, 8) * 0.7 for length in key_lengths]
+    values = [rand(length, 2, 8) + 1 for length in key_lengths]
+    join = torch.cat if packed_keys else lambda each: torch.stack(each).transpose(1, 2).contiguous()
+    layer = n.net.add_attention_v2(
+        n.input(torch.cat(queries)),
+        n.input(join(keys)),
+        n.input(join(values)),
+        n.trt.AttentionNormalizationOp.SOFTMAX,
+        getattr(n.trt.CausalMaskKind, causal),
     )
-    assert "one" in n.errors[-1]
+    layer.query_form = n.trt.AttentionIOForm.PACKED_NHD
+    layer.query_lengths = n.input(starts_of(lengths))
+    if packed_keys:
+        layer.key_value_form = n.trt.AttentionIOForm.PACKED_NHD
+        layer.key_value_lengths = n.input(starts_of(key_lengths))
+    (result,) = n.run(layer.get_output(0))
+    expected = []
+    for query, key, value in zip(queries, keys, values, strict=True):
+        offset = len(key) - len(query) if causal == "LOWER_RIGHT" else 0
+        mask = torch.ones(len(query), len(key), dtype=torch.bool)
+        mask = mask if causal == "NONE" else mask.tril(offset)
+        scores = torch.einsum("qhd,khd->hqk", query, key.repeat_interleave(2, 1))
+        weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).nan_to_num()
+        expected.append(torch.einsum("hqk,khd->qhd", weights, value.repeat_interleave(2, 1)))
+    torch.testing.assert_close(result, torch.cat(expected))
+
+
+def starts_of(lengths: list[int]) -> torch.Tensor:
+    """Where sequences of these lengths start and end when they are packed."""
+    return torch.tensor([0, *lengths]).cumsum(0).int()
+
+
+def test_packed_cache_updates_go_to_their_rows(bench: Any) -> None:
+    """Every sequence writes its own number of rows where it says."""
+    n = bench("11.4.0")
+    cache, update = torch.zeros(2, 1, 4, 3), rand(3, 1, 3)
+    layer = n.net.add_kv_cache_update(
+        n.input(cache),
+        n.input(update),
+        n.input(torch.tensor([1, 3], dtype=torch.int32)),
+        n.trt.KVCacheMode.LINEAR,
+    )
+    layer.update_form = n.trt.AttentionIOForm.PACKED_NHD
+    layer.update_lengths = n.input(starts_of([2, 1]))
+    (result,) = n.run(only(layer))
+    expected = cache.clone()
+    expected[0, :, 1:3] = update[:2].transpose(0, 1)
+    expected[1, :, 3:4] = update[2:].transpose(0, 1)
+    torch.testing.assert_close(result, expected)
+
+
+def test_volumes_are_sampled_on_11(bench: Any) -> None:
+    """GridSample takes rank 5 there, by nearest and linear interpolation."""
+    n = bench("11.4.0")
+    volume, grid = rand(1, 2, 3, 4, 5), rand(1, 2, 2, 2, 3).clamp(-1, 1)
+    layer = n.net.add_grid_sample(n.input(volume), n.input(grid))
+    layer.sample_mode = n.trt.SampleMode.CLAMP
+    (result,) = n.run(only(layer))
+    expected = torch.nn.functional.grid_sample(
+        volume, grid, padding_mode="border", align_corners=False
+    )
+    torch.testing.assert_close(result, expected)
+
+
+def test_what_only_a_branch_needs_is_inside_the_conditional(version: str, bench: Any) -> None:
+    """Two outputs, and a conditional in a branch of the other: the engine has no unary layer outside."""
+    n = bench(version)
+    x, choice = n.input(rand(2, 3)), n.input(torch.tensor(True))
+    outer, inner = n.net.add_if_conditional(), n.net.add_if_conditional()
+    outer.set_condition(choice)
+    inside = only(outer.add_input(x))
+    exp = only(n.net.add_unary(inside, n.trt.UnaryOperation.EXP))
+    neg = only(n.net.add_unary(inside, n.trt.UnaryOperation.NEG))
+    inner.set_condition(n.input(torch.tensor(False)))
+    deeper = only(inner.add_input(exp))
+    root = only(n.net.add_unary(deeper, n.trt.UnaryOperation.SQRT))
+    nested = only(inner.add_output(root, only(n.net.add_unary(deeper, n.trt.UnaryOperation.LOG))))
+    first = only(outer.add_output(nested, neg))
+    second = only(outer.add_output(exp, only(n.net.add_unary(neg, n.trt.UnaryOperation.ABS))))
+    plan = n.plan(first, second)
+    assert plan is not None, n.errors
+    outside = set(layer_names(n, plan))
+    assert not any("Unary" in name for name in outside)
+    assert sum("Output" in name for name in outside) == 1
+
+
+def test_a_conditional_in_a_loop_decides_anew_in_every_iteration(version: str, bench: Any) -> None:
+    """Halve what is even, otherwise three times it plus one: 6, 3, 10, 5, 16."""
+    n = bench(version)
+    trt, kind = n.trt, n.trt.ElementWiseOperation
+
+    def computed(a: Any, op: Any, b: float) -> Any:
+        return only(n.net.add_elementwise(a, n.const(b), op))
+
+    loop = n.net.add_loop()
+    loop.add_trip_limit(n.const(4, np.int32), trt.TripLimit.COUNT)
+    carried = loop.add_recurrence(n.input(torch.tensor(6.0)))
+    value = only(carried)
+    whole = computed(computed(value, kind.FLOOR_DIV, 2.0), kind.PROD, 2.0)
+    made = n.net.add_if_conditional()
+    made.set_condition(only(n.net.add_elementwise(value, whole, kind.EQUAL)))
+    inside = only(made.add_input(value))
+    odd = computed(computed(inside, kind.PROD, 3.0), kind.SUM, 1.0)
+    carried.set_input(1, only(made.add_output(computed(inside, kind.DIV, 2.0), odd)))
+    (result,) = n.run(only(loop.add_loop_output(value, trt.LoopOutput.LAST_VALUE)))
+    assert result == 16
+
+
+def layer_names(n: Any, plan: bytes) -> list[str]:
+    """The names of an engine's layers, without those inside of branches and loops."""
+    engine = n.trt.Runtime(n.logger).deserialize_cuda_engine(plan)
+    inspector, form = engine.create_engine_inspector(), n.trt.LayerInformationFormat.ONELINE
+    return [inspector.get_layer_information(i, form) for i in range(engine.num_layers)]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_both_branches_of_a_conditional_give_their_values(
+    version: str, taken: bool, bench: Any
+) -> None:
+    """What the branches share is computed before; a tensor from outside may be a result."""
+    n = bench(version)
+    values = rand(2, 3)
+    x, made = n.input(values), n.net.add_if_conditional()
+    made.set_condition(n.input(torch.tensor(taken)))
+    inside = only(made.add_input(x))
+    shared = only(n.net.add_unary(inside, n.trt.UnaryOperation.EXP))
+    first = only(made.add_output(only(n.net.add_unary(shared, n.trt.UnaryOperation.LOG)), shared))
+    second = only(made.add_output(shared, x))
+    results = n.run(first, second)
+    torch.testing.assert_close(results[0], values if taken else values.exp())
+    torch.testing.assert_close(results[1], values.exp() if taken else values)
 
 
 @pytest.mark.parametrize(

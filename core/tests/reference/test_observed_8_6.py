@@ -386,6 +386,7 @@ def suppressed(n: Any) -> Any:
 
 def quantize_dequantize(n: Any) -> Any:
     """A round trip through int8 with scale 0.5."""
+    n.config.set_flag(n.trt.BuilderFlag.INT8)
     scale = n.const(0.5)
     quantized = n.net.add_quantize(n.input(floats(0.1, 0.75, 1.2, 99, -99)), scale).get_output(0)
     return n.net.add_dequantize(quantized, scale)
@@ -564,7 +565,8 @@ CASES: list[tuple[str, Any, Any]] = [
     ),
     ("gather ND", gather(arange(2, 3), [[1, 2], [0, 0]], "ND"), floats(5, 0)),
     ("slice out of bounds", sliced(floats(1, 2, 3), (1,), (3,), (1,)), REFUSED),
-    ("slice to nothing", sliced(floats(1, 2, 3), (0,), (0,), (1,)), REFUSED),
+    ("slice to nothing beyond the end", sliced(floats(1, 2, 3), (4,), (0,), (1,)), REFUSED),
+    ("slice to nothing", sliced(floats(1, 2, 3), (1,), (0,), (1,)), floats()),
     ("slice backwards", sliced(floats(1, 2, 3), (2,), (3,), (-1,)), floats(3, 2, 1)),
     ("slice with stride 0", sliced(floats(1, 2, 3), (1,), (4,), (0,)), floats(2, 2, 2, 2)),
     ("slice WRAP", sliced(floats(1, 2, 3), (-1,), (5,), (1,), "WRAP"), floats(3, 1, 2, 3, 1)),
@@ -599,12 +601,16 @@ CASES: list[tuple[str, Any, Any]] = [
     ("linspace of rank 2", fill((2, 2), 1.0, 2.0), REFUSED),
     (
         "float to int32",
-        cast(floats(1.9, -1.9, 2.5, INF, NAN), "INT32"),
+        typed(cast(floats(1.9, -1.9, 2.5, INF, NAN), "INT32"), "INT32"),
         ints(1, -1, 2, 2147483647, 0),
     ),
-    ("float to bool", cast(floats(0.5, -1, 0, NAN), "BOOL"), bools(True, True, False, True)),
-    ("int32 to bool", cast(ints(2, 0, -1), "BOOL"), bools(True, False, True)),
-    ("bool to float", cast(bools(True, False), "FLOAT"), floats(1, 0)),
+    (
+        "float to bool",
+        typed(cast(floats(0.5, -1, 0, NAN), "BOOL"), "BOOL"),
+        bools(True, True, False, True),
+    ),
+    ("int32 to bool", typed(cast(ints(2, 0, -1), "BOOL"), "BOOL"), bools(True, False, True)),
+    ("bool to float", typed(cast(bools(True, False), "FLOAT"), "FLOAT"), floats(1, 0)),
     ("softmax of rank 1", softmax(floats(1, 2), 1), REFUSED),
     ("softmax of -inf", softmax(floats(-INF, -INF, -INF)[None], 2), floats(NAN, NAN, NAN)[None]),
     ("matmul rank mismatch", matmul(torch.ones(1, 2, 3), torch.ones(3, 4)), REFUSED),
@@ -615,7 +621,8 @@ CASES: list[tuple[str, Any, Any]] = [
     ),
     ("matmul vector", matmul(torch.ones(3), torch.ones(3, 4), "VECTOR"), torch.full((4,), 3.0)),
     ("matmul int32", matmul(torch.ones(2, 3, dtype=I32), torch.ones(3, 4, dtype=I32)), REFUSED),
-    ("einsum diagonal", einsum("ii->i", torch.diag(floats(0, 1))), floats(0, 1)),
+    # TensorRT 8.6 builds this and reads other elements; its documentation rules it out.
+    ("einsum diagonal", einsum("ii->i", torch.diag(floats(0, 1))), REFUSED),
     ("einsum ellipsis", einsum("...i->...", torch.ones(2, 2)), REFUSED),
     ("einsum of three", einsum("ij,jk,kl->il", *[torch.ones(2, 2)] * 3), NONE),
     ("einsum broadcast", einsum("ij,ij->ij", torch.ones(2, 2), torch.ones(1, 2)), torch.ones(2, 2)),
@@ -816,7 +823,8 @@ CASES: list[tuple[str, Any, Any]] = [
     ("int32 output of a float", typed(elementwise("SUM", floats(1), floats(1)), "INT32"), REFUSED),
     (
         "cast to int8 saturates",
-        typed(cast(floats(1.5, 300, -5), "INT8"), "INT8"),
+        # Fractions are truncated by some kernels and rounded by others.
+        typed(cast(floats(1, 300, -5), "INT8"), "INT8"),
         torch.tensor([1, 127, -5], dtype=torch.int8),
     ),
     ("bool output", elementwise("GREATER", floats(1, 0), floats(0, 1)), bools(True, False)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +72,61 @@ def test_arbitrary_bytes_are_no_plan(data: bytes) -> None:
     """Bytes from elsewhere are refused."""
     with pytest.raises(UnreadablePlan):
         decode(data, reference.DEFAULT_VERSION)
+
+
+def with_branches(n: Any) -> bytes:
+    """A plan of ``exp(x) + 3`` or ``-x + 3``, the sum in a loop of three."""
+    x = n.net.add_input("x", n.trt.float32, (3,))
+    made = n.net.add_if_conditional()
+    made.set_condition(n.net.add_input("choice", n.trt.bool, ()))
+    inside = made.add_input(x).get_output(0)
+    branches = [
+        n.net.add_unary(inside, getattr(n.trt.UnaryOperation, kind)).get_output(0)
+        for kind in ("EXP", "NEG")
+    ]
+    loop = n.net.add_loop()
+    loop.add_trip_limit(n.const(3, np.int32), n.trt.TripLimit.COUNT)
+    carried = loop.add_recurrence(made.add_output(*branches).get_output(0))
+    following = n.net.add_elementwise(
+        carried.get_output(0), n.const([1.0]), n.trt.ElementWiseOperation.SUM
+    )
+    carried.set_input(1, following.get_output(0))
+    output = loop.add_loop_output(carried.get_output(0), n.trt.LoopOutput.LAST_VALUE)
+    plan = n.plan(output.get_output(0))
+    assert plan is not None, n.errors
+    return bytes(plan)
+
+
+ELSEWHERE = """
+import sys
+import torch
+from torchtrt import reference
+
+for version, path in zip(sys.argv[1::2], sys.argv[2::2]):
+    trt = reference.load(version)
+    with open(path, "rb") as file:
+        engine = trt.Runtime(trt.Logger()).deserialize_cuda_engine(file.read())
+    context, x, result = engine.create_execution_context(), torch.tensor([0.0, 1, 2]), torch.empty(3)
+    for taken in (True, False):
+        choice = torch.tensor(taken)
+        for name, tensor in (("x", x), ("choice", choice), ("o0", result)):
+            context.set_tensor_address(name, tensor.data_ptr())
+        assert context.execute_async_v3(0)
+        torch.testing.assert_close(result, (x.exp() if taken else -x) + 3)
+"""
+
+
+def test_a_plan_runs_in_another_process(bench: Any, tmp_path: Path) -> None:
+    """Conditionals, loops and constants are all in the plan, of every version."""
+    arguments = []
+    for version in reference.VERSIONS:
+        path = tmp_path / version
+        path.write_bytes(with_branches(bench(version)))
+        arguments += [version, str(path)]
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, *arguments], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_damaged_plan_gives_no_engine_and_an_error(version: str, bench: Any) -> None:

@@ -101,16 +101,19 @@ def test_a_dynamic_input_needs_a_profile(version: str, bench: Any) -> None:
 
 
 def test_a_profile_must_fit_its_input(version: str, bench: Any) -> None:
-    """Wrong rank or a contradiction to a static dimension fails the build; a disordered range fails at once."""
+    """A disordered range or a contradiction to a static dimension fails the build; a wrong rank fails at once."""
     n, y = doubling(bench, version)
     n.net.mark_output(y)
     profile = n.builder.create_optimization_profile()
-    with pytest.raises(RuntimeError, match="min <= opt <= max"):
-        profile.set_shape("x", (2, 3), (1, 3), (4, 3))
-    profile.set_shape("x", (1, 2), (1, 2), (1, 2))
+    for shapes in [((2, 3), (2, 3), (2,)), ((-1, 3), (2, 3), (2, 3))]:
+        with pytest.raises(RuntimeError, match="inconsistent"):
+            profile.set_shape("x", *shapes)
     n.config.add_optimization_profile(profile)
-    assert n.builder.build_serialized_network(n.net, n.config) is None
-    assert "does not fit" in n.errors[-1]
+    wrong = {"MIN<=OPT<=MAX": ((2, 3), (1, 3), (4, 3)), "does not fit": ((1, 2), (1, 2), (1, 2))}
+    for reason, shapes in wrong.items():
+        profile.set_shape("x", *shapes)
+        assert n.builder.build_serialized_network(n.net, n.config) is None
+        assert reason in n.errors[-1]
 
 
 def test_equal_dimension_names_are_equal_lengths(version: str, bench: Any) -> None:
@@ -314,20 +317,28 @@ def streams(trt: Any, interface: str) -> Any:
 
 
 def test_data_dependent_outputs_have_a_bound(version: str, bench: Any) -> None:
-    """At most every element is not zero; what is computed from the count has no bound."""
+    """At most every element is not zero."""
     n = bench(version)
     found = n.net.add_non_zero(n.input(torch.ones(2, 3), (-1, 3))).get_output(0)
     moved = n.net.add_shuffle(found)
+    moved.first_transpose = (1, 0)
+    context = n.context(moved.get_output(0))
+    assert context.get_tensor_shape("o0") == (-1, 2)
+    assert context.get_max_output_size("o0") == 6 * 2 * 4
+
+
+@pytest.mark.parametrize("version", ["10.16.1", "11.4.0"])
+def test_what_is_computed_from_a_count_has_no_bound(version: str, bench: Any) -> None:
+    """A range as long as there are elements that are not zero might have any length."""
+    n = bench(version)
+    moved = n.net.add_shuffle(n.net.add_non_zero(n.input(torch.ones(2, 3), (-1, 3))).get_output(0))
     moved.first_transpose = (1, 0)
     remaining = n.net.add_shape(moved.get_output(0)).get_output(0)
     filled = n.net.add_fill((1,), n.trt.FillOperation.LINSPACE)
     filled.set_input(0, n.net.add_slice(remaining, (0,), (1,), (1,)).get_output(0))
     filled.set_input(1, n.const(0.0))
     filled.set_input(2, n.const([1.0]))
-    context = n.context(moved.get_output(0), filled.get_output(0))
-    assert context.get_tensor_shape("o0") == (-1, 2)
-    assert context.get_max_output_size("o0") == 6 * 2 * 4
-    assert context.get_max_output_size("o1") == -1
+    assert n.context(filled.get_output(0)).get_max_output_size("o0") == -1
 
 
 def test_non_maximum_suppression_is_bounded_by_what_is_asked_for(version: str, bench: Any) -> None:
@@ -374,11 +385,22 @@ def test_configuration_keeps_what_is_set(version: str, bench: Any) -> None:
     assert config.get_flag(trt.BuilderFlag.TF32)
     config.clear_flag(trt.BuilderFlag.TF32)
     assert config.flags == 0
-    cache = config.create_timing_cache(b"abc")
-    assert config.set_timing_cache(cache, False)
-    assert bytes(config.get_timing_cache().serialize()) == b"abc"
     with pytest.raises(TypeError):
         config.builder_optimization_level = "high"
+
+
+def test_a_timing_cache_is_of_its_version(version: str, bench: Any) -> None:
+    """Other bytes make none; one of another version is attached only if the mismatch is ignored."""
+    config = bench(version).config
+    cache = config.create_timing_cache(b"")
+    assert config.set_timing_cache(cache, False)
+    assert config.get_timing_cache() is cache
+    written = bytes(cache.serialize())
+    assert cache.combine(config.create_timing_cache(written), False)
+    assert config.create_timing_cache(b"no timing cache") is None
+    other = config.create_timing_cache(written + b" of another version")
+    assert not config.set_timing_cache(other, False)
+    assert config.set_timing_cache(other, True)
 
 
 def test_a_network_input_cannot_be_an_output(version: str, bench: Any) -> None:

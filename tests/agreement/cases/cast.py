@@ -71,6 +71,16 @@ def constant(name: str, shape: tuple[int, ...], value: Any, dtype: str, **more: 
     return Case(f"cast/constant/{name}", {}, build, **more)
 
 
+def nothing(shape: tuple[int, ...], dtype: str) -> Case:
+    """A constant of nothing, whose weights have a type and no address, followed by an Identity."""
+
+    def build(n: Network) -> Any:
+        weights = n.trt.Weights(getattr(n.trt.DataType, dtype))
+        return n.layer("identity", n.out("constant", shape, weights))
+
+    return Case(f"cast/constant/nothing of type {dtype}, rank {len(shape)}", {}, build)
+
+
 def shape(name: str, x: Given) -> Case:
     """A case of Shape."""
     return Case(f"cast/shape/{name}", {"x": x}, lambda n: n.layer("shape", n["x"]))
@@ -112,6 +122,20 @@ CASES = (
         there_and_back(f"float32 to {t} and back", VALUES["float32"], t, "FLOAT")
         for t in ("INT32", "BOOL", "HALF")
     ),
+    there_and_back(
+        "float32 to HALF and back, with the flag",
+        VALUES["float32"],
+        "HALF",
+        "FLOAT",
+        flags=("FP16",),
+    ),
+    there_and_back(
+        "float32 to INT8 and back, with the flag",
+        VALUES["float32"],
+        "INT8",
+        "FLOAT",
+        flags=("INT8",),
+    ),
     there_and_back("int32 to FLOAT and back", np.array([16777217, 3], np.int32), "FLOAT", "INT32"),
     there_and_back("70000 to HALF and back", np.array([70000, 1e-8], np.float32), "HALF", "FLOAT"),
     cast("dynamic to INT32", dynamic(np.ones((2, 3), "f4")), "INT32"),
@@ -132,6 +156,7 @@ CASES = (
     constant("wildcard shape", (-1,), [1, 2], "float32"),
     constant("scalar bool", (), True, "bool"),
     constant("int64", (2,), [1, 2], "int64"),
+    *(nothing(shape, dtype) for shape in ((0,), (0, 3)) for dtype in ("FLOAT", "INT32")),
     *(shape(name, np.ones(dims, np.float32)) for name, dims in SHAPES.items()),
     shape("dynamic", dynamic(np.ones((2, 3), "f4"))),
     shape("partly dynamic", dynamic(np.ones((2, 3), "f4"), 0)),

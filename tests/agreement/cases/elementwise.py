@@ -68,6 +68,11 @@ def chained(n: Network) -> Any:
     return n.layer("elementwise", greater, equal, "ElementWiseOperation.OR")
 
 
+def undeclared(operation: str) -> Any:
+    """An output whose type is left alone."""
+    return lambda n: n.layer("elementwise", n["a"], n["b"], f"ElementWiseOperation.{operation}")
+
+
 def int32(*values: int) -> np.ndarray:
     """An int32 vector."""
     return np.array(values, np.int32)
@@ -113,6 +118,15 @@ CASES = (
     case("SUM/uint8", "SUM", np.array([1], np.uint8), np.array([1], np.uint8)),
     case("SUM/int8", "SUM", np.array([1], np.int8), np.array([1], np.int8)),
     case("POW/negative base", "POW", np.array([-2, -2, -8], "f4"), np.array([3, 0.5, 1 / 3], "f4")),
+    *(
+        Case(
+            f"elementwise/{op}/undeclared",
+            {"a": int32(1, 2), "b": int32(2, 2)},
+            undeclared(op),
+            undeclared=True,
+        )
+        for op in ("SUM", "EQUAL")
+    ),
     Case("elementwise/SUM/with itself", {"a": counting((2, 2))}, with_itself),
     Case(
         "elementwise/greater or equal",

@@ -87,12 +87,32 @@ def doubled(n: Network) -> Any:
     return n.layer("concatenation", [values, values], axis=0)
 
 
+def as_long(n: Network) -> Any:
+    """A range as long as there are values that are not zero."""
+    size = n.out("slice", n.shape(n.out("non_zero", n["x"])), (1,), (1,), (1,))
+    layer = n.layer("fill", (1,), "FillOperation.LINSPACE")
+    for index, value in enumerate((size, n.scalar(0.0, np.float32), n.constant([1.0]))):
+        layer.set_input(index, value)
+    return layer
+
+
 def how_many(n: Network) -> Any:
     """The shape of the result of NonZero."""
     return n.layer("shape", n.out("non_zero", n["x"]))
 
 
 RNN = ("RELU", "TANH", "LSTM", "GRU")
+
+
+def recurrent(n: Network) -> Any:
+    """A recurrent layer with all of its weights, its outputs only."""
+    layer = n.layer("rnn_v2", n["x"], 1, 2, 2, "RNNOperation.TANH")
+    gate = n.resolve("RNNGateType.INPUT")
+    for is_input in (True, False):
+        layer.set_weights_for_gate(0, gate, is_input, n.weights(np.eye(2)))
+        layer.set_bias_for_gate(0, gate, is_input, n.weights(np.zeros(2)))
+    return [layer.get_output(0)]
+
 
 CASES = (
     *(
@@ -109,7 +129,7 @@ CASES = (
     non_zero("dynamic", dynamic(GRID)),
     *(
         Case(f"indices/non-zero then {build.__name__.replace('_', ' ')} {how}", {"x": x}, build)
-        for build in (selected, summed, doubled, how_many)
+        for build in (selected, summed, doubled, as_long, how_many)
         for how, x in (("static", GRID), ("dynamic", dynamic(GRID)))
     ),
     *(
@@ -185,4 +205,5 @@ CASES = (
         )
         for kind in RNN
     ),
+    Case("indices/rnn/with all weights", {"x": np.ones((1, 1, 2, 2), np.float32)}, recurrent),
 )

@@ -90,6 +90,7 @@ CASES = (
     *both("float16", IMAGE.astype("f2"), types=("HALF",)),
     *both("int32", IMAGE.astype("i4")),
     *both("nan and inf", np.array([[[[np.nan, 1, 2], [3, np.inf, -np.inf]]]], "f4")),
+    *both("nothing but -inf", np.full((1, 1, 2, 2), -np.inf, np.float32)),
     *both("dynamic", dynamic(IMAGE, 0, 2, 3)),
     *both("dynamic channels", dynamic(IMAGE, 1)),
     *both("no batch", np.zeros((0, 1, 3, 3), "f4")),

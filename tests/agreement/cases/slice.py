@@ -21,6 +21,9 @@ WINDOWS = {
     "step 3 beyond": (-2, 4, 3),
     "step 0": (1, 3, 0),
     "nothing": (1, 0, 1),
+    "nothing at the start": (0, 0, 1),
+    "nothing at the end": (4, 0, 1),
+    "nothing beyond": (5, 0, 1),
     "negative size": (1, -1, 1),
     "start at the end": (4, 1, 1),
 }

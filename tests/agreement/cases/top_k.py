@@ -54,6 +54,16 @@ CASES = (
     *(case("whole row", op, ROWS, 5, 2) for op in ("MAX", "MIN")),
     *(case("ties", op, np.ones((1, 4), np.float32), 4, 2) for op in ("MAX", "MIN")),
     *(case("nan and inf", op, NAN_ROW, 5, 2) for op in ("MAX", "MIN")),
+    *(case("nan and inf, one", op, NAN_ROW, 1, 2) for op in ("MAX", "MIN")),
+    *(
+        case(f"row of {value}", op, np.full((1, 3), value, np.float32), k, 2)
+        for op, value, k in (
+            ("MAX", -np.inf, 1),
+            ("MAX", np.nan, 2),
+            ("MIN", np.inf, 1),
+            ("MIN", np.nan, 2),
+        )
+    ),
     *(case("k above the dimension", op, ROWS, 6, 2) for op in ("MAX", "MIN")),
     *(case("k 0", op, ROWS, 0, 2) for op in ("MAX", "MIN")),
     *(case("float16", op, ROWS.astype(np.float16), 2, 2) for op in ("MAX", "MIN")),

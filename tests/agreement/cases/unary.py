@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.agreement.case import Case, Given, dynamic
+from tests.agreement.case import Case, Given, Network, dynamic
 
 OPERATIONS = (
     *("EXP", "LOG", "SQRT", "RECIP", "ABS", "NEG", "SIN", "COS", "TAN", "SINH", "COSH", "ASIN"),
@@ -32,7 +32,14 @@ def case(name: str, operation: str, x: Given, **more: Any) -> Case:
     )
 
 
+def named_alike(n: Network) -> Any:
+    """Two layers of one name."""
+    first = n.out("unary", n["x"], "UnaryOperation.ABS", name="one name")
+    return n.layer("unary", first, "UnaryOperation.SQRT", name="one name")
+
+
 CASES = (
+    Case("unary/two layers of one name", {"x": np.array([4.0], np.float32)}, named_alike),
     *(
         case(f"{operation}/{dtype}", operation, x)
         for operation in OPERATIONS

@@ -179,9 +179,7 @@ class Signature:
                 return self._fit(form, args, kwargs)
             except (TypeError, ValueError) as error:
                 problems.append(str(error))
-        forms = " or ".join(
-            "(" + ", ".join(name for name, *_ in form) + ")" for form in self._forms
-        )
+        forms = " or ".join(f"({', '.join(map(_shown, form))})" for form in self._forms)
         reasons = " ".join(dict.fromkeys(problems))
         message = f"{self._title}(): incompatible function arguments. It takes {forms}. {reasons}"
         raise TypeError(message)
@@ -216,6 +214,11 @@ class Signature:
             message = f"Unknown or repeated arguments: {', '.join(unknown)}."
             raise TypeError(message)
         return bound
+
+
+def _shown(parameter: tuple[str, Any, Any, bool]) -> str:
+    name, _, default, _ = parameter
+    return name if default is _REQUIRED else f"{name}={default!r}"
 
 
 def stored(value: Any) -> Any:

@@ -27,6 +27,7 @@ from torchtrt.reference.control_flow import IfBoundaryLayer, IfConditional, Loop
 from torchtrt.reference.dimensions import Dims, Dims2, Dims3, Dims4, DimsHW, Permutation, volume
 from torchtrt.reference.engine import Engine, Inspector, Runtime
 from torchtrt.reference.enumerations import Enumeration, make_enumeration
+from torchtrt.reference.facts import Refused
 from torchtrt.reference.layer import (
     AttentionBoundaryLayer,
     AttentionHandle,
@@ -34,11 +35,19 @@ from torchtrt.reference.layer import (
     KVCacheUpdateLayer,
     Layer,
     MoELayer,
+    RNNLayer,
 )
 from torchtrt.reference.layers import METHODS, OPERATIONS
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.operation import Operation
 from torchtrt.reference.options import Interface, Profiler, RuntimeConfig, SerializationConfig
+from torchtrt.reference.plugins import (
+    Collection,
+    Parser,
+    PluginField,
+    PluginRegistry,
+    functions,
+)
 from torchtrt.reference.refit import Refitter
 from torchtrt.reference.reporting import ILogger, Logger
 from torchtrt.reference.rules import RULES
@@ -75,7 +84,20 @@ _IMPLEMENTATIONS: dict[str, type] = {
     "ITensor": Tensor,
     "ITimingCache": TimingCache,
     "Logger": Logger,
+    "CaffeParser": Parser,
+    "DimsExprs": Collection,
+    "ISymExprs": Collection,
+    "IPluginRegistry": PluginRegistry,
+    "IRNNv2Layer": RNNLayer,
+    "NodeIndices": Collection,
+    "OnnxParser": Parser,
+    "OnnxParserRefitter": Parser,
     "Permutation": Permutation,
+    "PluginField": PluginField,
+    "PluginFieldCollection": Collection,
+    "PluginFieldCollection_": Collection,
+    "SubGraphCollection": Collection,
+    "UffParser": Parser,
     "Profiler": Profiler,
     "Refitter": Refitter,
     "Runtime": Runtime,
@@ -175,6 +197,10 @@ class _Assembly:
 
         self._names["nptype"] = nptype
         self._names["volume"] = volume
+        available = functions(self.module)
+        for name in self._description["functions"]:
+            if name in available:
+                self._names[name] = available[name]
         sizes = {name: (None if name == "E8M0" else bits / 8) for name, bits in dtypes.BITS.items()}
         self._names["DataType"].itemsize = property(
             lambda member: int(size) if (size := sizes[member.name]) and size >= 1 else size
@@ -319,9 +345,12 @@ class _Assembly:
 
         def set_(self: Any, value: Any) -> None:
             converted = stored(convert(value))
-            operation.write(
-                self, attribute, tuple(converted) if isinstance(converted, list) else converted
-            )
+            try:
+                operation.write(
+                    self, attribute, tuple(converted) if isinstance(converted, list) else converted
+                )
+            except Refused as error:
+                self._network._error(f"{self._name}: {error}. The layer keeps its {attribute}.")
             self._invalidate()
 
         return property(get, set_ if is_settable else None, doc=f"The layer's {attribute}.")
@@ -405,8 +434,8 @@ def _pure_virtual(owner: str, method: str) -> Any:
             message = f'Tried to call pure virtual function "{owner}::{method}"'
             raise RuntimeError(message)
         message = (
-            f"The reference TensorRT has no {owner}.{method}: it was removed after TensorRT 8. "
-            "Use tensors by name, and the layers that took its place."
+            f"The reference TensorRT has no {owner}.{method}: "
+            "docs/reference-tensorrt.md says what it leaves out."
         )
         raise NotImplementedError(message)
 

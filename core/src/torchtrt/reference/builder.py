@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
 
-from torchtrt.reference.configuration import BuilderConfig, OptimizationProfile, Ranges
+from torchtrt.reference.branching import gather_branches
+from torchtrt.reference.configuration import BuilderConfig, OptimizationProfile, Ranges, in_order
 from torchtrt.reference.dtypes import TORCH
 from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.fusions import fuse
 from torchtrt.reference.graph import Graph, Port
-from torchtrt.reference.lowering import Refittable, input_fact, lower
+from torchtrt.reference.lowering import Refittable, check_shape_tensors, input_fact, lower
 from torchtrt.reference.merging import merge_equal
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.plan import EngineDescription, encode
 from torchtrt.reference.program import infer_graph
-from torchtrt.reference.reporting import report
+from torchtrt.reference.reporting import Progress, report
 from torchtrt.reference.rules import Rules
 
 _TYPICAL = 1  # of the least, typical and largest shapes of a profile
@@ -70,6 +72,10 @@ class Builder:
         OptimizationProfile.__init__(profile)
         return profile
 
+    def get_plugin_registry(self) -> Any:
+        """Returns the registry of plugin creators."""
+        return self._trt.get_plugin_registry()
+
     def reset(self) -> None:
         """Returns the builder to its initial state; it keeps none."""
 
@@ -109,13 +115,16 @@ class Builder:
         self, network: NetworkDefinition, config: BuilderConfig
     ) -> EngineDescription | None:
         try:
-            return _build(network, config, self._rules)
+            with Progress(config._values.get("progress_monitor")) as progress:
+                return _build(network, config, self._rules, progress)
         except Refused as error:
-            report(self._logger, "ERROR", f"Error Code 4: Internal Error ({error})")
+            report(self._logger, f"Error Code 4: Internal Error ({error})", network, self)
             return None
 
 
-def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> EngineDescription:
+def _build(
+    network: NetworkDefinition, config: BuilderConfig, rules: Rules, progress: Progress
+) -> EngineDescription:
     if rules.needs_explicit_batch and not network._has_flag("EXPLICIT_BATCH"):
         message = (
             "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"
@@ -127,20 +136,31 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
     elif config._has_flag("REFIT") or config._has_flag("REFIT_IDENTICAL"):
         refit = "all"
     with torch.inference_mode():
-        graph = lower(network, refit)
+        graph = lower(network, config, refit)
+        progress.step()
         shapes, values = _profiles(graph, config)
+        check_shape_tensors(graph)
+        # What is asserted may be false for some shapes: the runtime finds out.
+        hopeful = replace(
+            graph, nodes=[node for node in graph.nodes if node.operation != "assertion"]
+        )
         profiled: list[dict[int, Fact]] = []
         for profile_shapes, profile_values in zip(shapes, values, strict=True):
             for which in range(3):
                 given = _profile_facts(graph, profile_shapes, profile_values, which)
                 try:
-                    profiled.append(infer_graph(graph, given, rules))
+                    profiled.append(infer_graph(hopeful, given, rules))
                 except Refused:
                     # Seen on TensorRT 8.6: the ends of a range need not fit together, the runtime checks what it gets.
                     if which == _TYPICAL:
                         raise
+        if not rules.shape_of_data_dependence:
+            _check_shapes_of_results(graph, profiled)
+        progress.step()
         fuse(graph, _common(profiled))
         merge_equal(graph)
+        gather_branches(graph)
+        progress.step()
     return EngineDescription(
         version=rules.version,
         name=network.name,
@@ -154,6 +174,15 @@ def _build(network: NetworkDefinition, config: BuilderConfig, rules: Rules) -> E
             for name in ("engine_capability", "profiling_verbosity", "hardware_compatibility_level")
         },
     )
+
+
+def _check_shapes_of_results(graph: Graph, profiled: Sequence[dict[int, Fact]]) -> None:
+    for node in graph.nodes:
+        if node.operation == "shape" and any(
+            not facts[node.inputs[0]].is_static for facts in profiled
+        ):
+            message = f"{node.name}: the shape of a tensor whose dimensions depend on data cannot be computed"
+            raise Refused(message)
 
 
 def _common(profiled: Sequence[dict[int, Fact]]) -> dict[int, Fact]:
@@ -199,6 +228,9 @@ def _range_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...],
             )
             raise Refused(message)
         return (port.shape,) * 3
+    if not in_order(profile[port.name]):
+        message = f"optimization profile {index} must satisfy MIN<=OPT<=MAX, which {profile[port.name]} does not"
+        raise Refused(message)
     for shape in profile[port.name]:
         fits = len(shape) == len(port.shape) and all(
             wanted in (-1, got) and got >= 0 for wanted, got in zip(port.shape, shape, strict=True)

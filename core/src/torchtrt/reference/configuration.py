@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 Ranges = dict[str, tuple[tuple[int, ...], ...]]
+TIMING_CACHE = b"reference timing cache "
 
 
 class HostMemory(bytes):
@@ -38,12 +39,16 @@ class OptimizationProfile:
     def set_shape(
         self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
     ) -> None:
-        """Sets the least, typical and largest shape of an input.
+        """Sets the least, typical and largest shape of an input. Whether they are in order, the build finds out.
 
         Raises:
-            RuntimeError: The ranks differ, or the shapes are not in order.
+            RuntimeError: The ranks differ, or a dimension is negative.
         """
-        self._shapes[input] = _checked_range(input, min, opt, max)
+        shapes = (min, opt, max)
+        if len({*map(len, shapes)}) > 1 or any(size < 0 for shape in shapes for size in shape):
+            message = f"The shapes {shapes} provided for {input!r} are inconsistent: equal ranks, no negative sizes."
+            raise RuntimeError(message)
+        self._shapes[input] = shapes
 
     def get_shape(self, input: str) -> list[Any]:
         """Returns the three shapes of an input; nothing if they are not set."""
@@ -57,23 +62,26 @@ class OptimizationProfile:
         Raises:
             RuntimeError: The lengths differ, or the values are not in order.
         """
-        self._ranges[input] = _checked_range(input, tuple(min), tuple(opt), tuple(max))
+        ranges = (tuple(min), tuple(opt), tuple(max))
+        if not in_order(ranges):
+            message = (
+                f"The values {ranges} provided for shape tensor {input!r} are inconsistent: "
+                "it needs min <= opt <= max."
+            )
+            raise RuntimeError(message)
+        self._ranges[input] = ranges
 
     def get_shape_input(self, input: str) -> list[list[int]]:
         """Returns the three values of a shape input; nothing if they are not set."""
         return [list(values) for values in self._ranges.get(input, ())]
 
 
-def _checked_range(
-    name: str, low: tuple[int, ...], typical: tuple[int, ...], high: tuple[int, ...]
-) -> tuple[tuple[int, ...], ...]:
-    in_order = len(low) == len(typical) == len(high) and all(
+def in_order(three: tuple[tuple[int, ...], ...]) -> bool:
+    """Returns whether least, typical and largest numbers are equally many and in this order."""
+    low, typical, high = three
+    return len(low) == len(typical) == len(high) and all(
         a <= b <= c for a, b, c in zip(low, typical, high, strict=True)
     )
-    if not in_order:
-        message = f"The profile of input {name!r} needs min <= opt <= max of equal rank, not {low}, {typical}, {high}."
-        raise RuntimeError(message)
-    return low, typical, high
 
 
 class BuilderConfig:
@@ -215,11 +223,16 @@ class BuilderConfig:
         return self._tactic_sources
 
     def create_timing_cache(self, serialized_timing_cache: Any) -> Any:
-        """Returns a timing cache; the reference times nothing, so it holds what it was given."""
-        return self._trt.ITimingCache._made(bytes(serialized_timing_cache))
+        """Returns a timing cache from its bytes, none for an empty one; None if the bytes are no timing cache."""
+        data = bytes(serialized_timing_cache)
+        if data and not data.startswith(TIMING_CACHE):
+            return None
+        return self._trt.ITimingCache._made(data)
 
-    def set_timing_cache(self, cache: Any, ignore_mismatch: bool) -> bool:  # noqa: ARG002
-        """Attaches a timing cache."""
+    def set_timing_cache(self, cache: Any, ignore_mismatch: bool) -> bool:
+        """Attaches a timing cache; returns whether it is of this version (or that does not matter)."""
+        if not (cache._is_ours() or ignore_mismatch):
+            return False
         self._timing_cache = cache
         return True
 
@@ -237,7 +250,7 @@ class BuilderConfig:
 
 
 class TimingCache:
-    """A timing cache that times nothing and keeps its bytes."""
+    """A timing cache. The reference times nothing, so it holds a header with the version and no entries."""
 
     _trt: ClassVar[Any]
     _data: bytes
@@ -245,20 +258,27 @@ class TimingCache:
     @classmethod
     def _made(cls, data: bytes) -> TimingCache:
         made = cls.__new__(cls)
-        made._data = data
+        made._data = data or cls._header()
         return made
+
+    @classmethod
+    def _header(cls) -> bytes:
+        return TIMING_CACHE + str(cls._trt.__version__).encode()
+
+    def _is_ours(self) -> bool:
+        return self._data == self._header()
 
     def serialize(self) -> Any:
         """Returns the bytes."""
         return self._trt.IHostMemory(self._data)
 
-    def combine(self, input_cache: TimingCache, ignore_mismatch: bool) -> bool:  # noqa: ARG002
-        """Adds the entries of another cache: there are none."""
-        return True
+    def combine(self, input_cache: TimingCache, ignore_mismatch: bool) -> bool:
+        """Adds the entries of another cache, of which there are none; returns whether it is of this version."""
+        return input_cache._is_ours() or ignore_mismatch
 
     def reset(self) -> bool:
         """Forgets the entries."""
-        self._data = b""
+        self._data = self._header()
         return True
 
     def queryKeys(self) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -11,7 +12,7 @@ from torchtrt.reference import dtypes
 from torchtrt.reference.bindings import ContextBindings
 from torchtrt.reference.facts import Fact, Refused, Value
 from torchtrt.reference.graph import Port
-from torchtrt.reference.program import Program, largest_shapes
+from torchtrt.reference.program import Program, Watch, largest_shapes
 from torchtrt.reference.reporting import report
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ExecutionContext(ContextBindings):
         self._wrapped: dict[str, tuple[int, tuple[int, ...], torch.Tensor]] = {}
         self._debug_states: dict[str, bool] = {}
         self._debug_listener: Any = None
+        self._times: list[tuple[str, float]] | None = None  # of the last execution
         self._consumed_event = 0
         self._output_shapes: dict[str, tuple[int, ...]] = {}
         self._ready: tuple[Program, tuple[Any, ...], int] | None = None
@@ -63,7 +65,14 @@ class ExecutionContext(ContextBindings):
         self._ready = None
 
     def _error(self, message: str) -> bool:
-        report(self._engine._logger, "ERROR", f"Error Code 3: API Usage Error ({message})")
+        engine = self._engine
+        report(
+            engine._logger,
+            f"Error Code 3: API Usage Error ({message})",
+            self,
+            engine,
+            engine._runtime,
+        )
         return False
 
     @property
@@ -290,10 +299,38 @@ class ExecutionContext(ContextBindings):
                 if name not in self._allocators and not self._addresses.get(name):
                     message = f"neither an address nor an allocator was set for output {name!r}"
                     raise Refused(message)
-            results = program.run(inputs, [port.slot for port in self._engine._outputs.values()])
+            watch = self._watch(stream_handle)
+            outputs = [port.slot for port in self._engine._outputs.values()]
+            results = program.run(inputs, outputs, watch)
+            if watch is not None:
+                self._times = watch.times
+                if self._values.get("enqueue_emits_profile", True):
+                    self.report_to_profiler()
             for port, result in zip(self._engine._outputs.values(), results, strict=True):
                 self._deliver(port, result, stream_handle)
         return True
+
+    def _watch(self, stream_handle: int) -> Watch | None:
+        """What a profiler and a debug listener want to know; None if there is neither."""
+        shows = {}
+        if self._debug_listener is not None:
+            for port in self._engine._description.graph.debug:
+                if self._debug_states.get(port.name, False):
+                    shows[port.slot] = partial(self._show, port, stream_handle)
+        if shows or self._values.get("profiler") is not None:
+            return Watch(shows, self.torch_device)
+        return None
+
+    def _show(self, port: Port, stream_handle: int, value: torch.Tensor) -> None:
+        trt, value = self._engine._trt, value.contiguous()
+        self._debug_listener.process_debug_tensor(
+            value.data_ptr(),
+            trt.TensorLocation.__members__["HOST" if value.device.type == "cpu" else "DEVICE"],
+            trt.DataType.__members__[port.dtype],
+            trt.Dims(tuple(value.shape)),
+            port.name,
+            stream_handle,
+        )
 
     def _wrap(self, port: Port, shape: tuple[int, ...]) -> torch.Tensor:
         address = self._addresses.get(port.name, 0)
@@ -344,8 +381,14 @@ class ExecutionContext(ContextBindings):
         return self._consumed_event
 
     def report_to_profiler(self) -> bool:
-        """Sends layer times to the profiler; the reference measures none."""
-        return False
+        """Sends the layer times of the last execution to the profiler; returns whether there were any."""
+        profiler = self._values.get("profiler")
+        if profiler is None or self._times is None:
+            return False
+        times, self._times = self._times, None
+        for name, milliseconds in times:
+            profiler.report_layer_time(name, milliseconds)
+        return True
 
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
         """Gives further streams; the reference uses one."""
@@ -358,7 +401,7 @@ class ExecutionContext(ContextBindings):
         return 0
 
     def set_debug_listener(self, listener: Any) -> bool:
-        """Keeps a listener for debug tensors; the reference has no debug tensors to report."""
+        """Sets who sees the debug tensors whose state is on."""
         self._debug_listener = listener
         return True
 
@@ -367,7 +410,9 @@ class ExecutionContext(ContextBindings):
         return self._debug_listener
 
     def set_tensor_debug_state(self, name: str, flag: bool) -> bool:
-        """Switches the reporting of a debug tensor."""
+        """Switches the reporting of a debug tensor; False, with the reason logged, if it is none."""
+        if not self._engine.is_debug_tensor(name):
+            return self._error(f"the engine has no debug tensor named {name!r}")
         self._debug_states[name] = flag
         return True
 
@@ -377,7 +422,8 @@ class ExecutionContext(ContextBindings):
 
     def set_all_tensors_debug_state(self, flag: bool) -> bool:
         """Switches the reporting of all debug tensors."""
-        self._debug_states = dict.fromkeys(self._debug_states, flag)
+        names = (port.name for port in self._engine._description.graph.debug)
+        self._debug_states = dict.fromkeys(names, flag)
         return True
 
     def set_communicator(self, communicator: Any) -> bool:  # noqa: ARG002

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchtrt.reference.layer import Layer
 from torchtrt.reference.layers import OPERATIONS
+from torchtrt.reference.ports import Named
 from torchtrt.reference.tensors import Tensor
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class LoopBoundaryLayer(Layer):
         return self._inputs[:1] if self._operation.name == "recurrence" else self._inputs
 
 
-class Loop:
+class Loop(Named):
     """A loop: recurrences, iterators, trip limits and outputs around layers that depend on them."""
 
     _trt: ClassVar[Any]
@@ -37,15 +38,6 @@ class Loop:
         self._network = network
         self._name = name
         self._layers: list[LoopBoundaryLayer] = []
-
-    @property
-    def name(self) -> str:
-        """The loop's name."""
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
 
     def _boundary(self, interface: str, operation: str, tensor: Tensor, **attributes: Any) -> Any:
         layer: Any = self._network._append(
@@ -63,10 +55,7 @@ class Loop:
         return self._boundary("IRecurrenceLayer", "recurrence", initial_value)
 
     def add_trip_limit(self, tensor: Tensor, kind: Any) -> Any:
-        """Adds a limit; at most one of each kind, otherwise None with a logged error."""
-        if any(layer._attributes["kind"] == kind.name for layer in self._of("trip_limit")):
-            self._network._error(f"{self._name}: a loop has at most one {kind.name} trip limit")
-            return None
+        """Adds a limit; the build wants at most one of each kind."""
         return self._boundary("ITripLimitLayer", "trip_limit", tensor, kind=kind.name)
 
     def add_iterator(self, tensor: Tensor, axis: int = 0, reverse: bool = False) -> Any:
@@ -74,15 +63,7 @@ class Loop:
         return self._boundary("IIteratorLayer", "iterator", tensor, axis=axis, reverse=reverse)
 
     def add_loop_output(self, tensor: Tensor, kind: Any, axis: int = 0) -> Any:
-        """Adds an output; None, with a logged error, for the last value of anything but a recurrence."""
-        producer = tensor._producer
-        if kind.name == "LAST_VALUE" and not any(
-            layer is producer for layer in self._of("recurrence")
-        ):
-            self._network._error(
-                f"{self._name}: LAST_VALUE takes the output of a recurrence of the same loop"
-            )
-            return None
+        """Adds an output; the build wants the last value to be a recurrence's."""
         return self._boundary("ILoopOutputLayer", "loop_output", tensor, kind=kind.name, axis=axis)
 
 
@@ -102,7 +83,7 @@ class IfBoundaryLayer(Layer):
         return self._inputs
 
 
-class IfConditional:
+class IfConditional(Named):
     """A conditional: a condition, inputs, and outputs that come from one branch or the other."""
 
     _trt: ClassVar[Any]
@@ -110,20 +91,12 @@ class IfConditional:
     def _initialize(self, network: NetworkDefinition, name: str) -> None:
         self._network = network
         self._name = name
+        self._number = network._control_count  # tells the outputs of conditionals apart
         self._condition: Tensor | None = None
 
-    @property
-    def name(self) -> str:
-        """The conditional's name."""
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
-
-    def _boundary(self, interface: str, operation: str, *tensors: Tensor) -> Any:
+    def _boundary(self, interface: str, operation: str, *tensors: Tensor, **attributes: Any) -> Any:
         layer: Any = self._network._append(
-            getattr(self._trt, interface), OPERATIONS[operation], tensors, {}
+            getattr(self._trt, interface), OPERATIONS[operation], tensors, attributes
         )
         layer._conditional = self
         return layer
@@ -144,4 +117,5 @@ class IfConditional:
             "conditional_output",
             true_subgraph_output,
             false_subgraph_output,
+            conditional=self._number,
         )

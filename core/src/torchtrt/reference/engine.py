@@ -59,16 +59,20 @@ class Runtime:
             plan = _bytes_from(serialized_engine)
             description, owner = decode(plan, self._rules.version)
         except UnreadablePlan as error:
-            report(self._logger, "ERROR", f"Error Code 1: Serialization ({error})")
+            report(self._logger, f"Error Code 1: Serialization ({error})", self)
             return None
         kind = self._trt.ICudaEngine
         engine = kind.__new__(kind)
         Engine.__init__(engine, self, description, owner)
         return engine
 
+    def get_plugin_registry(self) -> Any:
+        """Returns the registry of plugin creators."""
+        return self._trt.get_plugin_registry()
+
     def load_runtime(self, path: str) -> Any:
         """Returns a runtime loaded from a lean-runtime library; the reference has none."""
-        report(self._logger, "ERROR", f"The reference has no lean runtime to load from {path!r}.")
+        report(self._logger, f"The reference has no lean runtime to load from {path!r}.", self)
         return None
 
 
@@ -140,10 +144,13 @@ class Engine(EngineBindings):
         self._programs.clear()
         self._refits += 1
 
+    def _error(self, message: str) -> None:
+        report(self._logger, message, self, self._runtime)
+
     def _port(self, name: str) -> Port | None:
         port = self._inputs.get(name) or self._outputs.get(name)
         if port is None:
-            report(self._logger, "ERROR", f"The engine has no input or output named {name!r}.")
+            self._error(f"The engine has no input or output named {name!r}.")
         return port
 
     def __len__(self) -> int:
@@ -224,7 +231,7 @@ class Engine(EngineBindings):
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Any]:
         """Returns the least, typical and largest shape of an input in a profile."""
         if name not in self._inputs or not 0 <= profile_index < len(self._description.profiles):
-            report(self._logger, "ERROR", f"Profile {profile_index} has no shapes for {name!r}.")
+            self._error(f"Profile {profile_index} has no shapes for {name!r}.")
             return []
         return [self._trt.Dims(shape) for shape in self._description.profiles[profile_index][name]]
 
@@ -257,9 +264,7 @@ class Engine(EngineBindings):
             and self._rules.profile_needed_for_data_dependence
             and not self._description.has_profile
         ):
-            report(
-                self._logger,
-                "ERROR",
+            self._error(
                 "An engine with data-dependent outputs needs an optimization profile, even an empty one: "
                 "call config.add_optimization_profile(builder.create_optimization_profile()).",
             )
@@ -378,9 +383,9 @@ class Engine(EngineBindings):
         """Returns the budget that the runtime would choose."""
         return 0
 
-    def is_debug_tensor(self, name: str) -> bool:  # noqa: ARG002
-        """Returns whether a tensor is a debug tensor; the reference keeps none in its engines."""
-        return False
+    def is_debug_tensor(self, name: str) -> bool:
+        """Returns whether a tensor is one that listeners may want to see."""
+        return any(port.name == name for port in self._description.graph.debug)
 
     def get_engine_stat(self, stat: Any = None) -> int:
         """Returns a figure about the engine, in bytes."""
@@ -426,7 +431,9 @@ class Inspector:
         """Returns the description of one layer."""
         nodes: Sequence[Node] = self._engine._description.graph.nodes
         if not 0 <= layer_index < len(nodes):
-            report(self._engine._logger, "ERROR", f"The engine has no layer {layer_index}.")
+            report(
+                self._engine._logger, f"The engine has no layer {layer_index}.", self, self._engine
+            )
             return ""
         return _shown(self._layer(nodes[layer_index]), format)
 

@@ -40,7 +40,7 @@ class _Editor:
         self.producers = {slot: node for node in graph.nodes for slot in node.outputs}
         self.consumers = graph.consumers()
         self.refittable = graph.refittable()
-        self.outputs = {port.slot for port in graph.outputs}
+        self.outputs = {port.slot for port in graph.ends()}
         self._dropped: set[int] = set()
         self._replaced: dict[int, tuple[Node, ...]] = {}
 

@@ -70,6 +70,7 @@ class Graph:
         weights_roles: The layers and roles by which constants can be refitted.
         slot_count: The number of slots.
         strong: Whether the network is strongly typed.
+        debug: Inner tensors that listeners may want to see.
     """
 
     inputs: list[Port]
@@ -81,11 +82,16 @@ class Graph:
     weights_roles: dict[int, tuple[str, str]]
     slot_count: int
     strong: bool
+    debug: list[Port] = field(default_factory=list)
 
     def new_slot(self) -> int:
         """Returns a slot that is not in use."""
         self.slot_count += 1
         return self.slot_count - 1
+
+    def ends(self) -> list[Port]:
+        """Returns what must be computed: the outputs, and the tensors that listeners may want to see."""
+        return [*self.outputs, *self.debug]
 
     def refittable(self) -> set[int]:
         """Returns the constants that may be given other values."""
@@ -102,7 +108,7 @@ class Graph:
 
     def drop_unused(self) -> None:
         """Removes nodes and constants that contribute to no output; assertions stay."""
-        needed = {port.slot for port in self.outputs}
+        needed = {port.slot for port in self.ends()}
         kept: list[Node] = []
         for node in reversed(self.nodes):
             if not node.outputs or any(slot in needed for slot in node.outputs):

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.operation import Call, Operation, infer
+from torchtrt.reference.ports import Ported
 from torchtrt.reference.tensors import Tensor
 
 if TYPE_CHECKING:
     from torchtrt.reference.network import NetworkDefinition
 
 
-class Layer:
+class Layer(Ported):
     """A layer of a network: an operation, its attributes, its inputs and its outputs.
 
     The properties of the subclasses in the interface (``axis``, ``op``, ...) read and write ``attributes``.
     """
 
     _trt: ClassVar[Any]
+    _inputs: list[Tensor | None]
+    _outputs: list[Tensor]
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class Layer:
         self._network = network
         self._operation = operation
         self._attributes = attributes
-        self._inputs: list[Tensor | None] = []
+        self._inputs = []
         self._position = network._next_position()
         self._name = f"(Unnamed Layer* {self._position}) [{operation.title}]"
         self._metadata = ""
@@ -49,7 +52,7 @@ class Layer:
                 self,
                 index,
             )
-            for index in range(operation.outputs)
+            for index in range(operation.output_count(attributes))
         ]
 
     def _operands(self) -> Sequence[Tensor | None]:
@@ -151,14 +154,6 @@ class Layer:
         tensor._consumers[id(self)] = self
         self._invalidate()
 
-    def get_input(self, index: int) -> Tensor | None:
-        """Returns an input, None where there is none."""
-        return self._inputs[index] if 0 <= index < len(self._inputs) else None
-
-    def get_output(self, index: int) -> Tensor | None:
-        """Returns an output, None where there is none."""
-        return self._outputs[index] if 0 <= index < len(self._outputs) else None
-
     @property
     def name(self) -> str:
         """The layer's name."""
@@ -190,16 +185,6 @@ class Layer:
         return self._trt.LayerType.__members__[
             self._operation.layer_type or self._operation.name.upper()
         ]
-
-    @property
-    def num_inputs(self) -> int:
-        """The number of inputs."""
-        return len(self._inputs)
-
-    @property
-    def num_outputs(self) -> int:
-        """The number of outputs."""
-        return len(self._outputs)
 
     @property
     def precision(self) -> Any:
@@ -280,14 +265,107 @@ class KVCacheUpdateLayer(Layer):
         self.set_input(3, value)
 
 
+class RNNLayer(Layer):
+    """A stack of recurrent layers; its weights are set one by one. Inputs 1 to 3 are lengths and initial states."""
+
+    def _weights(self) -> dict[tuple[str, int, str, bool], Any]:
+        weights: dict[tuple[str, int, str, bool], Any] = self.__dict__.setdefault("_gates", {})
+        return weights
+
+    def _set(self, kind: str, index: int, gate: Any, is_w: bool, weights: Any) -> None:
+        self._weights()[kind, index, gate.name, is_w] = weights
+        self._attributes["given"] = frozenset(self._weights())
+        self._invalidate()
+
+    def _get(self, kind: str, index: int, gate: Any, is_w: bool) -> Any:
+        return self._weights().get((kind, index, gate.name, is_w), self._trt.Weights()).numpy()
+
+    def set_weights_for_gate(self, layer_index: int, gate: Any, is_w: bool, weights: Any) -> None:
+        """Sets the weights of a gate: for the input if ``is_w``, otherwise for the hidden state."""
+        self._set("weights", layer_index, gate, is_w, weights)
+
+    def get_weights_for_gate(self, layer_index: int, gate: Any, is_w: bool) -> Any:
+        """Returns the weights of a gate; an empty array if they are not set."""
+        return self._get("weights", layer_index, gate, is_w)
+
+    def set_bias_for_gate(self, layer_index: int, gate: Any, is_w: bool, bias: Any) -> None:
+        """Sets the bias of a gate."""
+        self._set("bias", layer_index, gate, is_w, bias)
+
+    def get_bias_for_gate(self, layer_index: int, gate: Any, is_w: bool) -> Any:
+        """Returns the bias of a gate; an empty array if it is not set."""
+        return self._get("bias", layer_index, gate, is_w)
+
+    @property
+    def data_length(self) -> int:
+        """The length of one step of the input."""
+        source = self._inputs[0]
+        assert source is not None
+        return source._fact().shape[-1]
+
+    @property
+    def seq_lengths(self) -> Tensor | None:
+        """The length of each sequence, None if unset."""
+        return self.get_input(1)
+
+    @seq_lengths.setter
+    def seq_lengths(self, value: Tensor) -> None:
+        self.set_input(1, value)
+
+    @property
+    def hidden_state(self) -> Tensor | None:
+        """The hidden state to start from, None if unset."""
+        return self.get_input(2)
+
+    @hidden_state.setter
+    def hidden_state(self, value: Tensor) -> None:
+        self.set_input(2, value)
+
+    @property
+    def cell_state(self) -> Tensor | None:
+        """The cell state to start from, None if unset."""
+        return self.get_input(3)
+
+    @cell_state.setter
+    def cell_state(self, value: Tensor) -> None:
+        self.set_input(3, value)
+
+
 class MoELayer(Layer):
-    """A mixture of experts. The reference adds none, so there is nothing to set."""
+    """A mixture of experts; weights and biases are inputs 3 to 8. The reference does not quantize it."""
 
-    def _refuse(self, *arguments: Any) -> None:  # noqa: ARG002
-        self._network._error(f"{self._name}: the reference has no mixture of experts")
+    def _set_inputs(self, first: int, *tensors: Tensor) -> None:
+        for index, tensor in enumerate(tensors, start=first):
+            self.set_input(index, tensor)
 
-    set_gated_weights = set_gated_biases = _refuse
-    set_quantization_static = set_quantization_dynamic_dbl_q = set_swiglu_params = _refuse
+    def set_gated_weights(
+        self,
+        fc_gate_weights: Tensor,
+        fc_up_weights: Tensor,
+        fc_down_weights: Tensor,
+        activation: Any,
+    ) -> None:
+        """Sets the weights of all experts, and their activation."""
+        self._attributes["activation_type"] = activation.name
+        self._set_inputs(3, fc_gate_weights, fc_up_weights, fc_down_weights)
+
+    def set_gated_biases(
+        self, fc_gate_biases: Tensor, fc_up_biases: Tensor, fc_down_biases: Tensor
+    ) -> None:
+        """Sets the biases of all experts."""
+        self._set_inputs(6, fc_gate_biases, fc_up_biases, fc_down_biases)
+
+    def _quantize(self, *arguments: Any) -> None:  # noqa: ARG002
+        self._attributes["quantized"] = True
+        self._invalidate()
+
+    set_quantization_static = set_quantization_dynamic_dbl_q = _quantize
+
+    def set_swiglu_params(self, limit: float, alpha: float, beta: float) -> None:
+        """Sets the parameters of the activation."""
+        for name, value in (("limit", limit), ("alpha", alpha), ("beta", beta)):
+            self._attributes[f"swiglu_param_{name}"] = value
+        self._invalidate()
 
 
 class AttentionHandle(Layer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from torchtrt.reference.configuration import BuilderConfig
 from torchtrt.reference.control_flow import Loop
 from torchtrt.reference.facts import Fact, Refused, Value, constant_fact
 from torchtrt.reference.graph import ABSENT, Graph, Node, Port
@@ -12,8 +13,9 @@ from torchtrt.reference.layer import Layer
 from torchtrt.reference.layers import OPERATIONS
 from torchtrt.reference.network import NetworkDefinition
 from torchtrt.reference.operation import Call, infer, run
+from torchtrt.reference.precision import check_types, is_dropped, output_type
 from torchtrt.reference.rules import Rules
-from torchtrt.reference.scheduling import ordered, units_of
+from torchtrt.reference.scheduling import inside_conditionals, ordered, units_of
 from torchtrt.reference.tensors import Tensor
 from torchtrt.reference.weights import Weights
 
@@ -29,11 +31,12 @@ _ROLES = {
 _SHAPE_TYPES = frozenset({"INT32", "INT64", "BOOL"})  # of constants that shapes are made from
 
 
-def lower(network: NetworkDefinition, refit: Refittable) -> Graph:
+def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) -> Graph:
     """Returns the network as a graph with constants folded and unused layers dropped.
 
     Args:
         network: The network.
+        config: The configuration of the build, whose flags decide what weak typing does.
         refit: Which weights stay constants of their own, so that they can be refitted.
 
     Raises:
@@ -42,14 +45,28 @@ def lower(network: NetworkDefinition, refit: Refittable) -> Graph:
     if not network._outputs:
         message = "Network must have at least one output"
         raise Refused(message)
-    return _Lowering(network, refit).graph()
+    _check_names(network)
+    check_types(network, config)
+    return _Lowering(network, config, refit).graph()
+
+
+def _check_names(network: NetworkDefinition) -> None:
+    seen: set[str] = set()
+    for layer in network._layers:
+        if layer._name in seen:
+            message = f"Repeated layer name: {layer._name} (layers must have distinct names)"
+            raise Refused(message)
+        seen.add(layer._name)
 
 
 class _Lowering:
     """Lowers the layers of one scope: the network, or the body of a loop."""
 
-    def __init__(self, network: NetworkDefinition, refit: Refittable) -> None:
+    def __init__(
+        self, network: NetworkDefinition, config: BuilderConfig, refit: Refittable
+    ) -> None:
         self._network = network
+        self._config = config
         self._refit = refit
         self._slots: dict[int, int] = {}
         self._graph = Graph([], [], [], {}, {}, {}, {}, 0, network._strong)
@@ -79,23 +96,28 @@ class _Lowering:
                 message = f"the shape input {tensor._name!r} must have a build-time shape, not {fact.shape}"
                 raise Refused(message)
             graph.inputs.append(port)
-        inside = self._add_all(network._layers)
+        inside = self._add_all(network._layers) | inside_conditionals(network._layers)
         for tensor in network._outputs:
             if id(tensor._producer) in inside:
                 message = (
-                    f"{tensor._name}: a tensor inside a loop leaves it through a loop output only"
+                    f"{tensor._name}: network output not allowed to be in a loop or conditional: "
+                    "it leaves it through a loop output or conditional output only"
                 )
                 raise Refused(message)
-            fact = tensor._fact()
-            graph.outputs.append(
-                Port(
-                    tensor._name,
-                    self._slot(tensor),
-                    fact.dtype,
-                    fact.shape,
-                    formats=tensor._formats,
+            fact, dtype, slot = tensor._fact(), output_type(tensor), self._slot(tensor)
+            if dtype != fact.dtype:
+                converted = graph.new_slot()
+                graph.nodes.append(
+                    Node("identity", tensor._name, (slot,), (converted,), {}, (dtype,))
                 )
+                slot = converted
+            graph.outputs.append(
+                Port(tensor._name, slot, dtype, fact.shape, formats=tensor._formats)
             )
+        for tensor in network._debug:
+            if id(tensor._producer) not in inside:  # what is inside a loop has many values
+                fact = tensor._fact()
+                graph.debug.append(Port(tensor._name, self._slot(tensor), fact.dtype, fact.shape))
         fold(graph, network._rules)
         graph.drop_unused()
         return graph
@@ -147,6 +169,9 @@ class _Lowering:
             tensor._declared or layer._output_types.get(index)
             for index, tensor in enumerate(layer._outputs)
         )
+        if is_dropped(layer, self._config):
+            graph.nodes.append(Node("identity", layer._name, (inputs[0],), outputs, {}, (None,)))
+            return
         if outputs and self._refit == "none" and all(fact.constant is not None for fact in facts):
             for slot, fact in zip(outputs, facts, strict=True):
                 assert fact.constant is not None
@@ -169,12 +194,21 @@ class _Lowering:
             loop._of(kind) for kind in ("recurrence", "iterator", "loop_output")
         )
         limits = {layer._attributes["kind"]: layer for layer in loop._of("trip_limit")}
-        if not limits:
-            message = f"{loop.name}: a loop needs a trip limit"
+        if not limits or len(limits) < len(loop._of("trip_limit")):
+            message = f"{loop.name}: a loop needs a trip limit, at most one of each kind"
             raise Refused(message)
-        for layer in [*loop._layers]:
+        for layer in outputs:
+            last = layer._attributes["kind"] == "LAST_VALUE"
+            if last and _given(layer, 0)._producer not in recurrences:
+                message = (
+                    f"{layer._name}: LAST_VALUE takes the output of a recurrence of the same loop"
+                )
+                raise Refused(message)
+        for layer in loop._layers:
             layer._facts()
-        body = _Lowering(self._network, self._refit)
+        if not self._network._rules.loops_may_differ:
+            _check_stacking(loop, limits.get("COUNT"))
+        body = _Lowering(self._network, self._config, self._refit)
         boundary = {id(layer) for layer in loop._layers}
         body._scope = {id(layer) for layer in layers} | boundary
         carried = [*recurrences, *iterators]
@@ -246,6 +280,32 @@ class _Lowering:
         return slot
 
 
+def _check_stacking(loop: Loop, count: Layer | None) -> None:
+    """TensorRT 8.6 stacks along axis 0, unless an iterator comes in along the same axis; REVERSE needs one."""
+    constant = None if count is None else _given(count, 0)._fact().constant
+    trips = None if constant is None else int(constant)
+    axes = set()
+    for layer in loop._of("iterator"):
+        axis = layer._attributes["axis"]
+        length = _given(layer, 0)._fact().shape[axis]
+        axes.add(axis)
+        if trips is not None and length not in (-1, trips):
+            message = (
+                f"{layer._name}: Could not find any implementation for {trips} trips over "
+                f"{length} slices"
+            )
+            raise Refused(message)
+    for layer in loop._of("loop_output"):
+        kind, axis = layer._attributes["kind"], layer._attributes["axis"]
+        is_plain = axis in axes or (axis == 0 and (kind == "CONCATENATE" or trips == 0))
+        if kind != "LAST_VALUE" and not is_plain:
+            message = (
+                f"{layer._name}: Could not find any implementation for a {kind} loop output "
+                f"along axis {axis}: let an iterator run along the same axis"
+            )
+            raise Refused(message)
+
+
 def _given(layer: Layer, index: int) -> Tensor:
     tensor = layer._inputs[index] if index < len(layer._inputs) else None
     if tensor is None:
@@ -278,6 +338,23 @@ def fold(graph: Graph, rules: Rules) -> None:
             graph.constants[slot] = value.contiguous()
             graph.constant_types[slot] = fact.dtype
     graph.nodes = kept
+
+
+def check_shape_tensors(graph: Graph) -> None:
+    """Checks that no shape is computed through a scatter, whose output is never a shape tensor.
+
+    Raises:
+        Refused: One is; the text names the scatter.
+    """
+    needed: set[int] = set()
+    for node in reversed(graph.nodes):
+        values = OPERATIONS[node.operation].values_needed(node.attributes)
+        if any(slot in needed for slot in node.outputs) and node.operation != "shape":
+            if node.operation == "scatter":
+                message = f"{node.name}: the output of a scatter cannot be a shape tensor"
+                raise Refused(message)
+            needed.update(node.inputs)
+        needed.update(node.inputs[index] for index in values if index < len(node.inputs))
 
 
 def _constant_facts(graph: Graph, node: Node) -> list[Fact | None]:

@@ -32,7 +32,7 @@ def merge_equal(graph: Graph) -> None:
         else:
             kept_slot.update(zip(node.outputs, kept, strict=True))
     graph.nodes = nodes
-    for port in graph.outputs:
+    for port in graph.ends():
         port.slot = kept_slot.get(port.slot, port.slot)
     graph.drop_unused()
 

@@ -5,20 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from torchtrt.reference.facts import Refused
+from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.layer import Layer
 from torchtrt.reference.operation import Call, Operation
+from torchtrt.reference.ports import Named, Ported
 from torchtrt.reference.reporting import report
 from torchtrt.reference.rules import Rules
 from torchtrt.reference.tensors import Tensor
 from torchtrt.reference.weights import Weights
 
 
-class NetworkDefinition:
+class _KnownFacts(Sequence[Fact | None]):
+    """The facts of a layer's inputs, inferred when asked for; None where a layer before breaks a rule.
+
+    What is wrong with a layer before this one is no reason to refuse this one.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor | None]) -> None:
+        self._tensors = tensors
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __getitem__(self, index: Any) -> Any:
+        tensor = self._tensors[index]
+        try:
+            return None if tensor is None else tensor._fact()
+        except Refused:
+            return None
+
+
+class NetworkDefinition(Named, Ported):
     """A network: inputs, layers and marked outputs. The ``add_*`` methods are made from the interface description."""
 
     _trt: ClassVar[Any]
     _rules: ClassVar[Rules]
+    _inputs: list[Tensor]
+    _outputs: list[Tensor]
 
     def __init__(self, builder: Any, flags: int) -> None:
         self._builder = builder
@@ -27,8 +50,8 @@ class NetworkDefinition:
             self._rules.typing == "flag" and self._has_flag("STRONGLY_TYPED")
         )
         self._layers: list[Layer] = []
-        self._inputs: list[Tensor] = []
-        self._outputs: list[Tensor] = []
+        self._inputs = []
+        self._outputs = []
         self._shape_outputs: list[Tensor] = []
         self._weights_names: dict[tuple[int, int, str], str] = {}
         self._refittable: set[str] = set()
@@ -54,7 +77,7 @@ class NetworkDefinition:
         return tensor
 
     def _error(self, message: str) -> None:
-        report(self._builder._logger, "ERROR", message)
+        report(self._builder._logger, message, self, self._builder)
 
     def _report_once(self, message: str) -> None:
         if message not in self._reported:
@@ -78,8 +101,7 @@ class NetworkDefinition:
                 attributes[operation.renames.get(name, name)] = getattr(value, "name", value)
         layer = self._made(kind, operation, inputs, attributes)
         try:
-            # Facts are left out: what is wrong with a layer before this one is no reason to refuse this one.
-            operation.admit(Call(attributes, [None] * len(inputs), self._rules, self._strong))
+            operation.admit(Call(attributes, _KnownFacts(inputs), self._rules, self._strong))
         except Refused as error:
             self._error(f"{layer._name}: {error}")
             for tensor in inputs:
@@ -223,8 +245,9 @@ class NetworkDefinition:
         return name in self._refittable
 
     def mark_debug(self, tensor: Tensor) -> bool:
-        """Marks a tensor for debugging; the reference keeps the mark and calls no listener."""
-        self._debug.append(tensor)
+        """Marks a tensor whose values listeners may want to see; inside a loop it has many, and is not shown."""
+        if not self.is_debug_tensor(tensor):
+            self._debug.append(tensor)
         return True
 
     def unmark_debug(self, tensor: Tensor) -> bool:
@@ -237,7 +260,7 @@ class NetworkDefinition:
         return any(marked is tensor for marked in self._debug)
 
     def mark_unfused_tensors_as_debug_tensors(self) -> bool:
-        """Marks every tensor that a build keeps; the reference decides that at build time and calls no listener."""
+        """Marks every tensor that a build keeps; the reference takes note and shows none of them."""
         return True
 
     def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
@@ -268,14 +291,6 @@ class NetworkDefinition:
         """Returns a layer, None where there is none."""
         return self._layers[index] if 0 <= index < len(self._layers) else None
 
-    def get_input(self, index: int) -> Tensor | None:
-        """Returns an input, None where there is none."""
-        return self._inputs[index] if 0 <= index < len(self._inputs) else None
-
-    def get_output(self, index: int) -> Tensor | None:
-        """Returns an output, None where there is none."""
-        return self._outputs[index] if 0 <= index < len(self._outputs) else None
-
     def __len__(self) -> int:
         return len(self._layers)
 
@@ -286,28 +301,9 @@ class NetworkDefinition:
         return iter(tuple(self._layers))
 
     @property
-    def name(self) -> str:
-        """The network's name."""
-        return self._name
-
-    @name.setter
-    def name(self, value: str) -> None:
-        self._name = value
-
-    @property
     def num_layers(self) -> int:
         """The number of layers."""
         return len(self._layers)
-
-    @property
-    def num_inputs(self) -> int:
-        """The number of inputs."""
-        return len(self._inputs)
-
-    @property
-    def num_outputs(self) -> int:
-        """The number of outputs."""
-        return len(self._outputs)
 
     @property
     def has_implicit_batch_dimension(self) -> bool:

@@ -97,6 +97,15 @@ class Call:
         """Returns the type that a result computed from ``dtype`` has: weak typing declares floats as Float."""
         return dtype if self.strong or dtype not in FLOATS else "FLOAT"
 
+    def admit_rank(self, index: int, ranks: range, rule: str) -> None:
+        """Checks the rank of an input, if it is known.
+
+        Raises:
+            Refused: The rank is none of ``ranks``.
+        """
+        fact = self.optional(index)
+        self.require(fact is None or fact.rank in ranks, rule)
+
     def require(self, condition: bool, rule: str) -> None:
         """Checks a rule.
 
@@ -180,6 +189,10 @@ class Operation:
         """Returns the inputs whose value must be known to infer shapes and to bind."""
         return self.value_inputs
 
+    def output_count(self, attributes: Mapping[str, Any]) -> int:
+        """Returns the number of outputs that a layer with these attributes has."""
+        return self.outputs
+
     @property
     def title(self) -> str:
         """The layer's kind as TensorRT writes it in messages."""
@@ -190,7 +203,9 @@ class Operation:
         return True
 
     def admit(self, call: Call) -> None:
-        """Checks what TensorRT checks when the layer is added: attributes and the number of inputs.
+        """Checks what TensorRT checks when the layer is added: attributes, the number of inputs, a few ranks.
+
+        An input's fact is missing where it cannot be inferred.
 
         Raises:
             Refused: ``add_*`` returns None.
@@ -216,7 +231,11 @@ class Operation:
         raise NotImplementedError
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
-        """Sets an attribute of a layer; subclasses add TensorRT's side effects."""
+        """Sets an attribute of a layer; subclasses add TensorRT's side effects.
+
+        Raises:
+            Refused: The value is none that TensorRT takes; the layer keeps the old one, and the error is logged.
+        """
         layer._attributes[attribute] = value
 
     def read(self, layer: Any, attribute: str) -> Any:
@@ -266,6 +285,10 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
         return None
     if not all(fact.is_static and fact.volume <= TRACKED_VOLUME for fact in facts):
         return None
+    if all(fact is None or fact.value is None for fact in call.inputs):
+        return None
+    tracked = list(map(_tracked, call.inputs))
+    call = Call(call.attributes, tracked, call.rules, call.strong, call.output_types)
     given = [fact for fact in call.inputs if fact is not None]
     if any(fact.value is None or not fact.is_static for fact in given):
         return None
@@ -283,6 +306,16 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
     if not bool(known.any()):
         return None
     return [Value(run(operation, call, facts)[0], None if bool(known.all()) else known)]
+
+
+def _tracked(fact: Fact | None) -> Fact | None:
+    """A small integer tensor of which nothing is known still takes its place beside known ones."""
+    if fact is None or fact.value is not None or fact.dtype not in INTEGERS:
+        return fact
+    if not fact.is_static or fact.volume > TRACKED_VOLUME:
+        return fact
+    anything = torch.ones(fact.shape, dtype=dtypes.TORCH[fact.dtype])
+    return Fact(fact.dtype, fact.shape, Value(anything, torch.zeros(fact.shape, dtype=torch.bool)))
 
 
 def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:

@@ -225,6 +225,7 @@ def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
         ],
         "slots": graph.slot_count,
         "strong": graph.strong,
+        "debug": [_port_to_json(port) for port in graph.debug],
     }
 
 
@@ -254,6 +255,7 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
         {slot: (role[0], role[1]) for slot, *_, role in data["constants"] if role is not None},
         data["slots"],
         data["strong"],
+        [_port_from_json(port) for port in data["debug"]],
     )
 
 

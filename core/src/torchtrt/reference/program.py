@@ -7,8 +7,9 @@ NonZero, and what follows from them) is inferred and bound at the moment it is r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -41,6 +42,41 @@ class Step:
 
 
 @dataclass(slots=True)
+class Watch:
+    """What is noticed while a program runs.
+
+    Attributes:
+        shows: What to do with the value of a slot, once it is known.
+        device: Where the program runs.
+        times: For each step the layer's name and the time it took, in milliseconds.
+    """
+
+    shows: Mapping[int, Callable[[torch.Tensor], None]]
+    device: torch.device
+    times: list[tuple[str, float]] = field(default_factory=list)
+
+    def over(self, steps: Sequence[Step], values: Sequence[Any]) -> Iterator[Step]:
+        """Yields the steps, and notices between them what became of ``values``."""
+        for slot in self.shows:
+            if values[slot] is not None:
+                self.shows[slot](values[slot])
+        for step in steps:
+            # A step frees what nobody reads any more, so what is to be shown is freed afterwards.
+            kept = tuple(slot for slot in step.frees if slot in self.shows)
+            started = self._now()
+            yield replace(step, frees=tuple(slot for slot in step.frees if slot not in kept))
+            self.times.append((step.name, self._now() - started))
+            for slot in step.writes:
+                if slot in self.shows:
+                    self.shows[slot](values[slot])
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() * 1e3
+
+
+@dataclass(slots=True)
 class Program:
     """A graph bound to input shapes.
 
@@ -54,8 +90,18 @@ class Program:
     values: list[torch.Tensor | None]
     facts: dict[int, Fact]
 
-    def run(self, inputs: Mapping[int, torch.Tensor], outputs: Sequence[int]) -> list[torch.Tensor]:
+    def run(
+        self,
+        inputs: Mapping[int, torch.Tensor],
+        outputs: Sequence[int],
+        watch: Watch | None = None,
+    ) -> list[torch.Tensor]:
         """Returns the values of the output slots.
+
+        Args:
+            inputs: The values of the input slots.
+            outputs: The slots that are wanted.
+            watch: Who wants to know what happens on the way.
 
         Raises:
             Refused: A rule is broken that only data could break; the text names the layer.
@@ -63,16 +109,25 @@ class Program:
         values: list[Any] = self.values.copy()
         for slot, tensor in inputs.items():
             values[slot] = tensor
-        for step in self.steps:
-            result = step.function(*[values[slot] for slot in step.reads])
-            writes = step.writes
-            if len(writes) == 1:
-                values[writes[0]] = result
-            else:
-                for slot, each in zip(writes, result, strict=True):
-                    values[slot] = each
-            for slot in step.frees:
-                values[slot] = None
+        name = ""
+        try:
+            for step in self.steps if watch is None else watch.over(self.steps, values):
+                name = step.name
+                result = step.function(*[values[slot] for slot in step.reads])
+                writes = step.writes
+                if len(writes) == 1:
+                    values[writes[0]] = result
+                else:
+                    for slot, each in zip(writes, result, strict=True):
+                        values[slot] = each
+                for slot in step.frees:
+                    values[slot] = None
+        except Refused as error:
+            message = f"{name}: {error}"
+            raise Refused(message) from error
+        except (RuntimeError, IndexError) as error:
+            message = f"{name}: PyTorch could not compute the layer: {error}"
+            raise Refused(message) from error
         return [values[slot] for slot in outputs]
 
 
@@ -192,11 +247,7 @@ def _function(
             for index, (tensor, dtype) in enumerate(zip(tensors, types, strict=True))
         ]
         call = call_of(node, seen, rules, strong)
-        try:
-            found = infer(operation, call)
-        except Refused as error:
-            message = f"{node.name}: {error}"
-            raise Refused(message) from error
+        found = infer(operation, call)
         result = bind(operation, call, found)(*tensors)
         return (
             tuple(each.to(device) for each in as_tuple(result))

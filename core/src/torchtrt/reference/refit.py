@@ -24,7 +24,6 @@ class Refitter:
         if not engine.refittable:
             report(
                 logger,
-                "ERROR",
                 "The engine was not built with BuilderFlag.REFIT, so it cannot be refitted.",
             )
             message = "pybind11::init(): factory function returned nullptr"
@@ -58,15 +57,15 @@ class Refitter:
 
     def _give(self, slots: list[int], what: str, weights: Weights) -> bool:
         if not slots:
-            report(self._logger, "ERROR", f"The engine has no refittable {what}.")
+            report(self._logger, f"The engine has no refittable {what}.", self)
             return False
         count = self._graph.constants[slots[0]].numel()
         dtype = self._graph.constant_types[slots[0]]
         if weights.size != count or weights._dtype != dtype:
             report(
                 self._logger,
-                "ERROR",
                 f"The {what} hold {count} elements of type {dtype}, not {weights.size} of {weights._dtype}.",
+                self,
             )
             return False
         self._pending.update(dict.fromkeys(slots, weights))

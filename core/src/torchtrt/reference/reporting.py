@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, ClassVar
+
+from torchtrt.reference.facts import Refused
 
 
 class ILogger:
@@ -42,6 +45,51 @@ class Logger(ILogger):
             print(f"[TRT] [{letter}] {msg}", file=sys.stderr)
 
 
-def report(logger: Any, severity: str, message: str) -> None:
-    """Sends a message to a logger of any kind."""
-    logger.log(logger._trt.ILogger.Severity.__members__[severity], message)
+class Progress:
+    """One phase of a build, told to a progress monitor; without a monitor it does nothing."""
+
+    _PHASE = "Building the engine"
+    _STEPS = 3  # lowering, shape inference, rewriting
+
+    def __init__(self, monitor: Any) -> None:
+        self._monitor = monitor
+        self._done = 0
+
+    def __enter__(self) -> Progress:
+        if self._monitor is not None:
+            self._monitor.phase_start(self._PHASE, None, self._STEPS)
+        return self
+
+    def step(self) -> None:
+        """Tells that a step is complete.
+
+        Raises:
+            Refused: The monitor wants the build to end.
+        """
+        if self._monitor is not None and not self._monitor.step_complete(self._PHASE, self._done):
+            message = "the progress monitor cancelled the build"
+            raise Refused(message)
+        self._done += 1
+
+    def __exit__(self, *error: object) -> None:
+        if self._monitor is not None:
+            self._monitor.phase_finish(self._PHASE)
+
+
+def report(logger: Any, message: str, *owners: Any) -> None:
+    """Sends an error to a logger of any kind, and to the error recorder of the first owner that has one.
+
+    Args:
+        logger: Where every error goes.
+        message: What happened; "Error Code 4" in it is the code for the recorder, invalid argument by default.
+        owners: Who might have an ``error_recorder``, the closest first.
+    """
+    logger.log(logger._trt.ILogger.Severity.__members__["ERROR"], message)
+    recorders = (getattr(owner, "error_recorder", None) for owner in owners)
+    recorder = next((each for each in recorders if each is not None), None)
+    if recorder is not None:
+        code = re.search(r"Error Code (\d+)", message)
+        codes = logger._trt.ErrorCodeTRT
+        recorder.report_error(
+            codes.INVALID_ARGUMENT if code is None else codes(int(code[1])), message
+        )

@@ -69,6 +69,19 @@ def _layers_reading(tensor: Tensor) -> list[Layer]:
     return [layer for layer in tensor._consumers.values() if layer._network is tensor._network]
 
 
+def inside_conditionals(layers: Sequence[Layer]) -> set[int]:
+    """Returns the ids of the layers between the inputs and the outputs of conditionals."""
+    inside: set[int] = set()
+    pending = [layer for layer in layers if layer._operation.name == "conditional_input"]
+    while pending:
+        layer = pending.pop()
+        if id(layer) in inside or layer._operation.name == "conditional_output":
+            continue
+        inside.add(id(layer))
+        pending += [reader for tensor in layer._outputs for reader in _layers_reading(tensor)]
+    return inside
+
+
 def ordered(units: Sequence[Unit]) -> list[Unit]:
     """Returns units so that each comes after those it reads from; otherwise in the given order.
 

@@ -1,7 +1,8 @@
 """What transformers are made of: Attention, RotaryEmbedding, KVCacheUpdate."""
 
-# ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
@@ -45,20 +46,36 @@ class Attention(Operation):
         return _causal_kind(attributes) if attribute == "causal_kind" else attributes[attribute]
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """Query ``[B, Hq, Sq, D]``, key and value ``[B, Hkv, Skv, D]``, one type; a mask excludes causality."""
+        """Query ``[B, Hq, Sq, D]``, key and value ``[B, Hkv, Skv, D]``, one type; a mask excludes causality.
+
+        Packed, the sequences follow each other in ``[T, H, D]``; inputs 5 and 6 say where each one starts.
+        """
+        packed = [_is_packed(call, index) for index in range(3)]
         for index in range(3):
             call.accept(index, FLOATS, f"input {index} of attention")
-            call.require(call.fact(index).rank == 4, "query, key and value must have rank 4")
+            rank = 3 if packed[index] else 4
+            call.require(
+                call.fact(index).rank == rank, f"input {index} of attention must have rank {rank}"
+            )
         dtype = call.same_type(0, 1, 2)
-        call.require(
-            call["query_form"] == call["key_value_form"] == "PADDED_BHND",
-            "the reference executes padded attention only, not PACKED_NHD",
-        )
         call.require(
             call.optional(4) is None,
             "the reference does not quantize the normalization of attention",
         )
-        query, key, value = (call.shape(index) for index in range(3))
+        if any(packed):
+            call.require(
+                call.optional(3) is None, "packed attention takes no mask in the reference"
+            )
+            for index, is_packed in ((5, packed[0]), (6, packed[1])):
+                if is_packed:
+                    call.accept(index, frozenset({"INT32"}), "the starts of packed sequences")
+                    call.require(
+                        call.fact(index).rank == 1, "the starts of packed sequences have rank 1"
+                    )
+        query, key, value = (
+            _padded_shape(call.shape(index)) if packed[index] else call.shape(index)
+            for index in range(3)
+        )
         for axis in (0, 1, 2):
             call.require(
                 _may_equal(key[axis], value[axis]),
@@ -82,10 +99,50 @@ class Attention(Operation):
                 _causal_kind(call.attributes) == "NONE", "a mask and causality exclude each other"
             )
             broadcast([mask.shape, (query[0], query[1], query[2], key[2])], "the mask of attention")
+        if packed[0]:
+            return (Fact(dtype, call.shape(0)[:2] + value[3:]),)
         return (Fact(dtype, query[:3] + value[3:]),)
 
     def bind(self, call: Call) -> Function:
-        """``torch.nn.functional.scaled_dot_product_attention``."""
+        """``torch.nn.functional.scaled_dot_product_attention``, for packed sequences of each by itself."""
+        packed = [_is_packed(call, index) for index in range(3)]
+        if not any(packed):
+            return self._bind_padded(call)
+        return lambda *tensors: self._by_sequence(call, packed, tensors)
+
+    def _by_sequence(
+        self, call: Call, packed: list[bool], tensors: tuple[Tensor | None, ...]
+    ) -> Tensor:
+        starts: list[Any] = [
+            tensors[index].tolist() if len(tensors) > index and tensors[index] is not None else None  # type: ignore[union-attr]
+            for index in (5, 6, 6)
+        ]
+        attributes = {
+            **call.attributes,
+            "query_form": "PADDED_BHND",
+            "key_value_form": "PADDED_BHND",
+        }
+        results = []
+        for batch in range(len(starts[0] if packed[0] else starts[1]) - 1):
+            one = []
+            for index in range(3):
+                tensor = tensors[index]
+                assert tensor is not None
+                if packed[index]:
+                    piece = tensor[starts[index][batch] : starts[index][batch + 1]]
+                    one.append(piece.transpose(0, 1).unsqueeze(0))
+                else:
+                    one.append(tensor[batch : batch + 1])
+            facts = [
+                Fact(call.fact(index).dtype, tuple(each.shape)) for index, each in enumerate(one)
+            ]
+            whole = Call(attributes, facts, call.rules, call.strong, call.output_types)
+            results.append(self._bind_padded(whole)(*one))
+        if packed[0]:
+            return torch.cat([each.squeeze(0).transpose(0, 1) for each in results])
+        return torch.cat(results)
+
+    def _bind_padded(self, call: Call) -> Function:
         kind = _causal_kind(call.attributes)
         grouped = call.shape(0)[1] != call.shape(1)[1]
         rows, columns = call.shape(0)[2], call.shape(1)[2]
@@ -117,6 +174,16 @@ class Attention(Operation):
             )
 
         return attend
+
+
+def _is_packed(call: Call, index: int) -> bool:
+    form = call["query_form" if index == 0 else "key_value_form"]
+    return bool(form == "PACKED_NHD")
+
+
+def _padded_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of packed sequences as if they were padded: unknown in batch and length."""
+    return (-1, shape[1], -1, shape[2])
 
 
 def _may_equal(a: int, b: int) -> bool:
@@ -194,15 +261,19 @@ class KVCacheUpdate(Operation):
     most_inputs = 4
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """Cache ``[B, H, Smax, D]``, update ``[B, H, S, D]``, write indices ``[B]``."""
+        """Cache ``[B, H, Smax, D]``, update ``[B, H, S, D]``, write indices ``[B]``.
+
+        Packed, the updates follow each other in ``[T, H, D]``, and input 3 says where each one starts.
+        """
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index} of the cache update")
         dtype = call.same_type(0, 1)
         call.accept(2, INTEGERS, "write indices")
-        call.require(
-            call["update_form"] == "PADDED_BHND", "the reference executes padded updates only"
-        )
         cache, update = call.shape(0), call.shape(1)
+        if call["update_form"] == "PACKED_NHD":
+            call.accept(3, frozenset({"INT32"}), "the starts of packed updates")
+            call.require(len(update) == 3, "packed updates must have rank 3")
+            update = _padded_shape(update)
         call.require(len(cache) == len(update) == 4, "cache and update must have rank 4")
         for axis in (0, 1, 3):
             call.require(
@@ -214,13 +285,20 @@ class KVCacheUpdate(Operation):
 
     def bind(self, call: Call) -> Function:
         """An ``index_put`` of the rows that fit."""
+        is_packed = call["update_form"] == "PACKED_NHD"
 
-        def update(cache: Tensor, rows: Tensor, starts: Tensor) -> Tensor:
+        def update(
+            cache: Tensor, updates: Tensor, starts: Tensor, ends: Tensor | None = None
+        ) -> Tensor:
             result = cache.clone()
             for batch, start in enumerate(starts.tolist()):
-                low, high = max(start, 0), min(start + rows.shape[2], cache.shape[2])
+                if is_packed and ends is not None:
+                    rows = updates[int(ends[batch]) : int(ends[batch + 1])].transpose(0, 1)
+                else:
+                    rows = updates[batch]
+                low, high = max(start, 0), min(start + rows.shape[1], cache.shape[2])
                 if low < high:
-                    result[batch, :, low:high] = rows[batch, :, low - start : high - start]
+                    result[batch, :, low:high] = rows[:, low - start : high - start]
             return result
 
         return update

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.reference import dtypes
 from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.operation import INTEGERS, Call, Function, Operation, frozen
 
@@ -73,10 +74,6 @@ class LoopOutput(_OfALoop):
         fact, kind = call.fact(0), call["kind"]
         if kind == "LAST_VALUE":
             return (Fact(fact.dtype, fact.shape),)
-        call.require(
-            kind != "REVERSE" or call.rules.loop_reverse,
-            "Could not find any implementation for a REVERSE loop output",
-        )
         length = call.scalar(1, INTEGERS, "the length of a loop output")
         axis = call.axis(rank=fact.rank + 1)
         return (
@@ -125,27 +122,89 @@ class ConditionalOutput(Operation):
     """The result of one branch or the other. Inputs: the condition, the result if true, the result if false."""
 
     name = "conditional_output"
+    defaults = frozen({"conditional": 0})
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Branches of one type and rank, before TensorRT 10.11 of one shape."""
         call.scalar(0, _BOOL, "the condition")
-        dtype = call.same_type(1, 2, what="the branches of a conditional")
-        first, second = call.shape(1), call.shape(2)
-        call.require(
-            len(first) == len(second), "the branches of a conditional must have the same rank"
-        )
-        equal = all(-1 in pair or pair[0] == pair[1] for pair in zip(first, second, strict=True))
-        call.require(
-            equal or call.rules.if_branches_may_differ,
-            f"the branches of a conditional must have the same shape, not {first} and {second}",
-        )
-        return (
-            Fact(dtype, tuple(a if a == b else -1 for a, b in zip(first, second, strict=True))),
-        )
+        return (_of_either(call, call.fact(1), call.fact(2)),)
 
     def bind(self, call: Call) -> Function:
-        """Both branches have been computed; one is chosen."""
+        """Both branches have been computed; one is chosen. The build makes better of it where it can."""
         return lambda condition, first, second: first if bool(condition) else second
+
+
+def _of_either(call: Call, first: Fact, second: Fact) -> Fact:
+    """What is known about the result of one branch or the other."""
+    branches = Call({}, [first, second], call.rules, call.strong)
+    dtype = branches.same_type(0, 1, what="the branches of a conditional")
+    call.require(first.rank == second.rank, "the branches of a conditional must have the same rank")
+    pairs = list(zip(first.shape, second.shape, strict=True))
+    call.require(
+        call.rules.if_branches_may_differ
+        or all(-1 in pair or pair[0] == pair[1] for pair in pairs),
+        f"the branches of a conditional must have the same shape, not {first.shape} and {second.shape}",
+    )
+    return Fact(dtype, tuple(a if a == b else -1 for a, b in pairs))
+
+
+class Conditional(Operation):
+    """A whole conditional, made of its outputs and what only they need by the build.
+
+    Attributes of a node: ``then`` and ``else``, graphs with the same inputs and equally many outputs. Inputs: the
+    condition, then what the branches read.
+    """
+
+    name = "conditional"
+    defaults = frozen({})
+    keeps_types = True
+
+    def is_pure(self, attributes: Mapping[str, Any]) -> bool:
+        """A conditional is not folded: its branches might be random."""
+        return False
+
+    def _branch(self, call: Call, name: str) -> tuple[Fact, ...]:
+        from torchtrt.reference.program import infer_graph  # a program may contain conditionals
+
+        facts = infer_graph(call[name], _given(call, name), call.rules)
+        return tuple(facts[port.slot] for port in call[name].outputs)
+
+    def infer(self, call: Call) -> tuple[Fact, ...]:
+        """The facts of the chosen branch where the choice is known, and otherwise what both have in common."""
+        choice = call.scalar(0, _BOOL, "the condition")
+        if choice is not None:
+            return self._branch(call, "then" if choice else "else")
+        pairs = zip(self._branch(call, "then"), self._branch(call, "else"), strict=True)
+        return tuple(_of_either(call, first, second) for first, second in pairs)
+
+    def bind(self, call: Call) -> Function:
+        """The program of the chosen branch; the other one is not run."""
+        from torchtrt.reference.program import bind_graph  # a program may contain conditionals
+
+        targets = [dtypes.TORCH[fact.dtype] for fact in self.infer(call)]
+        programs: dict[tuple[str, torch.device], Any] = {}
+
+        def run(condition: Tensor, *tensors: Tensor) -> Any:
+            name = "then" if bool(condition) else "else"
+            key = (name, condition.device)
+            if key not in programs:
+                programs[key] = bind_graph(
+                    call[name], _given(call, name), call.rules, {}, condition.device
+                )
+            slots = [port.slot for port in call[name].inputs]
+            results = programs[key].run(
+                dict(zip(slots, tensors, strict=True)), [port.slot for port in call[name].outputs]
+            )
+            typed = tuple(result.to(t) for result, t in zip(results, targets, strict=True))
+            return typed if len(typed) > 1 else typed[0]
+
+        return run
+
+
+def _given(call: Call, name: str) -> dict[int, Fact]:
+    """The facts of a branch's inputs."""
+    slots = (port.slot for port in call[name].inputs)
+    return {slot: call.fact(index) for index, slot in enumerate(slots, start=1)}
 
 
 class Loop(Operation):
@@ -314,5 +373,6 @@ OPERATIONS = (
     Condition(),
     ConditionalInput(),
     ConditionalOutput(),
+    Conditional(),
     Loop(),
 )

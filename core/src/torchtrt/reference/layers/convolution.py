@@ -10,58 +10,51 @@ from typing import Any
 import torch
 
 from torchtrt.reference.facts import Fact
-from torchtrt.reference.layers.windows import OLD_NAMES, padded, paddings, spatial, window_counts
-from torchtrt.reference.operation import FLOATS, Call, Function, Operation, frozen
+from torchtrt.reference.layers.windows import (
+    WINDOW_DEFAULTS,
+    Windowed,
+    padded,
+    paddings,
+    spatial,
+    window_counts,
+)
+from torchtrt.reference.operation import FLOATS, Call, Function, frozen
 
 Tensor = torch.Tensor
 
 
-class _Filter(Operation):
+class _Filter(Windowed):
     """What convolution and deconvolution share: weights, groups, strides."""
 
     renames = frozen({"kernel_shape": "kernel_size_nd"})
-    aliases = OLD_NAMES
+    window = "kernel_size_nd"
     most_inputs = 3
     defaults = frozen(
         {
+            **WINDOW_DEFAULTS,
             "num_output_maps": 1,
             "kernel_size_nd": (),
             "kernel": None,
             "bias": None,
-            "stride_nd": None,
             "dilation_nd": None,
-            "pre_padding": None,
-            "post_padding": None,
-            "padding_nd": None,
-            "padding_mode": "EXPLICIT_ROUND_DOWN",
             "num_groups": 1,
         }
     )
 
-    def write(self, layer: Any, attribute: str, value: Any) -> None:
-        """``padding_nd`` sets both sides."""
-        layer._attributes[attribute] = value
-        if attribute == "padding_nd":
-            layer._attributes["pre_padding"] = layer._attributes["post_padding"] = value
-
-    def read(self, layer: Any, attribute: str) -> Any:
-        """Unset spatial attributes read as ones, or zeros for padding."""
-        value = layer._attributes[attribute]
-        if value is None and attribute not in ("kernel", "bias"):
-            return (0 if "padding" in attribute else 1,) * len(layer._attributes["kernel_size_nd"])
-        return value
-
     def admit(self, call: Call) -> None:
-        """Two or three spatial dimensions."""
+        """Positive sizes."""
+        call.require(
+            all(size >= 1 for size in call["kernel_size_nd"]), "kernel dimensions must be positive"
+        )
+        call.require(call["num_output_maps"] >= 1, "num_output_maps must be positive")
+
+    @staticmethod
+    def _check_count(call: Call) -> None:
         count = len(call["kernel_size_nd"])
         call.require(
             count in (2, 3),
             f"the kernel must have 2 or 3 spatial dimensions, not {count}: unsqueeze a 1-D one",
         )
-        call.require(
-            all(size >= 1 for size in call["kernel_size_nd"]), "kernel dimensions must be positive"
-        )
-        call.require(call["num_output_maps"] >= 1, "num_output_maps must be positive")
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         raise NotImplementedError
@@ -69,6 +62,7 @@ class _Filter(Operation):
     def _check(self, call: Call) -> tuple[str, tuple[int, ...]]:
         """Checks types, rank, weights and groups; returns the type and the spatial dimensions."""
         self.admit(call)
+        self._check_count(call)
         dtype = call.accept(0, FLOATS | {"INT8"}, f"the input of {self.name}")
         shape, size = call.shape(), call["kernel_size_nd"]
         call.require(
@@ -81,11 +75,6 @@ class _Filter(Operation):
             groups >= 1 and channels % groups == 0 and maps % groups == 0,
             f"{groups} groups do not divide {channels} input and {maps} output channels",
         )
-        for name in ("stride_nd", "dilation_nd"):
-            call.require(
-                all(step >= 1 for step in spatial(call, name, len(size), 1)),
-                f"{name} must be positive",
-            )
         expected = self._kernel_shape(call, channels)
         self._check_operand(call, 1, "kernel", expected)
         self._check_operand(call, 2, "bias", (maps,))
@@ -104,6 +93,9 @@ class _Filter(Operation):
                     for pair in zip(fact.shape, expected, strict=True)
                 ),
                 f"the {name} must have the shape {expected}, not {fact.shape}",
+            )
+            call.require(
+                fact.is_static, f"the {name} must have a build-time shape, not {fact.shape}"
             )
             call.require(
                 weights is None or weights.size == 0,
@@ -147,6 +139,11 @@ class Convolution(_Filter):
 
     name = "convolution"
     methods = frozen({"add_convolution_nd": {}, "add_convolution": {}})
+
+    def admit(self, call: Call) -> None:
+        """Two or three spatial dimensions; a deconvolution finds out when it is built."""
+        super().admit(call)
+        self._check_count(call)
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         return (
@@ -234,7 +231,6 @@ class Deconvolution(_Filter):
             ]
             small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
             return (small, large) if mode == "SAME_UPPER" else (large, small)
-        call.require(min(pre + post) >= 0, "a deconvolution cannot have negative padding")
         return pre, post
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -249,9 +245,11 @@ class Deconvolution(_Filter):
         lengths = []
         for index, length in enumerate(shape):
             full = (length - 1) * stride[index] + 1 + dilation[index] * (size[index] - 1)
-            result = -1 if length == -1 else full - before[index] - after[index]
-            call.require(result >= -1, "the padding of a deconvolution exceeds its result")
-            lengths.append(result)
+            result = full - before[index] - after[index]
+            call.require(
+                length == -1 or result >= 0, "the padding of a deconvolution exceeds its result"
+            )
+            lengths.append(-1 if length == -1 else result)
         return (Fact(dtype, (call.shape()[0], int(call["num_output_maps"]), *lengths)),)
 
     def bind(self, call: Call) -> Function:

@@ -27,6 +27,10 @@ class NMS(Operation):
     most_inputs = 5
     outputs = 2
 
+    def admit(self, call: Call) -> None:
+        """Boxes of rank 3 or 4."""
+        call.admit_rank(0, range(3, 5), "boxes must be [B, N, 4] or [B, N, C, 4]")
+
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Boxes ``[B, N, 4]`` or ``[B, N, C, 4]``, scores ``[B, N, C]``; the number of results depends on the data."""
         for index in (0, 1):
@@ -75,7 +79,9 @@ class NMS(Operation):
         ) -> tuple[Tensor, Tensor]:
             threshold = 0.0 if iou is None else float(iou)
             least = 0.0 if floor is None else float(floor)
-            found: list[tuple[int, float, int, int]] = []
+            found: list[
+                tuple[int, float, int, int]
+            ] = []  # of equal scores the lower box comes first
             for batch in range(scores.shape[0]):
                 for kind in range(scores.shape[2]):
                     of_class = boxes[batch] if boxes.dim() == 3 else boxes[batch, :, kind]
@@ -88,10 +94,10 @@ class NMS(Operation):
                         limit,
                     )
                     found += [
-                        (batch, -float(scores[batch, index, kind]), kind, index) for index in kept
+                        (batch, -float(scores[batch, index, kind]), index, kind) for index in kept
                     ]
-            found.sort(key=lambda item: item[:2])
-            rows = [[batch, kind, index] for batch, _, kind, index in found]
+            found.sort()
+            rows = [[batch, kind, index] for batch, _, index, kind in found]
             indices = torch.tensor(rows, dtype=target, device=boxes.device).reshape(-1, 3)
             return indices, torch.tensor(len(rows), dtype=torch.int32, device=boxes.device)
 

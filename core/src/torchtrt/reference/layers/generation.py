@@ -67,6 +67,16 @@ class Fill(Operation):
             )
         return str(wanted)
 
+    @staticmethod
+    def _static(call: Call) -> tuple[Any, Any]:
+        """Alpha and beta as attributes."""
+        alpha, beta = _DEFAULTS[call["operation"]]
+        given_alpha, given_beta = call["alpha"], call["beta"]
+        return (
+            alpha if given_alpha is None else given_alpha,
+            beta if given_beta is None else given_beta,
+        )
+
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Alpha and beta are both attributes or both tensors."""
         operation = call["operation"]
@@ -98,6 +108,9 @@ class Fill(Operation):
                 )
             else:
                 call.require(beta.rank == 0, "beta must be a scalar")
+        elif operation == "RANDOM_UNIFORM":
+            low, high = self._static(call)
+            call.require(low <= high, f"there is no number between {low} and {high}")
         elif operation == "LINSPACE":
             call.require(
                 len(dimensions) == 1,
@@ -109,10 +122,8 @@ class Fill(Operation):
         """``arange`` along each dimension, or the random generators."""
         target, dtype, operation = self.infer(call)[0].shape, self._dtype(call), call["operation"]
         kind = dtypes.TORCH[dtype]
-        defaults = _DEFAULTS[operation]
         static = [
-            defaults[i] if call[name] is None else call[name]
-            for i, name in enumerate(("alpha", "beta"))
+            number if kind.is_floating_point else int(number) for number in self._static(call)
         ]
 
         def parameters(tensors: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -36,6 +36,16 @@ def _wrapped(index: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tens
     return index.clamp(0, max(length - 1, 0)), valid
 
 
+def _require_no_more(
+    call: Call, indices: tuple[int, ...], data: tuple[int, ...], besides: int | None
+) -> None:
+    for dimension, (ours, theirs) in enumerate(zip(indices, data, strict=True)):
+        call.require(
+            dimension == besides or -1 in (ours, theirs) or ours <= theirs,
+            f"dimension {dimension} of the indices is {ours}, more than the data's {theirs}",
+        )
+
+
 class Gather(Operation):
     """Elements of a tensor at indices, in three modes; what is out of range reads as 0."""
 
@@ -61,6 +71,7 @@ class Gather(Operation):
                 len(data) == len(indices),
                 "data and indices must have the same rank in ELEMENT mode",
             )
+            _require_no_more(call, indices, data, besides=int(call["axis"]))
             shape = indices
         else:
             axis = call.axis()
@@ -75,6 +86,10 @@ class Gather(Operation):
                 else ()
             )
             shape = leading + data[shared:axis] + indices[shared:] + data[axis + 1 :]
+            call.require(
+                data[axis] != 0 or 0 in indices or -1 in indices,
+                "cannot do non-empty gather from an empty axis",
+            )
             call.require(
                 len(shape) <= 8,
                 f"the result of gather would have rank {len(shape)}; the limit is 8",
@@ -180,7 +195,10 @@ def _gather_nd(shared: int) -> Function:
 
 
 class Scatter(Operation):
-    """A copy of a tensor with elements replaced; the last of several writes to one place wins."""
+    """A copy of a tensor with elements replaced; the last of several writes to one place wins.
+
+    What would be written outside the tensor is dropped.
+    """
 
     name = "scatter"
     methods = frozen({"add_scatter": {}})
@@ -199,6 +217,8 @@ class Scatter(Operation):
             call.require(
                 len(data) == len(indices) == len(updates), "scatter inputs must have the same rank"
             )
+            # Seen on TensorRT 8.6: no implementation for more indices than data, not even along the axis.
+            _require_no_more(call, indices, data, besides=None)
             expected = indices
         else:
             call.require(len(indices) >= 1, "indices must have at least rank 1 in ND mode")
@@ -227,16 +247,24 @@ class Scatter(Operation):
             def scatter(
                 x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor
             ) -> torch.Tensor:
-                positions, _ = _wrapped(index, length)
-                return torch.scatter(x, axis, positions, updates)
+                positions, valid = _wrapped(index, length)
+                if bool(valid.all()):
+                    return torch.scatter(x, axis, positions, updates)
+                # What is out of range goes to one row more, which is cut off again.
+                row = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+                longer = torch.cat([x, x.new_zeros(row)], axis)
+                positions = torch.where(valid, positions, length)
+                return torch.scatter(longer, axis, positions, updates).narrow(axis, 0, length)
 
             return scatter
         depth = call.shape(1)[-1]
         lengths = call.shape(0)[:depth]
 
         def scatter_nd(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) -> torch.Tensor:
-            where = tuple(_wrapped(index[..., axis], lengths[axis])[0] for axis in range(depth))
-            return torch.index_put(x, where, updates)
+            found = [_wrapped(index[..., axis], lengths[axis]) for axis in range(depth)]
+            valid = torch.stack([each for _, each in found]).all(0)
+            where = tuple(positions[valid] for positions, _ in found)
+            return torch.index_put(x, where, updates[valid])
 
         return scatter_nd
 
@@ -259,7 +287,7 @@ class OneHot(Operation):
         )
         depth = call.scalar(2, INTEGERS, "depth")
         call.require(depth is not None, "depth must be a build-time constant")
-        call.require(depth > 0, f"depth must be positive, not {depth}")
+        call.require(depth >= 0, f"depth must not be negative, not {depth}")
         indices = call.shape(0)
         axis = call.axis(rank=len(indices) + 1, negative=True)
         return (Fact(call.declared(call.fact(1).dtype), (*indices[:axis], depth, *indices[axis:])),)
@@ -352,7 +380,7 @@ class TopK(Operation):
         return (Fact(call.declared(dtype), shape), Fact(call["indices_type"], shape))
 
     def bind(self, call: Call) -> Function:
-        """A stable sort where ties or NaN matter: the lower index first, NaN smallest."""
+        """A stable sort: the lower index first, NaN smallest (on TensorRT 8.6 never selected)."""
         axis, k = self._axis_and_k(call)
         largest = call["op"] == "MAX"
         target = dtypes.TORCH[call["indices_type"]]
@@ -360,16 +388,24 @@ class TopK(Operation):
             message = "k is not known"
             raise Refused(message)
 
+        worst = -math.inf if largest else math.inf
+        drops = call.rules.topk_drops_the_worst
+
         def topk(
             x: torch.Tensor, _: torch.Tensor | None = None
         ) -> tuple[torch.Tensor, torch.Tensor]:
-            keys = torch.where(torch.isnan(x), -math.inf, x) if x.dtype.is_floating_point else x
+            keys = x
+            if x.dtype.is_floating_point:
+                keys = torch.where(torch.isnan(x), worst if drops else -math.inf, x)
             if k == 1:  # of equal elements these return the first
                 order = (torch.argmax if largest else torch.argmin)(keys, axis, keepdim=True)
             else:
                 order = torch.sort(keys, dim=axis, descending=largest, stable=True).indices
             order = order.narrow(axis, 0, k)
-            return torch.gather(x, axis, order), order.to(target)
+            if not drops:
+                return torch.gather(x, axis, order), order.to(target)
+            values = torch.gather(keys, axis, order)
+            return values, torch.where(values == worst, -1, order).to(target)
 
         return topk
 

@@ -100,6 +100,13 @@ class Einsum(Operation):
             call.require(
                 len(term) == len(shape), f"the term {term!r} does not fit rank {len(shape)}"
             )
+            call.require(
+                len(set(term)) == len(term),
+                f"the term {term!r} repeats a label: diagonal operations are not permitted in an einsum equation",
+            )
+            call.require(
+                0 not in shape or call.rules.empty_einsum, "einsum has no support for empty tensors"
+            )
             for label, dimension in zip(term, shape, strict=True):
                 known = sizes.get(label, 1)
                 call.require(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.reference.facts import Fact
+from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.operation import (
     FLOATS,
     INTEGERS,
@@ -239,10 +239,21 @@ class Concatenation(Operation):
     defaults = frozen({"axis": None})
     partial = "move"
 
+    def admit(self, call: Call) -> None:
+        """One tensor at least."""
+        call.require(len(call.inputs) > 0, "there is nothing to concatenate")
+
+    def write(self, layer: Any, attribute: str, value: Any) -> None:
+        """An axis is not negative."""
+        if value < 0:
+            message = f"the axis of a concatenation must not be negative, not {value}"
+            raise Refused(message)
+        layer._attributes[attribute] = value
+
     def _axis(self, call: Call) -> int:
         rank = call.fact(0).rank
         call.require(rank >= 1, "scalars cannot be concatenated")
-        return max(0, rank - 3) if call["axis"] is None else call.axis(negative=True)
+        return max(0, rank - 3) if call["axis"] is None else call.axis()
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Equal types and ranks; dimensions equal except along the axis."""
@@ -328,10 +339,14 @@ class ReverseSequence(Operation):
     methods = frozen({"add_reverse_sequence": {}})
     defaults = frozen({"batch_axis": 1, "sequence_axis": 0})
 
+    def admit(self, call: Call) -> None:
+        """Rank 2 at least."""
+        call.admit_rank(0, range(2, 9), "reverse_sequence needs rank 2")
+
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """One length for each element of the batch."""
+        self.admit(call)
         shape = call.shape(0)
-        call.require(len(shape) >= 2, "reverse_sequence needs rank 2")
         batch, sequence = call.axis("batch_axis"), call.axis("sequence_axis")
         call.require(batch != sequence, "batch_axis and sequence_axis must differ")
         call.accept(1, INTEGERS, "sequence_lens")
@@ -352,6 +367,9 @@ class ReverseSequence(Operation):
             view = [1] * len(shape)
             view[batch] = shape[batch]
             limits = lengths.long().view(view)
+            if bool((limits > shape[sequence]).any()):
+                message = f"the lengths {lengths.tolist()} go beyond the {shape[sequence]} elements of a sequence"
+                raise Refused(message)
             view = [1] * len(shape)
             view[sequence] = shape[sequence]
             positions = steps.view(view)

@@ -38,6 +38,16 @@ def _lesser_of(a: Tensor, b: Tensor) -> Tensor:
     return torch.where(a < b, a, b) if a.dtype.is_floating_point else torch.minimum(a, b)
 
 
+def _power(a: Tensor, b: Tensor) -> Tensor:
+    result = torch.pow(a, b)
+    if not a.dtype.is_floating_point:
+        return result
+    # As TensorRT computes it, by logarithms: NaN stays NaN even to the power of 0, and an infinite power of 1 or of a
+    # negative number is NaN.
+    undefined = a.isnan() | b.isnan() | (b.isinf() & ((a == 1) | (a < 0)))
+    return torch.where(undefined, math.nan, result)
+
+
 BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "SUM": torch.add,
     "PROD": torch.mul,
@@ -45,7 +55,7 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "MIN": _lesser_of,
     "SUB": torch.sub,
     "DIV": _divide("trunc"),
-    "POW": torch.pow,
+    "POW": _power,
     "FLOOR_DIV": _divide("floor"),
     "AND": torch.logical_and,
     "OR": torch.logical_or,
@@ -145,15 +155,30 @@ class Unary(Operation):
 
 
 _Scaled = Callable[[Tensor, float, float], Tensor]
+
+
+def _relu(x: Tensor) -> Tensor:
+    # The maximum of 0 and NaN is 0 in TensorRT.
+    result = torch.relu(x)
+    if x.dtype.is_floating_point and x.numel() and bool(result.amax().isnan()):
+        return torch.where(x > 0, x, 0)
+    return result
+
+
+def _softplus(x: Tensor, a: float, b: float) -> Tensor:
+    # Seen on TensorRT 8.6: where the exponential would overflow, the input comes back without alpha and beta.
+    return torch.where(b * x > 88, x, a * torch.logaddexp(b * x, torch.zeros_like(x)))
+
+
 ACTIVATION: dict[str, _Scaled] = {
-    "RELU": lambda x, a, b: torch.relu(x),
+    "RELU": lambda x, a, b: _relu(x),
     "SIGMOID": lambda x, a, b: torch.sigmoid(x),
     "TANH": lambda x, a, b: torch.tanh(x),
     "LEAKY_RELU": lambda x, a, b: torch.nn.functional.leaky_relu(x, a),
     "ELU": lambda x, a, b: torch.nn.functional.elu(x, a),
     "SELU": lambda x, a, b: torch.where(x > 0, b * x, b * a * torch.expm1(x)),
     "SOFTSIGN": lambda x, a, b: torch.nn.functional.softsign(x),
-    "SOFTPLUS": lambda x, a, b: a * torch.logaddexp(b * x, torch.zeros_like(x)),
+    "SOFTPLUS": _softplus,
     # The order matters where the bounds cross: the lower bound wins. NaN becomes the upper bound.
     "CLIP": lambda x, a, b: torch.where(x < b, x, b).clamp(min=a),
     "HARD_SIGMOID": lambda x, a, b: _greater_of(a * x + b, torch.zeros_like(x)).clamp(max=1),
@@ -196,7 +221,7 @@ class Activation(Operation):
     def bind(self, call: Call) -> Function:
         """The PyTorch function of the table."""
         function, (alpha, beta) = ACTIVATION[call["type"]], _parameters(call)
-        simple = {"RELU": torch.relu, "SIGMOID": torch.sigmoid, "TANH": torch.tanh}
+        simple: dict[str, Function] = {"RELU": _relu, "SIGMOID": torch.sigmoid, "TANH": torch.tanh}
         return simple.get(call["type"]) or (lambda x: function(x, alpha, beta))
 
     def read(self, layer: Any, attribute: str) -> Any:

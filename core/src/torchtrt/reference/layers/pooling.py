@@ -7,46 +7,43 @@ from typing import Any
 
 import torch
 
-from torchtrt.reference.facts import Fact
-from torchtrt.reference.layers.windows import OLD_NAMES, padded, paddings, spatial, window_counts
-from torchtrt.reference.operation import Call, Function, Operation, frozen
+from torchtrt.reference.facts import Fact, Refused
+from torchtrt.reference.layers.windows import (
+    WINDOW_DEFAULTS,
+    Windowed,
+    padded,
+    paddings,
+    spatial,
+    window_counts,
+)
+from torchtrt.reference.operation import Call, Function, frozen
 
 Tensor = torch.Tensor
 
 
-class Pooling(Operation):
+class Pooling(Windowed):
     """The maximum, the average or a blend of both over windows."""
 
     name = "pooling"
     methods = frozen({"add_pooling_nd": {}, "add_pooling": {}})
     renames = frozen({"window_size": "window_size_nd"})
-    aliases = OLD_NAMES
+    window = "window_size_nd"
     defaults = frozen(
         {
+            **WINDOW_DEFAULTS,
             "type": "MAX",
             "window_size_nd": (),
-            "stride_nd": None,
-            "pre_padding": None,
-            "post_padding": None,
-            "padding_nd": None,
-            "padding_mode": "EXPLICIT_ROUND_DOWN",
             "blend_factor": 0.0,
             "average_count_excludes_padding": True,
         }
     )
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
-        """``padding_nd`` sets both sides."""
-        layer._attributes[attribute] = value
-        if attribute == "padding_nd":
-            layer._attributes["pre_padding"] = layer._attributes["post_padding"] = value
-
-    def read(self, layer: Any, attribute: str) -> Any:
-        """Unset spatial attributes read as ones, or zeros for padding."""
-        value = layer._attributes[attribute]
-        if value is None:
-            return (0 if "padding" in attribute else 1,) * len(layer._attributes["window_size_nd"])
-        return value
+        """As for all windows; a blend factor is in [0, 1]."""
+        if attribute == "blend_factor" and not 0.0 <= value <= 1.0:
+            message = f"blend_factor must be in [0, 1], not {value}"
+            raise Refused(message)
+        super().write(layer, attribute, value)
 
     def admit(self, call: Call) -> None:
         """Two or three spatial dimensions."""
@@ -54,6 +51,9 @@ class Pooling(Operation):
         call.require(
             count in (2, 3),
             f"the window must have 2 or 3 dimensions, not {count}: unsqueeze a 1-D one",
+        )
+        call.require(
+            all(size >= 1 for size in call["window_size_nd"]), "window dimensions must be positive"
         )
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
@@ -71,10 +71,17 @@ class Pooling(Operation):
             f"the input of pooling must have at least rank {len(window) + 2}, not {rank}",
         )
         stride = spatial(call, "stride_nd", len(window), 1)
-        call.require(min(stride) >= 1 and min(window) >= 1, "window and stride must be positive")
-        call.require(0.0 <= call["blend_factor"] <= 1.0, "blend_factor must be in [0, 1]")
         shape = call.shape()
-        lengths = window_counts(call, shape[-len(window) :], window, stride)
+        lengths = window_counts(call, shape[-len(window) :], window, stride, drops_last=True)
+        if call["type"] != "MAX" and call["average_count_excludes_padding"]:
+            before, after = (
+                spatial(call, name, len(window), 0) for name in ("pre_padding", "post_padding")
+            )
+            call.require(
+                call["padding_mode"].startswith("SAME")
+                or all(max(pads) < size for *pads, size in zip(before, after, window, strict=True)),
+                "the padding size is larger than or equal to the window for exclusive-counting pooling",
+            )
         return (Fact(call.declared(dtype), shape[: -len(window)] + lengths),)
 
     def bind(self, call: Call) -> Function:
@@ -83,7 +90,7 @@ class Pooling(Operation):
         count = len(window)
         shape = call.shape()[-count:]
         stride = spatial(call, "stride_nd", count, 1)
-        before, after = paddings(call, shape, window, stride)
+        before, _ = paddings(call, shape, window, stride)
         lengths = self.infer(call)[0].shape[-count:]
         # The last window may reach beyond the padding (rounding up), or stop short of it.
         needed = tuple(
@@ -98,7 +105,6 @@ class Pooling(Operation):
             window,
             stride,
             before,
-            after,
             needed,
             bool(call["average_count_excludes_padding"]),
             shape,
@@ -126,41 +132,53 @@ def _maximum(
         for pre, post, size in zip(before, after, window, strict=True)
     )
     # PyTorch rounds down, so with equal padding on both sides the windows are the same ones.
-    if fits and all(
+    is_plain = fits and all(
         pre - post < step for pre, post, step in zip(before, after, stride, strict=True)
-    ):
-        return lambda x: pool(x, window, stride, before)
-    return lambda x: pool(padded(x, before, after, -math.inf), window, stride)
+    )
+
+    def largest(x: Tensor) -> Tensor:
+        if is_plain:
+            return pool(x, window, stride, before)
+        # A window of nothing but padding gives the lowest finite number.
+        return pool(padded(x, before, after, torch.finfo(x.dtype).min), window, stride)
+
+    def maximum(x: Tensor) -> Tensor:
+        result = largest(x)
+        # TensorRT ignores NaN, PyTorch propagates it.
+        if result.numel() and bool(result.amax().isnan()):
+            return largest(torch.where(x.isnan(), torch.finfo(x.dtype).min, x))
+        return result
+
+    return maximum
 
 
 def _average(
     window: tuple[int, ...],
     stride: tuple[int, ...],
     before: tuple[int, ...],
-    after: tuple[int, ...],
     needed: tuple[int, ...],
     excludes_padding: bool,
     shape: tuple[int, ...],
 ) -> Function:
-    pool = torch.nn.functional.avg_pool2d if len(window) == 2 else torch.nn.functional.avg_pool3d
+    pool = torch.nn.functional.avg_pool2d if len(window) == 2 else _average_volumes
     area = math.prod(window)
     if not any(before) and max(needed) <= 0:
         return lambda x: pool(x, window, stride)
-    # The divisor is the part of the window that counts: the input alone, or the input with its declared padding.
-    counted = torch.ones((1, 1, *shape))
     if not excludes_padding:
-        counted = padded(counted, before, tuple(max(post, 0) for post in after), 1.0)
-        after_count = tuple(need - max(post, 0) for need, post in zip(needed, after, strict=True))
-        counted = padded(counted, (0,) * len(window), after_count, 0.0)
-    else:
-        counted = padded(counted, before, needed, 0.0)
-    share = pool(counted, window, stride) * area
+        # Seen on TensorRT 8.6: every window counts in full, also where it reaches beyond the declared padding.
+        return lambda x: pool(padded(x, before, needed, 0.0), window, stride)
+    share = pool(padded(torch.ones((1, 1, *shape)), before, needed, 0.0), window, stride) * area
 
     def average(x: Tensor) -> Tensor:
         total = pool(padded(x, before, needed, 0.0), window, stride) * area
         return (total / share.to(total.device)).to(x.dtype)
 
     return average
+
+
+def _average_volumes(x: Tensor, window: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
+    # PyTorch has none for half precision on a CPU.
+    return torch.nn.functional.avg_pool3d(x.float(), window, stride).to(x.dtype)
 
 
 OPERATIONS = (Pooling(),)

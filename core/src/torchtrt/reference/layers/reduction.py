@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from torchtrt.reference import dtypes
-from torchtrt.reference.facts import Fact
+from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.layers.types import cast
 from torchtrt.reference.operation import (
     FLOATS,
@@ -53,6 +54,10 @@ def _average(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
     return torch.div(total, count, rounding_mode="trunc") if count else torch.zeros_like(total)
 
 
+def _through_float32(x: Tensor) -> Tensor:
+    return cast(x.float(), x.dtype)
+
+
 REDUCTIONS = {
     "SUM": lambda x, axes, keep: x.sum(axes, keepdim=keep, dtype=x.dtype),
     "PROD": _product,
@@ -83,19 +88,17 @@ class Reduce(Operation):
         return (Fact(call.declared(dtype), shape),)
 
     def bind(self, call: Call) -> Function:
-        """The table's function; on TensorRT 8.6 integers go through float32."""
+        """The table's function; on TensorRT 8.6 integers are rounded to float32 before and after."""
         function, axes, keep = REDUCTIONS[call["op"]], call.axes_of_mask(), bool(call["keep_dims"])
         dtype = dtypes.TORCH[call.fact(0).dtype]
         if dtype.is_floating_point or not call.rules.float32_integer_reductions:
             return lambda x: function(x, axes, keep)
-        return lambda x: cast_back(function(x.float(), axes, keep), dtype)
-
-
-def cast_back(result: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns a float32 result as an integer; beyond its range it becomes the lowest, as the hardware converts."""
-    limits = torch.iinfo(dtype)
-    beyond = (result >= 2.0 ** (limits.bits - 1)) & result.isfinite()
-    return cast(result, dtype).masked_fill_(beyond, limits.min)
+        if call["op"] == "AVG":
+            count = math.prod(call.shape()[axis] for axis in axes)
+            return lambda x: cast(
+                _through_float32(x).sum(axes, keepdim=keep, dtype=dtype).float() / count, dtype
+            )
+        return lambda x: _through_float32(function(_through_float32(x), axes, keep))
 
 
 class SoftMax(Operation):
@@ -105,13 +108,18 @@ class SoftMax(Operation):
     methods = frozen({"add_softmax": {}})
     defaults = frozen({"axes": None})
 
+    def write(self, layer: Any, attribute: str, value: Any) -> None:
+        """The mask selects exactly one dimension."""
+        if value.bit_count() != 1:
+            message = f"axes is a bit mask that must select exactly one dimension, not {value:#b}"
+            raise Refused(message)
+        layer._attributes[attribute] = value
+
     def _axis(self, call: Call) -> int:
         rank = call.fact(0).rank
         if call["axes"] is None:
             return max(0, rank - 3)
-        axes = call.axes_of_mask()
-        call.require(len(axes) == 1, "softmax works along exactly one dimension")
-        return axes[0]
+        return call.axes_of_mask()[0]
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
         """Floating point; rank 2 at least on TensorRT 8.6."""
@@ -128,12 +136,10 @@ class SoftMax(Operation):
         axis = self._axis(call)
         return lambda x: torch.softmax(x, axis)
 
-    def read(self, layer: object, attribute: str) -> object:
+    def read(self, layer: Any, attribute: str) -> Any:
         """Unset axes read as TensorRT's default, the third dimension from the end."""
-        axes = layer._attributes["axes"]  # type: ignore[attr-defined]
-        if axes is None:
-            return 1 << max(0, layer._facts_of_inputs()[0].rank - 3)  # type: ignore[attr-defined]
-        return axes
+        axes = layer._attributes["axes"]
+        return 1 << max(0, layer._facts_of_inputs()[0].rank - 3) if axes is None else axes
 
 
 class RaggedSoftMax(Operation):
@@ -200,7 +206,7 @@ class Normalization(Operation):
         axes, groups = call.axes_of_mask(), int(call["num_groups"])
         expected: tuple[int, ...]
         if groups != 1:
-            call.require(len(shape) >= 3, "group normalization needs at least rank 3")
+            call.require(len(shape) >= 4, "group normalization needs at least rank 4")
             call.require(
                 shape[1] != -1 and groups > 0 and shape[1] % groups == 0,
                 f"{groups} groups do not divide dimension 1 of {shape}",

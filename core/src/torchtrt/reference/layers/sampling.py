@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.reference.facts import Fact
+from torchtrt.reference.facts import Fact, Refused
 from torchtrt.reference.operation import FLOATS, Call, Function, Operation, complete, frozen
 
 Tensor = torch.Tensor
@@ -49,6 +49,10 @@ class Resize(Operation):
     value_inputs = frozenset({1})
     most_inputs = 2
 
+    def admit(self, call: Call) -> None:
+        """No scalar."""
+        call.admit_rank(0, range(1, 9), "a scalar cannot be resized")
+
     def read(self, layer: Any, attribute: str) -> Any:
         """An unset coordinate transformation reads as asymmetric, TensorRT's documented default."""
         value = layer._attributes[attribute]
@@ -71,7 +75,8 @@ class Resize(Operation):
             )
             return complete(wanted)
         scales = call["scales"]
-        call.require(bool(scales), "a resize needs a shape, scales, or a shape tensor")
+        if not scales:
+            return shape
         call.require(
             len(scales) == len(shape), f"scales must have {len(shape)} elements, not {len(scales)}"
         )
@@ -90,6 +95,10 @@ class Resize(Operation):
         )
         shape, target = call.shape(), self._target(call)
         mode, rank = call["resize_mode"], len(call.shape())
+        call.require(
+            mode != "CUBIC" or call["coordinate_transformation"] is not None or target == shape,
+            "Could not find any implementation: a CUBIC resize needs its coordinate transformation set",
+        )
         resizable = {"NEAREST": 8, "LINEAR": 3, "CUBIC": 2}[mode]
         call.require(
             rank >= (2 if mode == "CUBIC" else 1),
@@ -189,23 +198,43 @@ class GridSample(Operation):
         {"interpolation_mode": "LINEAR", "align_corners": False, "sample_mode": "FILL"}
     )
 
+    def admit(self, call: Call) -> None:
+        """Input and grid of rank 4, on TensorRT 11 also of rank 5."""
+        most = call.rules.grid_sample_most_rank
+        for index in (0, 1):
+            call.admit_rank(
+                index,
+                range(4, most + 1),
+                f"input and grid of grid sample must have rank 4 to {most}",
+            )
+
+    def write(self, layer: Any, attribute: str, value: Any) -> None:
+        """There are no bounds to be strict about, and nothing to wrap around."""
+        if attribute == "sample_mode" and value not in _GRID_MODES:
+            message = f"grid sample supports {', '.join(_GRID_MODES)}, not {value}"
+            raise Refused(message)
+        layer._attributes[attribute] = value
+
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """Input ``[N, C, H, W]`` and grid ``[N, Ho, Wo, 2]`` of one type."""
+        """Input ``[N, C, H, W]`` and grid ``[N, Ho, Wo, 2]`` of one type; a volume has one dimension more."""
+        self.admit(call)
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index} of grid sample")
         dtype = call.same_type(0, 1)
         shape, grid = call.shape(0), call.shape(1)
-        call.require(len(shape) == len(grid) == 4, "input and grid of grid sample must have rank 4")
-        call.require(grid[3] == 2, "the last dimension of the grid must be 2")
+        call.require(
+            len(shape) == len(grid), "input and grid of grid sample must have the same rank"
+        )
+        count = len(shape) - 2
+        call.require(grid[-1] == count, f"the last dimension of the grid must be {count}")
+        call.require(
+            count == 2 or call["interpolation_mode"] != "CUBIC", "CUBIC samples images, not volumes"
+        )
         call.require(
             -1 in (shape[0], grid[0]) or shape[0] == grid[0],
             "input and grid must have the same batch size",
         )
-        call.require(
-            call["sample_mode"] in _GRID_MODES,
-            f"grid sample supports {', '.join(_GRID_MODES)}, not {call['sample_mode']}",
-        )
-        return (Fact(dtype, (shape[0], shape[1], grid[1], grid[2])),)
+        return (Fact(dtype, (*shape[:2], *grid[1:-1])),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.grid_sample``."""
@@ -213,7 +242,16 @@ class GridSample(Operation):
             call["interpolation_mode"]
         ]
         padding, align = _GRID_MODES[call["sample_mode"]], bool(call["align_corners"])
-        return lambda x, grid: torch.nn.functional.grid_sample(x, grid, mode, padding, align)
+
+        def sample(x: Tensor, grid: Tensor) -> Tensor:
+            if mode == "nearest":
+                # NaN rounds to the first pixel; in the other modes it is NaN.
+                sizes = torch.tensor(x.shape[:1:-1], dtype=grid.dtype, device=grid.device)
+                first = -torch.ones_like(sizes) if align else 1 / sizes - 1
+                grid = torch.where(grid.isnan(), first, grid)
+            return torch.nn.functional.grid_sample(x, grid, mode, padding, align)
+
+        return sample
 
 
 _GRID_MODES = {"CLAMP": "border", "FILL": "zeros", "REFLECT": "reflection"}

@@ -30,6 +30,14 @@ class Scale(Operation):
     )
     most_inputs = 4
 
+    def admit(self, call: Call) -> None:
+        """Two or three dimensions after the channels, where their axis is given."""
+        fact, axis = call.optional(0), call["channel_axis"]
+        call.require(
+            fact is None or axis is None or fact.rank - int(axis) - 1 in (2, 3),
+            "scale needs 2 or 3 dimensions after the channel axis",
+        )
+
     def _axis(self, call: Call) -> int:
         rank = call.fact(0).rank
         axis = rank - 3 if call["channel_axis"] is None else int(call["channel_axis"])

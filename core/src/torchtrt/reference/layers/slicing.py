@@ -91,7 +91,7 @@ class Slice(Operation):
         mode = call["mode"]
         types = FLOATS | INTEGERS | {"BOOL", "INT8", "FP8", "INT4"}
         if mode in ("CLAMP", "FILL", "REFLECT"):
-            types = types - {"INT64", "BF16"}
+            types -= {"INT64", "BF16"} if call.rules.boolean_slice_modes else {"BOOL"}
         dtype = call.accept(0, types, f"the input of a slice in {mode} mode")
         start, size, stride = self._grid(call)
         fill = call.optional(4)
@@ -109,11 +109,14 @@ class Slice(Operation):
     ) -> None:
         mode, shape = call["mode"], call.shape()
         empty = 0 in size
-        if mode == "STRICT_BOUNDS" and empty and is_static:
+        if mode == "STRICT_BOUNDS" and empty and is_static and not call.rules.empty_slice_beyond:
             call.require(
-                call.rules.empty_strict_slice,
+                all(
+                    length == -1 or int(first or 0) + int(count or 0) <= length
+                    for first, count, length in zip(start, size, shape, strict=True)
+                ),
                 "Symbolic relation t->start.d[i] + t->extent.d[i] <= r.dims.d[i] is always false: "
-                "a static empty slice with STRICT_BOUNDS does not build",
+                "a static empty slice with STRICT_BOUNDS must start inside",
             )
         for axis, (first, count, step, length) in enumerate(
             zip(start, size, stride, shape, strict=True)

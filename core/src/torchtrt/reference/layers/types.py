@@ -3,6 +3,7 @@
 # ruff: noqa: ARG002, ARG005 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,24 +52,24 @@ class Constant(Operation):
     keeps_types = True
 
     def admit(self, call: Call) -> None:
-        """As many weights as the shape has elements, of a type that constants can have."""
+        """Weights of nothing have no address: ``Weights(dtype)`` instead of an empty array."""
         weights = call["weights"]
-        count = 1
-        for dimension in call["shape"]:
-            count *= dimension
         call.require(
-            count == weights.size,
-            f"the shape {call['shape']} holds {count} elements but the weights hold {weights.size}",
+            bool(weights.size) == bool(weights._address),
+            "weights of nothing must not have an address: make them of a type alone, Weights(dtype)",
+        )
+
+    def infer(self, call: Call) -> tuple[Fact, ...]:
+        """The weights' type and the given shape, as many weights as it has elements; the value is known."""
+        weights = call["weights"]
+        call.require(
+            math.prod(call["shape"]) == weights.size,
+            f"the shape {call['shape']} holds {math.prod(call['shape'])} elements but the weights hold {weights.size}",
         )
         call.require(
             weights.dtype.name not in ("UINT8", "E8M0"),
             f"constants cannot be of type {weights.dtype.name}",
         )
-
-    def infer(self, call: Call) -> tuple[Fact, ...]:
-        """The weights' type and the given shape; the value is known."""
-        self.admit(call)
-        weights = call["weights"]
         data = weights._tensor().view(call["shape"])
         return (Fact(weights.dtype.name, call["shape"], Value(data)),)
 
@@ -135,6 +136,9 @@ class Cast(Operation):
         source = dtypes.TORCH[call.fact(0).dtype]
         if source == target:
             return lambda x: x
+        if target is torch.int8 and source.is_floating_point and call.rules.types_are_hints:
+            # Quantization with a scale of 1: half to even, saturating.
+            return lambda x: torch.round(x.nan_to_num(127.0)).clamp(-128, 127).to(target)
         if target.is_floating_point:
             return lambda x: x.to(target)
         return lambda x: cast(x, target)

@@ -1,0 +1,65 @@
+"""The recurrent layer of TensorRT 8, which networks with an explicit batch cannot use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchtrt.reference.facts import Fact, Refused
+from torchtrt.reference.operation import Call, Operation, frozen
+
+GATES = {
+    "RELU": ("INPUT",),
+    "TANH": ("INPUT",),
+    "LSTM": ("INPUT", "OUTPUT", "FORGET", "CELL"),
+    "GRU": ("RESET", "UPDATE", "HIDDEN"),
+}
+
+
+class RNN(Operation):
+    """A stack of recurrent layers. It is added, and takes weights, but does not build.
+
+    Seen on TensorRT 8.6: a layer without all of its weights does not build. Its documentation rules the layer out for
+    networks with an explicit batch, and the reference has no others.
+    """
+
+    name = "rnn_v2"
+    methods = frozen({"add_rnn_v2": {}})
+    most_inputs = 4
+    aliases = frozen({"num_layers": "layer_count"})
+    defaults = frozen(
+        {
+            "layer_count": 1,
+            "hidden_size": 1,
+            "max_seq_length": 1,
+            "op": "RELU",
+            "input_mode": "LINEAR",
+            "direction": "UNIDIRECTION",
+            "given": frozenset(),
+        }
+    )
+
+    def output_count(self, attributes: Mapping[str, Any]) -> int:
+        """The outputs, the last hidden state, and the last cell state of an LSTM."""
+        return 3 if attributes["op"] == "LSTM" else 2
+
+    def infer(self, call: Call) -> tuple[Fact, ...]:
+        """Never: something is missing, or the batch is explicit."""
+        directions = 2 if call["direction"] == "BIDIRECTION" else 1
+        wanted = (
+            (index, gate, is_input)
+            for index in range(int(call["layer_count"]) * directions)
+            for gate in GATES[call["op"]]
+            for is_input in (True, False)
+        )
+        for index, gate, is_input in wanted:
+            for kind in ("weights", "bias"):
+                call.require(
+                    (kind, index, gate, is_input) in call["given"],
+                    f"Missing weights/bias: ({index}, {gate}, {int(is_input)})",
+                )
+        message = "an RNNv2 layer has no networks with an explicit batch: build a loop, or set the steps one by one"
+        raise Refused(message)
+
+
+OPERATIONS = (RNN(),)

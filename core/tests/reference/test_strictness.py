@@ -1,0 +1,193 @@
+"""What TensorRT takes back or refuses although it is well-formed: setters, types, names, shape tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+NAN, INF = torch.nan, torch.inf
+
+
+def only(layer: Any) -> Any:
+    """The first output of a layer."""
+    return layer.get_output(0)
+
+
+def convolution(n: Any, x: Any) -> Any:
+    """A 1 x 1 convolution."""
+    return n.net.add_convolution_nd(x, 1, (1, 1), n.trt.Weights(np.ones(1, np.float32)))
+
+
+def pooling(n: Any, x: Any) -> Any:
+    """A blend of 2 x 2 windows."""
+    return n.net.add_pooling_nd(x, n.trt.PoolingType.MAX_AVERAGE_BLEND, (2, 2))
+
+
+SETTERS = {
+    "stride": (convolution, "stride_nd", (0, 1)),
+    "dilation": (convolution, "dilation_nd", (1, 0)),
+    "padding": (convolution, "padding_nd", (-1, 0)),
+    "pooling stride": (pooling, "stride_nd", (1, 0)),
+    "pooling padding": (pooling, "pre_padding", (0, -1)),
+    "blend": (pooling, "blend_factor", 1.5),
+    "softmax axes": (lambda n, x: n.net.add_softmax(x), "axes", 3),
+    "concatenation axis": (lambda n, x: n.net.add_concatenation([x]), "axis", -1),
+}
+
+
+@pytest.mark.parametrize("name", SETTERS)
+def test_a_setter_that_refuses_keeps_the_old_value(version: str, name: str, bench: Any) -> None:
+    """The error names the layer and the attribute, and the network builds as if nothing had been set."""
+    make, attribute, value = SETTERS[name]
+    n = bench(version)
+    layer = make(n, n.input(torch.rand(1, 1, 3, 3)))
+    before = getattr(layer, attribute)
+    before = before if isinstance(before, (int, float)) else tuple(before)
+    setattr(layer, attribute, value)
+    after = getattr(layer, attribute)
+    assert before == (after if isinstance(after, (int, float)) else tuple(after))
+    assert n.errors[-1].startswith(layer.name)
+    assert n.errors[-1].endswith(f"keeps its {attribute}.")
+    assert n.plan(only(layer)) is not None
+
+
+def test_layers_have_distinct_names(version: str, bench: Any) -> None:
+    """Two layers of one name do not build, and the error says which name."""
+    n = bench(version)
+    x = n.input(torch.ones(2))
+    for _ in range(2):
+        layer = n.net.add_unary(x, n.trt.UnaryOperation.EXP)
+        layer.name = "twice"
+    assert n.plan(only(layer)) is None
+    assert "Repeated layer name: twice" in n.errors[-1]
+
+
+def test_a_scatter_is_no_shape_tensor(version: str, bench: Any) -> None:
+    """A reshape by a scattered shape does not build; the scattered shape as an output does."""
+    n = bench(version)
+    x = n.input(torch.rand(3, 4), (-1, 4))
+    shape = only(n.net.add_shape(x))
+    index = n.const([0], np.int32)
+    value = n.const([-1], np.int32 if version == "8.6.0" else np.int64)
+    layer = n.net.add_scatter(shape, index, value, n.trt.ScatterMode.ELEMENT)
+    reshaped = n.net.add_shuffle(x)
+    reshaped.set_input(1, only(layer))
+    assert n.plan(only(reshaped)) is None
+    assert "cannot be a shape tensor" in n.errors[-1]
+    n.net.unmark_output(only(reshaped))
+    assert n.run(only(layer))[0].tolist() == [-1, 4]
+
+
+def test_weights_of_nothing_have_a_type_and_no_address(version: str, bench: Any) -> None:
+    """An empty array is refused when the constant is added, ``Weights(dtype)`` is not."""
+    n = bench(version)
+    empty = n.trt.Weights(np.empty(0, np.float32))
+    assert n.net.add_constant((0, 3), empty) is None
+    assert "Weights(dtype)" in n.errors[-1]
+    made = n.net.add_constant((0, 3), n.trt.Weights(n.trt.float32))
+    assert n.run(only(n.net.add_identity(only(made))))[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize("weak", ["8.6.0", "10.16.1"])
+@pytest.mark.parametrize("how", ["output type", "precision"])
+def test_float16_in_a_weakly_typed_network_needs_its_flag(weak: str, how: str, bench: Any) -> None:
+    """What a layer is asked to compute in, the builder must be allowed to use."""
+    n = bench(weak, ("EXPLICIT_BATCH",))
+    layer = n.net.add_unary(n.input(torch.ones(2)), n.trt.UnaryOperation.EXP)
+    if how == "precision":
+        layer.precision = n.trt.float16
+    else:
+        layer.set_output_type(0, n.trt.float16)
+    assert n.plan(only(layer)) is None
+    assert "set the flag FP16" in n.errors[-1]
+    n.config.set_flag(n.trt.BuilderFlag.FP16)
+    assert n.plan() is not None
+
+
+def test_8_6_drops_a_cast_to_float16_that_nobody_insists_on(bench: Any) -> None:
+    """There and back keeps float32's digits, unless the flag FP16 is set."""
+    x = torch.tensor([2.999, 70000.0])
+    for flag, expected in ((False, x), (True, x.half().float())):
+        n = bench("8.6.0")
+        if flag:
+            n.config.set_flag(n.trt.BuilderFlag.FP16)
+        half = only(n.net.add_cast(n.input(x), n.trt.float16))
+        back = only(n.net.add_cast(half, n.trt.float32))
+        torch.testing.assert_close(n.run(back)[0], expected, rtol=0, atol=0)
+
+
+def test_8_6_calls_an_output_float_until_it_is_declared(bench: Any) -> None:
+    """What is half becomes float32; what is an integer does not build, and the error says what to declare."""
+    n = bench("8.6.0")
+    half = only(n.net.add_identity(n.input(torch.ones(2).half())))
+    assert n.run(half)[0].dtype is torch.float32
+    n = bench("8.6.0")
+    whole = only(n.net.add_cast(n.input(torch.ones(2)), n.trt.int32))
+    assert n.plan(whole) is None
+    assert "declare its dtype" in n.errors[-1]
+    whole.dtype = n.trt.int32
+    assert n.plan() is not None
+
+
+def test_8_6_keeps_int8_for_quantized_values(bench: Any) -> None:
+    """An int8 input or constant without Quantize and Dequantize does not build, Quantize without the flag neither."""
+    n = bench("8.6.0")
+    assert n.plan(only(n.net.add_identity(n.input(torch.ones(2, dtype=torch.int8))))) is None
+    assert "dynamic range" in n.errors[-1]
+    n = bench("8.6.0")
+    assert n.plan(only(n.net.add_identity(n.const([1, 2], np.int8)))) is None
+    assert "only allowed before DQ" in n.errors[-1]
+    n = bench("8.6.0")
+    scale = n.const(0.5)
+    quantized = only(n.net.add_quantize(n.input(torch.rand(2)), scale))
+    assert n.plan(only(n.net.add_dequantize(quantized, scale))) is None
+    assert "set the flag INT8" in n.errors[-1]
+
+
+def test_relu_and_pooling_drop_nan(version: str, bench: Any) -> None:
+    """ReLU of NaN is 0, and the maximum of a window ignores it."""
+    n = bench(version)
+    relu = only(
+        n.net.add_activation(n.input(torch.tensor([NAN, -1, 2])), n.trt.ActivationType.RELU)
+    )
+    image = torch.tensor([[NAN, 1.0], [-5.0, 3.0]]).view(1, 1, 2, 2)
+    pooled = n.net.add_pooling_nd(n.input(image), n.trt.PoolingType.MAX, (2, 1))
+    results = n.run(relu, only(pooled))
+    assert [result.flatten().tolist() for result in results] == [[0, 0, 2], [-5, 3]]
+
+
+def test_a_scatter_out_of_range_writes_nothing(version: str, bench: Any) -> None:
+    """In both modes, and what is in range is written."""
+    n = bench(version)
+    index = n.const([3, 0], np.int32)
+    x, updates = n.input(torch.zeros(3)), n.input(torch.tensor([1.0, 2.0]))
+    element = n.net.add_scatter(x, index, updates, n.trt.ScatterMode.ELEMENT)
+    rows = n.const([[0], [-4]], np.int32)
+    nd = n.net.add_scatter(x, rows, updates, n.trt.ScatterMode.ND)
+    results = n.run(only(element), only(nd))
+    assert [result.tolist() for result in results] == [[2, 0, 0], [1, 0, 0]]
+
+
+def test_8_6_never_selects_the_wrong_infinity(version: str, bench: Any) -> None:
+    """TopK gives index -1 for NaN and -inf there; later versions give their places."""
+    n = bench(version)
+    x = n.input(torch.tensor([[1.0, NAN, -INF]]))
+    layer = n.net.add_topk(x, n.trt.TopKOperation.MAX, 3, 2)
+    indices = n.run(only(layer), layer.get_output(1))[1]
+    assert indices.tolist() == [[0, -1, -1] if version == "8.6.0" else [0, 1, 2]]
+
+
+def test_a_layer_that_fails_at_run_time_is_named(version: str, bench: Any) -> None:
+    """What only data can break is an error with the layer's name."""
+    n = bench(version)
+    lengths = n.input(torch.tensor([4], dtype=torch.int32))
+    layer = n.net.add_reverse_sequence(n.input(torch.rand(1, 3)), lengths)
+    layer.batch_axis, layer.sequence_axis, layer.name = 0, 1, "the reversal"
+    context = n.context(only(layer))
+    result = torch.empty(1, 3)
+    context.set_tensor_address("o0", result.data_ptr())
+    assert not context.execute_async_v3(0)
+    assert "the reversal: the lengths [4] go beyond the 3 elements" in n.errors[-1]
