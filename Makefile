@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 DISTRIBUTIONS := core plugins/aten_core plugins/aten_experimental plugins/contrib/quantization .
 PYPROJECTS := $(DISTRIBUTIONS:%=%/pyproject.toml)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m torchtrt.demo
@@ -21,11 +21,15 @@ lint: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python -m tests.benchmarks
 
+conformance: $(VENV)/ready
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance run --write
+
 clean:
 	rm -rf $(VENV)
 
 $(VENV)/ready: requirements-dev.txt constraints.txt hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps silero-vad  # its model; its code needs torchaudio
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	touch $@

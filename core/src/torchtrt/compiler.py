@@ -29,7 +29,7 @@ from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import create_network
 
-_TRACING = threading.RLock()
+TRACING = threading.RLock()
 """PyTorch traces one program at a time: it keeps what it traces in global state."""
 
 
@@ -66,9 +66,9 @@ def compile(
     options = CompilationSettings.from_keywords(**settings)
     report = CompilationReport(describe())
     with Stages(report.seconds, options.progress) as stages, torch.no_grad():
-        with _TRACING, stages.stage("exporting"):
+        with TRACING, stages.stage("exporting"):
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
-        with _TRACING, stages.stage("lowering"):
+        with TRACING, stages.stage("lowering"):
             program = lower(exported, options)
             ranges = size_ranges(program, inputs, kwarg_inputs)
         with stages.stage("partitioning"):
@@ -143,12 +143,13 @@ def explain(
 
 
 def _check_complete(partition: Partition) -> None:
-    if not partition.torch_nodes:
-        return
     lines = [
         f"{entry.node.name} ({entry.node.target}): {entry.reason}"
         for entry in partition.torch_nodes
+        if entry.node.target is not torch.ops.aten.copy_.default  # of a result, to where it belongs
     ]
+    if not lines:
+        return
     message = (
         f"{len(lines)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)

@@ -12,9 +12,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import SizeRange
-from torchtrt.errors import ExportError, InputError
+from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.inputs import Input, flatten, is_input
 from torchtrt.lowering import Program
+from torchtrt.recurrent_sizes import symbolic_sequence_lengths
 
 
 def export(
@@ -58,11 +59,14 @@ def export(
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
-        with torch.no_grad(), math_attention, warnings.catch_warnings():
+        lengths = symbolic_sequence_lengths()
+        with torch.no_grad(), math_attention, lengths, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return torch.export.export(
                 model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
+    except TorchTRTError:
+        raise  # TorchScript's runner says itself what cannot be compiled
     except Exception as error:
         message = (
             f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"

@@ -29,7 +29,8 @@ class CompilationSettings:
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
             engine has a cost that few ops do not earn back.
         require_full_compilation: Raise when anything would stay in PyTorch, whatever the block
-            size.
+            size. Copying results into the buffers and inputs that the model writes to is always
+            PyTorch's.
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.
         assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where
             the converter does not declare that it supports them.

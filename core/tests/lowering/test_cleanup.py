@@ -121,3 +121,25 @@ def test_copies_stay_where_something_reads_by_strides():
     x = torch.rand(2, 3)
 
     torch.testing.assert_close(graph_module(x)[0], x.t().contiguous().as_strided((4,), (1,)))
+
+
+def test_a_tensor_without_elements_is_a_constant():
+    """Whatever it depends on, nothing is to be computed for it, nor for what depends on nothing else."""
+    left = targets(
+        lowered(lambda x, y: (x @ y.relu(), y.sum()), torch.ones(3, 0), torch.ones(0, 4))
+    )
+
+    assert [] == left
+
+
+def test_an_empty_random_tensor_is_a_constant():
+    """No number is drawn for it."""
+    assert [] == targets(lowered(lambda x: torch.rand_like(x), torch.ones(0, 4)))
+
+
+def test_a_tensor_that_may_have_no_elements_is_computed():
+    """Only sizes that are known to be 0 make a constant."""
+    shapes = {"values": ({0: torch.export.Dim("n", min=0, max=8)},)}
+    left = targets(lowered(lambda x: x.relu(), torch.ones(4, 2), dynamic_shapes=shapes))
+
+    assert aten.relu.default in left

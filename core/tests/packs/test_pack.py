@@ -258,6 +258,4 @@ def test_a_pack_carries_decompositions_passes_and_torchscript_converters() -> No
 
     assert [entry.target for entry in pack.decompositions] == [torch.ops.aten.silu.default]
     assert [entry.name for entry in pack.lowering_passes] == ["convert", "fold_boxes"]
-    assert [entry.schema for entry in pack.torchscript_converters] == [
-        "aten::relu(Tensor self) -> Tensor"
-    ]
+    assert [entry.target for entry in pack.converters] == [torch.ops.aten.relu.default]

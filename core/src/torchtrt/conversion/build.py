@@ -12,7 +12,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import take_errors
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import allow_half_precision
+from torchtrt.tensorrt.shims import allow_half_precision, allow_quantization
 
 
 def build_plan(
@@ -47,6 +47,7 @@ def build_plan(
         config.set_tactic_sources(settings.tactic_sources)
     if uses_half_precision(interpreted):
         allow_half_precision(config)
+    allow_quantization(interpreted.network, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     take_errors()
     plan = builder.build_serialized_network(interpreted.network, config)

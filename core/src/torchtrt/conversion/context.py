@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
@@ -30,6 +30,10 @@ class ConversionContext:
         weight_names: The model's name of each weight, by the weight's ``id``.
         node: The graph node in conversion. ``node.meta["val"]`` tells what PyTorch returns for it:
             dtype, and shape in the model's symbols. ``None`` when a converter is called by hand.
+        convert_graph: From a graph inside the node (a branch, a loop's body) and the network tensors
+            for its placeholders to its results. ``None`` when a converter is called by hand.
+        depth: How many branches and loops the node in conversion is inside of.
+        torchscript: The context of TorchScript converters over this one, once one has been called.
     """
 
     net: Any
@@ -39,6 +43,9 @@ class ConversionContext:
     cpu_weights_reference_holder: list[Any] = field(default_factory=list)
     weight_names: Mapping[int, str] = field(default_factory=dict)
     node: Node | None = None
+    convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
+    depth: int = 0
+    torchscript: Any = None
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)

@@ -74,7 +74,9 @@ class TRTInterpreter:
         self.inputs = tuple(inputs)
         self.settings = settings
         self.on_node = on_node
-        self.context = ConversionContext(network, settings, weight_names=weight_names or {})
+        self.context = ConversionContext(
+            network, settings, weight_names=weight_names or {}, convert_graph=self.convert_graph
+        )
         self.env: dict[Node, Any] = {}
         self.converted_by: dict[str, str] = {}
         self.layer_count = 0
@@ -91,19 +93,14 @@ class TRTInterpreter:
             return self._run()
 
     def _run(self) -> InterpretedNetwork:
-        profiles = iter(self.inputs)
-        output_names: tuple[str, ...] = ()
-        output_dtypes: tuple[torch.dtype, ...] = ()
-        for node in self.block.graph.nodes:
-            if node.op == "placeholder":
-                self.env[node] = self.add_input(next(profiles), node)
-            elif node.op == "get_attr":
-                self.env[node] = attrgetter(str(node.target))(self.block)
-            elif node.op == "call_function":
-                self.env[node] = self.convert(node)
-                self.on_node()
-            else:
-                output_names, output_dtypes = self.add_outputs(node)
+        placeholders = self.block.graph.find_nodes(op="placeholder")
+        inputs = [
+            self.add_input(profile, node)
+            for profile, node in zip(self.inputs, placeholders, strict=True)
+        ]
+        self.convert_graph(self.block, inputs)
+        (output,) = self.block.graph.find_nodes(op="output")
+        output_names, output_dtypes = self.add_outputs(output)
         return InterpretedNetwork(
             self.context.net,
             self.inputs,
@@ -113,6 +110,30 @@ class TRTInterpreter:
             self.converted_by,
             self.context.requires_output_allocator,
         )
+
+    def convert_graph(self, module: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        """Returns what the nodes of a graph make of ``inputs``: the block's, or those of a branch or a loop's body.
+
+        Args:
+            module: The graph.
+            inputs: For each placeholder a network tensor, a number or a ``torch.Tensor``.
+        """
+        given = iter(inputs)
+        outer = self.context.node
+        self.context.depth += module is not self.block
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = next(given)
+            elif node.op == "get_attr":
+                self.env[node] = attrgetter(str(node.target))(module)
+            elif node.op == "call_function":
+                self.env[node] = self.convert(node)
+                self.on_node()
+            else:
+                results = torch.fx.map_arg(node.args[0], self.env.__getitem__)
+        self.context.node = outer
+        self.context.depth -= module is not self.block
+        return list(results) if isinstance(results, (list, tuple)) else [results]
 
     def add_input(self, profile: InputProfile, node: Node) -> Any:
         """Returns a new input of the network."""

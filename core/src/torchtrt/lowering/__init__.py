@@ -8,13 +8,14 @@ node, inlining a decomposition where that helps.
 
 from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.constant_folding import fold_constants
-from torchtrt.lowering.decomposition import resolution_of, resolve_nodes
+from torchtrt.lowering.decomposition import inner_graphs, resolution_of, resolve_nodes
 from torchtrt.lowering.program import Program, open_program
 from torchtrt.lowering.symbols import no_new_assumptions, shape_env_of
 
 __all__ = [
     "Program",
     "fold_constants",
+    "inner_graphs",
     "no_new_assumptions",
     "open_program",
     "remove_no_ops",

@@ -16,13 +16,19 @@ turn a small weight and an ``expand`` into a large weight."""
 def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> None:
     """Replaces nodes that depend on weights and literals only by their values.
 
-    Random nodes, nodes with symbolic sizes and attributes in ``mutated`` are left alone. A view of
-    a weight stays a view: it takes no memory of its own.
+    So are tensors that are known to have no elements, whatever they depend on: nothing is to be
+    computed. Random nodes, nodes with symbolic sizes and attributes in ``mutated`` are left alone.
+    A view of a weight stays a view: it takes no memory of its own.
     """
     graph = graph_module.graph
     values: dict[Node, torch.Tensor] = {}
     folded: list[Node] = []
     for node in graph.nodes:
+        if _is_empty(node):
+            fake = node.meta["val"]
+            values[node] = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
+            folded.append(node)
+            continue
         if node.op == "get_attr" and node.target not in mutated:
             value = attrgetter(str(node.target))(graph_module)
             if isinstance(value, torch.Tensor):
@@ -34,16 +40,39 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
             if isinstance(value, torch.Tensor):
                 values[node] = value
                 folded.append(node)
+    first_call = next(node for node in graph.nodes if node.op != "placeholder")
     for index, node in enumerate(folded):
         if all(user in values for user in node.users):
             continue  # only other folded nodes read it
         name = f"_folded_{index}"
         setattr(graph_module, name, values[node])
-        with graph.inserting_before(node):
+        place = first_call if node.op == "placeholder" else node
+        with graph.inserting_before(place):
             constant = graph.create_node("get_attr", name, name=f"{node.name}_folded")
         constant.meta = dict(node.meta)
-        node.replace_all_uses_with(constant)
+        node.replace_all_uses_with(constant, delete_user_cb=_only_reads)
+        if node.op == "call_function" and not node.users:
+            graph.erase_node(node)  # even a random one
     graph.eliminate_dead_code()
+
+
+def _is_empty(node: Node) -> bool:
+    """Returns whether a node makes a tensor that is known to have no elements."""
+    fake = node.meta.get("val")
+    return (
+        node.op in ("placeholder", "call_function")
+        and isinstance(fake, torch.Tensor)
+        and fake.layout is torch.strided
+        and all(isinstance(size, int) for size in fake.shape)
+        and fake.numel() == 0
+        and _only_reads(node)
+    )
+
+
+def _only_reads(node: Node) -> bool:
+    """Returns whether a node writes to none of its arguments."""
+    target = node.target
+    return not (isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable)
 
 
 def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:

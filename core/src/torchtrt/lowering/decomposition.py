@@ -8,19 +8,23 @@ are asked about in turn. Unless all of them are accepted the node stays whole: P
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.cleanup import remove_no_ops
-from torchtrt.lowering.functionalization import writes
+from torchtrt.lowering.constant_folding import fold_constants
+from torchtrt.lowering.functionalization import rewrite_writes
 from torchtrt.lowering.symbols import no_new_assumptions
 from torchtrt.registry import DYNAMO_CONVERTERS, Rejection, Resolution, decompositions
 from torchtrt.settings import CompilationSettings
@@ -34,6 +38,16 @@ _DEPTH_LIMIT = 16
 def resolution_of(node: Node) -> Resolution | None:
     """Returns what the registry said about ``node``, once :func:`resolve_nodes` has asked."""
     return node.meta.get(_RESOLUTION)
+
+
+def inner_graphs(node: Node) -> list[GraphModule]:
+    """Returns the graphs inside a node: the branches of ``cond``, the condition and the body of ``while_loop``."""
+    owner = node.graph.owning_module
+    if not isinstance(node.target, torch._ops.HigherOrderOperator) or owner is None:
+        return []
+    attributes = [source for source in node.all_input_nodes if source.op == "get_attr"]
+    values = [attrgetter(str(source.target))(owner) for source in attributes]
+    return [value for value in values if isinstance(value, GraphModule)]
 
 
 def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
@@ -53,6 +67,10 @@ class _Resolver:
     def run(self) -> None:
         for node in list(self.graph_module.graph.nodes):
             if node.op == "call_function":
+                for inner in inner_graphs(node):
+                    remove_no_ops(inner)
+                    _Resolver(inner, self.settings).run()
+                    inner.recompile()
                 resolution, parts = self.resolve(node, depth=0)
                 node.meta[_RESOLUTION] = resolution
                 if parts is not None:
@@ -67,14 +85,16 @@ class _Resolver:
             return resolution, None
         decompose = decomposition_for(node.target)
         parts = decompose and _trace(decompose, node)
-        if not parts:
+        if isinstance(parts, str):
+            return _with_reason(resolution, parts), None
+        if parts is None:
             return resolution, None
         for part in list(parts.graph.nodes):
-            if part.op != "call_function":
+            if part.op != "call_function" or part._erased:
                 continue
             part_resolution, part_parts = self.resolve(part, depth + 1)
             if not part_resolution and not part_parts and not forced:
-                return _without_part(resolution, part), None
+                return _without_part(resolution, part_resolution, part), None
             part.meta[_RESOLUTION] = part_resolution
             if part_parts is not None:
                 _inline(parts, part, part_parts)
@@ -123,8 +143,8 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
     return None
 
 
-def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | None:
-    """Traces a decomposition with the node's fake inputs. Returns None where it does not apply to them."""
+def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | str | None:
+    """Traces a decomposition with the node's fake inputs; None, or a reason, where it does not apply to them."""
     leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
     positions = {source: index for index, source in enumerate(sources)}
@@ -139,20 +159,29 @@ def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | None:
     if any(isinstance(value, (list, tuple)) for value in values):
         return None
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _fake_mode_of(values):
             parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
-            if any(writes(part) for part in parts.graph.nodes):
+            if not rewrite_writes(parts.graph):
                 pure = torch.func.functionalize(function)
                 parts = make_fx(pure, tracing_mode="real")(*values)
+    except NotImplementedError as error:
+        return f"its decomposition does not apply: {error}"
     except Exception:
         return None  # it may refuse its inputs in any way; then the node stays whole
     placeholders = parts.graph.find_nodes(op="placeholder")
     for placeholder, source in zip(placeholders, sources, strict=True):
         placeholder.meta["val"] = source.meta["val"]
     remove_no_ops(parts)
+    fold_constants(parts)
     if any(part.target is node.target for part in parts.graph.nodes):
         return None
     return parts
+
+
+def _fake_mode_of(values: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Returns the mode in which tensors made from symbolic sizes alone are fake as well."""
+    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
+    return next(modes, contextlib.nullcontext())
 
 
 def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
@@ -189,9 +218,17 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
     graph.erase_node(node)
 
 
-def _without_part(resolution: Resolution, part: Node) -> Resolution:
+def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Resolution:
     """Returns the resolution with the reason why the decomposition does not help."""
-    reason = f"its decomposition needs {qualified_name(part.target)}, which has no converter either"
+    name = qualified_name(part.target)
+    why = "; ".join(rejection.reason for rejection in of_part.rejections)
+    if why:
+        return _with_reason(resolution, f"its decomposition needs {name}: {why}")
+    reason = f"its decomposition needs {name}, which has no converter either"
+    return _with_reason(resolution, reason)
+
+
+def _with_reason(resolution: Resolution, reason: str) -> Resolution:
     if not resolution.rejections:
         reason = f"no pack has a converter, and {reason}"
     return dataclasses.replace(

@@ -49,7 +49,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
             return exported, exported.graph_module
         graph = Graph()
         graph.output(graph.graph_copy(exported.graph, {}))
-        if _rewrite_writes(graph):
+        if rewrite_writes(graph):
             return exported, GraphModule(exported.graph_module, graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
@@ -57,7 +57,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     return exported, exported.graph_module
 
 
-def _rewrite_writes(graph: Graph) -> bool:
+def rewrite_writes(graph: Graph) -> bool:
     """Rewrites every write on a fresh result. Returns whether there was no other kind of write."""
     with no_new_assumptions(graph):
         for node in list(graph.nodes):
@@ -107,7 +107,8 @@ def _functional_form(node: Node) -> Any:
         statically_known_true(mine == theirs)
         for mine, theirs in zip(result.shape, before.shape, strict=True)
     )
-    return functional if same_shape and result.dtype is before.dtype else None
+    is_view = torch.Tag.inplace_view in node.target.tags and _returns_view(functional)  # type: ignore[union-attr]
+    return functional if (same_shape or is_view) and result.dtype is before.dtype else None
 
 
 def _is_fresh(node: Node) -> bool:
@@ -125,7 +126,9 @@ def _may_alias(node: Node) -> bool:
         return False
     if not isinstance(node.target, torch._ops.OpOverload):
         return True
-    if node.target in _UNDECLARED_ALIASES:
-        return True
-    schema = node.target._schema
+    return node.target in _UNDECLARED_ALIASES or _returns_view(node.target)
+
+
+def _returns_view(target: torch._ops.OpOverload) -> bool:
+    schema = target._schema
     return not schema.is_mutable and any(value.alias_info is not None for value in schema.returns)

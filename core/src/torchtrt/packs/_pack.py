@@ -66,14 +66,6 @@ class LoweringPass:
     function: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class TorchScriptConverter:
-    """A converter of the TorchScript front end, for one op schema."""
-
-    schema: str
-    function: Callable[..., Any]
-
-
 class ConverterPack:
     """A set of converters, decompositions and passes from one distribution.
 
@@ -93,7 +85,6 @@ class ConverterPack:
         "_decompositions",
         "_lowering_passes",
         "_sealed",
-        "_torchscript_converters",
         "api",
         "name",
         "summary",
@@ -124,7 +115,6 @@ class ConverterPack:
         self._converters: list[Registration] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
-        self._torchscript_converters: list[TorchScriptConverter] = []
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -144,11 +134,6 @@ class ConverterPack:
     def lowering_passes(self) -> Sequence[LoweringPass]:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
-
-    @property
-    def torchscript_converters(self) -> Sequence[TorchScriptConverter]:
-        """The registered converters of the TorchScript front end."""
-        return tuple(self._torchscript_converters)
 
     def converter(
         self,
@@ -275,13 +260,39 @@ class ConverterPack:
 
         return register
 
-    def torchscript_converter(self, schema: str) -> Callable[[Function], Function]:
-        """Returns a decorator that registers a converter of the TorchScript front end for an op schema."""
+    def torchscript_converter(
+        self,
+        schema: str,
+        *,
+        enabled: bool = True,
+        priority: ConverterPriority = ConverterPriority.STANDARD,
+    ) -> Callable[[Function], Function]:
+        """Returns a decorator that registers a converter ``(ctx, node, args)`` of the TorchScript front end.
+
+        It is a candidate for the schema's op under the same law as every other, and accepts only nodes
+        that come from TorchScript. An op without one is converted by the op's ordinary converters.
+
+        Args:
+            schema: A function schema: ``"aten::relu(Tensor self) -> Tensor"``.
+            enabled: With ``False`` the function is not registered.
+            priority: As for :meth:`converter`.
+
+        Raises:
+            PackError: The schema cannot be read, or the pack is already loaded.
+        """
 
         def register(function: Function) -> Function:
-            self._check_open()
-            self._torchscript_converters.append(TorchScriptConverter(schema, function))
-            self._changed()
+            from torchtrt.torchscript.converters import as_graph_converter, op_of_schema
+            from torchtrt.torchscript.site import from_torchscript
+
+            self.add(
+                op_of_schema(schema),
+                as_graph_converter(function),
+                enabled=enabled,
+                capability_validator=from_torchscript,
+                priority=priority,
+                supports_dynamic_shapes=True,
+            )
             return function
 
         return register

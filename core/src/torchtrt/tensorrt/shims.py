@@ -37,6 +37,12 @@ def allow_half_precision(config: Any) -> None:
         config.set_flag(trt.BuilderFlag.FP16)
 
 
+def allow_quantization(network: Any, config: Any) -> None:
+    """Lets a weakly typed network with Quantize layers compute in int8. A strongly typed one does of itself."""
+    if not is_strongly_typed() and any(layer.type == trt.LayerType.QUANTIZE for layer in network):
+        config.set_flag(trt.BuilderFlag.INT8)
+
+
 def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
 
@@ -63,6 +69,8 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     owner = tensor.detach().to(device="cpu", dtype=target).contiguous()
     if target in (torch.bfloat16, torch.float8_e4m3fn):  # NumPy has no such types
         return trt.Weights(to_trt_dtype(target), owner.data_ptr(), owner.numel()), owner
+    if not owner.numel():  # weights of nothing must not have an address, which an empty array has
+        return trt.Weights(to_trt_dtype(target)), owner
     array = owner.numpy()
     return trt.Weights(array), array
 
@@ -175,23 +183,37 @@ def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool, 
     return attention.get_output(0)
 
 
-def add_quantize(network: Any, tensor: Any, scale: Any, name: str) -> Any:
-    """Returns ``tensor`` quantised to int8: ``clamp(round_half_even(tensor / scale), -128, 127)``."""
-    return _add_quantization(network.add_quantize, tensor, scale, torch.int8, name)
+def add_quantize(network: Any, tensor: Any, scale: Any, name: str, axis: int | None = None) -> Any:
+    """Returns ``tensor`` quantised to int8: ``clamp(round_half_even(tensor / scale), -128, 127)``.
+
+    Args:
+        network: The network.
+        tensor: A float32 or float16 tensor.
+        scale: A constant float32 tensor: a scalar, or of shape ``(tensor.shape[axis],)``.
+        name: The layer's name.
+        axis: The dimension that has a scale for each index; ``None`` for one scale.
+    """
+    return _add_quantization(network.add_quantize, tensor, scale, torch.int8, name, axis)
 
 
-def add_dequantize(network: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str) -> Any:
-    """Returns an int8 tensor times ``scale``, in the given floating dtype."""
-    return _add_quantization(network.add_dequantize, tensor, scale, dtype, name)
+def add_dequantize(
+    network: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str, axis: int | None = None
+) -> Any:
+    """Returns an int8 tensor times ``scale``, in the given floating dtype. As :func:`add_quantize` otherwise."""
+    return _add_quantization(network.add_dequantize, tensor, scale, dtype, name, axis)
 
 
-def _add_quantization(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str) -> Any:
+def _add_quantization(
+    add: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str, axis: int | None
+) -> Any:
     # The form with an output type exists where networks can be strongly typed.
     layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
     if layer is None:
         message = f"TensorRT refused the layer {name}; its log says why."
         raise ConversionError(message)
     layer.name = name
+    if axis is not None:
+        layer.axis = axis
     return layer.get_output(0)
 
 

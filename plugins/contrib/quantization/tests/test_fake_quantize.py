@@ -35,22 +35,68 @@ def test_symmetric_int8_runs_in_tensorrt_with_pytorchs_values(version):
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"zero_point": 3}, "zero point 3"),
-        ({"least": 0, "greatest": 255}, "the range 0 to 255"),
-    ],
-    ids=str,
-)
-def test_what_is_not_tensorrts_int8_stays_in_pytorch(options, reason):
-    """The report says which rule is broken, and the result is PyTorch's."""
+VERSIONS = ["8.6.0", "10.16.1", "11.4.0"]
+
+
+def converters_of(compiled):
+    """Returns which function converted each op."""
+    return {row.op: row.converter.split(":")[-1] for row in compiled.report.converted}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("options", [{"zero_point": 3}, {"least": 0, "greatest": 255}], ids=str)
+def test_what_is_not_tensorrts_int8_is_computed_by_ordinary_layers(options, version):
+    """Zero points and other ranges give PyTorch's values too, in the engine."""
+    torch.manual_seed(0)
     model = Quantized(**options).eval()
-    x = torch.randn(4, 6)
+    x = torch.randn(4, 6) * 5
 
-    compiled = torchtrt.compile(model, (x,), min_block_size=1)
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(x), model(x))
-    reasons = [entry.reason for entry in compiled.report.in_torch if entry.op == OP]
-    assert 2 == len(reasons)
-    assert all(reason in text for text in reasons)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+    assert OP not in converters_of(compiled)
+
+
+class PerChannel(nn.Module):
+    """Fake quantization with a scale for each channel."""
+
+    def __init__(self, zero_point):
+        super().__init__()
+        self.register_buffer("scale", torch.tensor([0.1, 0.02, 0.3]))
+        self.register_buffer("zero_point", torch.full((3,), zero_point, dtype=torch.int32))
+
+    def forward(self, x):
+        """Quantizes dimension 1."""
+        scale, zero_point = self.scale, self.zero_point
+        return torch.fake_quantize_per_channel_affine(x, scale, zero_point, 1, -128, 127)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("zero_point", [0, 5])
+def test_channels_have_scales_of_their_own(zero_point, version):
+    """Symmetric ones are TensorRT's own layers; others are ordinary layers."""
+    torch.manual_seed(0)
+    model, x = PerChannel(zero_point).eval(), torch.randn(2, 3, 4) * 8
+
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+    op = "aten.fake_quantize_per_channel_affine.default"
+    assert (op in converters_of(compiled)) == (zero_point == 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_scales_known_only_at_run_time_are_computed_with(version):
+    """The overload whose scale and zero point are tensors."""
+
+    class Observed(nn.Module):
+        def forward(self, x, scale, zero_point):
+            return torch.fake_quantize_per_tensor_affine(x, scale, zero_point, -128, 127)
+
+    inputs = (torch.randn(2, 6) * 8, torch.tensor(0.05), torch.tensor(3, dtype=torch.int32))
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(Observed().eval(), inputs, require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(*inputs), Observed()(*inputs), rtol=1e-5, atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -28,6 +29,30 @@ def is_symmetric_int8(node: Node) -> bool | Reject:
     return True
 
 
+def is_symmetric_int8_per_channel(node: Node) -> bool | Reject:
+    """Accepts known scales with zero points of 0 and the range -128 to 127."""
+    source, scale, zero_point, _, least, greatest = node.args
+    if source.meta["val"].dim() == 0:
+        return Reject("TensorRT does not quantise a tensor of no dimensions")
+    scales, zero_points = _constant(scale), _constant(zero_point)
+    if scales is None or zero_points is None:
+        return Reject("TensorRT takes scales that are known when the engine is built")
+    if not bool((scales > 0).all()):
+        return Reject("the scales must be positive numbers")
+    if bool(zero_points.any()):
+        return Reject("zero points other than 0: TensorRT quantises symmetrically")
+    if (least, greatest) != (-128, 127):
+        return Reject(f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127")
+    return True
+
+
+def _constant(source: Any) -> torch.Tensor | None:
+    if not isinstance(source, Node) or source.op != "get_attr":
+        return None
+    value = attrgetter(str(source.target))(source.graph.owning_module)
+    return value if isinstance(value, torch.Tensor) else None
+
+
 @pack.converter(
     torch.ops.aten.fake_quantize_per_tensor_affine.default,
     capability_validator=is_symmetric_int8,
@@ -38,8 +63,56 @@ def fake_quantize_per_tensor_affine(
     ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
 ) -> Any:
     """``clamp(round(x / scale), -128, 127) * scale`` with one scale for the whole tensor."""
-    dtype = ctx.dtype_of(args[0])
-    scale = get_trt_tensor(ctx, args[1], name + "/scale", torch.float32)
-    quantized = add_quantize(ctx.net, args[0], scale, name + "/quantize")
-    result = add_dequantize(ctx.net, quantized, scale, torch.float32, name)
+    return _quantize_and_dequantize(ctx, args[0], args[1], None, name)
+
+
+@pack.converter(
+    torch.ops.aten.fake_quantize_per_channel_affine.default,
+    capability_validator=is_symmetric_int8_per_channel,
+    supports_dynamic_shapes=True,
+)
+@enforce_tensor_types({0: (TRTTensor,)})
+def fake_quantize_per_channel_affine(
+    ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
+) -> Any:
+    """As above, with one scale for each index of dimension ``axis``."""
+    source, scale, _, axis = args[:4]
+    return _quantize_and_dequantize(ctx, source, scale, axis % len(source.shape), name)
+
+
+def _quantize_and_dequantize(
+    ctx: ConversionContext, source: Any, scale: Any, axis: int | None, name: str
+) -> Any:
+    dtype = ctx.dtype_of(source)
+    factor = get_trt_tensor(ctx, scale, name + "/scale", torch.float32)
+    quantized = add_quantize(ctx.net, source, factor, name + "/quantize", axis)
+    result = add_dequantize(ctx.net, quantized, factor, torch.float32, name, axis)
     return get_trt_tensor(ctx, result, name, dtype)
+
+
+# What is not TensorRT's int8 is computed as PyTorch does, with ordinary layers.
+
+
+@pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.default)
+@pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.tensor_qparams)
+def quantize_by_arithmetic(
+    x: torch.Tensor, scale: Any, zero_point: Any, least: int, greatest: int
+) -> torch.Tensor:
+    """``(clamp(round(x / scale) + zero_point, least, greatest) - zero_point) * scale``."""
+    steps = torch.round(x * (1.0 / scale)) + zero_point
+    return (torch.clamp(steps, least, greatest) - zero_point) * scale
+
+
+@pack.decomposition(torch.ops.aten.fake_quantize_per_channel_affine.default)
+def quantize_channels_by_arithmetic(
+    x: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    axis: int,
+    least: int,
+    greatest: int,
+) -> torch.Tensor:
+    """As above, with a scale and a zero point for each index of dimension ``axis``."""
+    shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
+    factor, offset = scale.reshape(shape), zero_point.reshape(shape)
+    return quantize_by_arithmetic(x, factor, offset, least, greatest)

@@ -1,0 +1,54 @@
+"""Keeps the length of a sequence symbolic when recurrent layers are exported.
+
+PyTorch finds the sizes of ``aten.lstm.input`` and its kin by running their steps one by one, which
+fixes the number of steps in the exported program. Here the sizes are told without running anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def _lstm(input: Tensor, hx: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+    outputs, _ = _single_state(input, hx[0], *rest)
+    return outputs, *(state.new_empty(state.shape) for state in hx)
+
+
+def _single_state(input: Tensor, hx: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    *_, bidirectional, _batch_first = rest
+    width = hx.shape[-1] * (2 if bidirectional else 1)
+    return input.new_empty((*input.shape[:2], width)), hx.new_empty(hx.shape)
+
+
+_SIZES: dict[Any, Any] = {
+    aten.lstm.input: _lstm,
+    aten.gru.input: _single_state,
+    aten.rnn_tanh.input: _single_state,
+    aten.rnn_relu.input: _single_state,
+}
+
+
+@contextlib.contextmanager
+def symbolic_sequence_lengths() -> Iterator[None]:
+    """Lets ``torch.export`` keep recurrent layers whole and their sequences of any length, in a ``with`` block.
+
+    Inside it these ops tell sizes and compute nothing: only export there.
+    """
+    kept = {op: dict(op.py_kernels) for op in _SIZES}
+    for op, tell in _SIZES.items():
+        for key in op.py_kernels:
+            op.py_kernels[key] = tell
+        op._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for op, kernels in kept.items():
+            op.py_kernels.update(kernels)
+            op._dispatch_cache.clear()
