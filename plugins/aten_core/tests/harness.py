@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 import torchtrt
+from torchtrt.recurrent_sizes import symbolic_sequence_lengths
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt.tensorrt import is_reference
 
@@ -144,15 +145,22 @@ def case(
     )
 
 
+def decomposed(op: str, *args: Any, label: str = "", **kwargs: Any) -> Case:
+    """Returns a case of an op that does not appear in the engine itself."""
+    label = f"{op}-{label}" if label else op
+    return case((), *args, function=parse_target(op), label=label, **kwargs)
+
+
 def _shapes(values: Any) -> Any:
     return pytree.tree_map(
-        lambda leaf: T(leaf) if isinstance(leaf, str) and leaf not in _WORDS else leaf,
+        lambda leaf: T(leaf) if isinstance(leaf, str) and _is_shape(leaf) else leaf,
         values,
         is_leaf=lambda leaf: isinstance(leaf, T),
     )
 
 
-_WORDS = ("none", "tanh", "trunc", "floor", "same", "valid", "xy")
+def _is_shape(text: str) -> bool:
+    return all(part in SIZES or part.isdecimal() for part in text.split())
 
 
 @functools.lru_cache(maxsize=64)
@@ -160,7 +168,7 @@ def _export(case: Case) -> torch.export.ExportedProgram:
     inputs = case.inputs(1)
     specs = [leaf for leaf in case.leaves[0] if isinstance(leaf, T)]
     shapes = {"inputs": tuple(spec.dynamic or None for spec in specs)}
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), symbolic_sequence_lengths(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.export.export(case.model(), inputs, dynamic_shapes=shapes, strict=False)
 

@@ -7,6 +7,7 @@ from .harness import check
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_engine_agrees_with_pytorch(case, version):
     """An engine gives PyTorch's values, dtypes and shapes at least, usual and greatest sizes."""

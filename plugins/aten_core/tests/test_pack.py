@@ -15,6 +15,15 @@ from .cases import CASES
 from .harness import case, check
 
 WITHOUT_OWN_CASE = {
+    **{
+        f"aten._scaled_dot_product_{kind}.default": "PyTorch runs it on a GPU only: test_attention_kernels_of_the_gpu"
+        for kind in (
+            "cudnn_attention",
+            "efficient_attention",
+            "flash_attention",
+            "fused_attention_overrideable",
+        )
+    },
     "aten.sym_numel.default": "torch.export spells it as a product of sizes: test_numel_of_sizes",
 }
 """Ops that no exported program can hold by themselves, and why."""
@@ -88,23 +97,17 @@ REJECTED = [
         lambda x: x.to(torch.uint8).reshape(-1),
         "does not compute this op with uint8",
     ),
-    ("wrapping cast", lambda x: (x * 100).to(torch.int64).to(torch.uint8), "wraps"),
-    ("integer bitwise", lambda x: x.to(torch.int64) & 3, "bitwise"),
     ("float remainder", lambda x: torch.remainder(x, 0.3), "exact remainder"),
-    ("integer matmul", lambda x: x.to(torch.int64) @ x.to(torch.int64).T, "floating-point"),
     (
-        "average of padding with ceil_mode",
-        lambda x: torch.nn.functional.avg_pool2d(x[None, None], 3, 2, 1, ceil_mode=True),
-        "what ceil_mode adds",
+        "large integer matmul",
+        lambda x: x.to(torch.int64).repeat(64, 64) @ x.to(torch.int64).repeat(64, 64),
+        "floating-point",
     ),
     (
-        "dilated pooling",
-        lambda x: torch.nn.functional.max_pool2d(x[None, None], 2, dilation=2),
-        "dilation",
+        "too many to rank",
+        lambda x: torch.sort(x.reshape(-1).repeat(1000))[0],
+        "comparing each with each",
     ),
-    ("boolean index", lambda x: x[x > 0], "depends on the data"),
-    ("too many to rank", lambda x: torch.sort(x.reshape(-1).repeat(1000))[0], "ranks 1 to 3840"),
-    ("training dropout", lambda x: torch.dropout(x, 0.5, True), "random"),
 ]
 
 
@@ -118,23 +121,16 @@ def test_what_tensorrt_cannot_do_is_rejected_with_the_rule(function, reason):
 
 
 def test_product_of_whole_numbers_is_exact_or_rejected(version):
-    """TensorRT 8.6 multiplies whole numbers in float32: there the op stays in PyTorch, elsewhere it is exact."""
+    """TensorRT 8.6 multiplies whole numbers in float32: there an unknown number of them stays in PyTorch."""
     model, numbers = Function(lambda x: x.prod(1)), torch.tensor([[4097, 4099], [-3, 5]])
+    assert torch.equal(compile_everything(model.eval(), numbers)(numbers), model(numbers))
+    dynamic = {"inputs": ({1: torch.export.Dim("n", min=1, max=4)},)}
+    exported = torch.export.export(model, (numbers,), dynamic_shapes=dynamic, strict=False)
     if version == "reference@8.6.0":
         with pytest.raises(FullCompilationError, match="in float32"):
-            compile_everything(model.eval(), numbers)
+            compile_everything(exported)
     else:
-        assert torch.equal(compile_everything(model.eval(), numbers)(numbers), model(numbers))
-
-
-def test_ranking_of_whole_numbers_is_exact_or_rejected(version):
-    """TensorRT 8.6 ranks floating-point numbers only: there the op stays in PyTorch."""
-    model, numbers = Function(lambda x: x.argmax(1)), torch.tensor([[2**24, 2**24 + 1], [3, -5]])
-    if version == "reference@8.6.0":
-        with pytest.raises(FullCompilationError, match="floating-point numbers only"):
-            compile_everything(model.eval(), numbers)
-    else:
-        assert torch.equal(compile_everything(model.eval(), numbers)(numbers), model(numbers))
+        assert torch.equal(compile_everything(exported)(numbers), model(numbers))
 
 
 def test_numel_of_sizes(version):
@@ -159,6 +155,44 @@ def test_numel_of_sizes(version):
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
     inputs = torch.randn(4, 7)
     torch.testing.assert_close(compiled(inputs), inputs.reshape(-1))
+
+
+GPU_ATTENTION = [
+    ("cudnn_attention", (None, False), {"is_causal": True}),
+    ("cudnn_attention", ("mask", False), {"scale": 0.3}),
+    ("efficient_attention", (None, False), {"is_causal": True}),
+    ("efficient_attention", ("mask", False), {"scale": 0.3}),
+    ("flash_attention", (), {"is_causal": True}),
+    ("flash_attention", (), {"scale": 0.3}),
+    ("fused_attention_overrideable", (), {"is_causal": True}),
+    ("fused_attention_overrideable", ("mask",), {"scale": 0.3}),
+]
+
+
+@pytest.mark.parametrize(("kind", "args", "options"), GPU_ATTENTION)
+def test_attention_kernels_of_the_gpu(kind, args, options, version):
+    """What exporting on a GPU makes of attention is the attention that it was."""
+    query, mask = torch.randn(2, 3, 5, 4), torch.randn(2, 1, 5, 5)
+    masked = "mask" in args
+    inputs = (query, mask) if masked else (query,)
+
+    def function(query, mask=None):
+        return torch.ops.aten.scaled_dot_product_attention(query, query, query, mask, **options)
+
+    exported = torch.export.export(Function(function), inputs, strict=False)
+    whole = torch.ops.aten.scaled_dot_product_attention.default
+    (node,) = exported.graph.find_nodes(op="call_function", target=whole)
+    rest = [node.args[3] if arg == "mask" else arg for arg in args]
+    target = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
+    with exported.graph.inserting_before(node):
+        kernel = exported.graph.call_function(target, (*node.args[:3], *rest), options)
+        kernel.meta["val"] = (node.meta["val"], *[None] * (len(target._schema.returns) - 1))
+        first = exported.graph.call_function(operator.getitem, (kernel, 0))
+        first.meta["val"] = node.meta["val"]
+    node.replace_all_uses_with(first)
+    exported.graph.erase_node(node)
+    compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
+    torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-5)
 
 
 def layers(function, *inputs, dynamic=None):

@@ -29,6 +29,46 @@ def test_nonzero_has_as_many_rows_as_there_are(version, positive):
     torch.testing.assert_close(compiled(x), Positions()(x))
 
 
+MASKED = [
+    ("vector", lambda x, m: x[m]),
+    ("rows", lambda x, m: x[m[:, 0]]),
+    ("columns", lambda x, m: x[:, m[0]]),
+    ("beside an index", lambda x, m: x[m[:, 0], 1]),
+    ("beside indices", lambda x, m: x.reshape(3, 2, 2)[m[:, 0], :, 0]),
+    ("arithmetic after", lambda x, m: x[m] * 2 + 1),
+    ("select", torch.masked_select),
+    ("select broadcast", lambda x, m: torch.masked_select(x, m[0])),
+    ("select broadcast tensor", lambda x, m: torch.masked_select(x[:, :1], m)),
+]
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("function", [row[1] for row in MASKED], ids=[row[0] for row in MASKED])
+def test_masks_choose_as_many_as_they_hold(function, version):
+    """None, some and all: the result has PyTorch's values and size."""
+    x = torch.randn(3, 4)
+    some = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 1], [1, 1, 0, 0]]).bool()
+    model = Function(function).eval()
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(
+            model, (x, some), require_full_compilation=True, min_block_size=1
+        )
+    for mask in (some, torch.ones_like(some), torch.zeros_like(some)):
+        torch.testing.assert_close(compiled(x, mask), model(x, mask))
+
+
 def test_results_of_two_calls_do_not_share_memory():
     """The first result is unchanged by the second call."""
     compiled = torchtrt.compile(

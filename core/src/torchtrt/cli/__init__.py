@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from torchtrt.cli.converters import add_converters_command
+from torchtrt.cli.coverage import add_coverage_command
 from torchtrt.cli.explain import add_explain_command
 from torchtrt.cli.packs import add_packs_command
 from torchtrt.errors import TorchTRTError
@@ -44,5 +45,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_packs_command(commands)
     add_converters_command(commands)
+    add_coverage_command(commands)
     add_explain_command(commands)
     return parser

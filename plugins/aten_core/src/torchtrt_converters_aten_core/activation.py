@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.fx import Node
 
+from torchtrt.conversion import is_network_tensor
 from torchtrt_converters_aten_core.impl import activation as impl
-from torchtrt_converters_aten_core.impl import elementwise, types
+from torchtrt_converters_aten_core.impl import elementwise, shape, types
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts_elementwise,
-    is_constant,
-    node_arguments,
 )
 
 aten = torch.ops.aten
@@ -115,14 +113,21 @@ def threshold(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return elementwise.select(ctx, below, op.value, op.self, types.output_dtype(ctx), name)
 
 
-def _slope_in_graph(node: Node) -> str | None:
-    return None if is_constant(node_arguments(node).weight) else "the slope must be a weight"
-
-
-@converts_elementwise(aten.prelu.default, unless=_slope_in_graph, keep_constants=True)
+@converts_elementwise(aten.prelu.default, keep_constants=True)
 def prelu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a learned slope for negative numbers, one for all or one for each channel."""
     tensor, slope = args
     rank = len(tensor.shape)
-    shape = [-1 if dim == min(1, rank - 1) else 1 for dim in range(rank)]
-    return impl.prelu(ctx, tensor, slope.reshape(shape), name)
+    if is_network_tensor(slope):
+        by_channel = len(slope.shape) and rank > 2 and slope.shape[0] != 1
+        later = range(1, rank - 1) if by_channel else ()
+        slope = shape.unsqueeze(ctx, slope, later, name + "/wide")
+        if not rank:
+            slope = shape.squeeze(ctx, slope, range(len(slope.shape)), name + "/number")
+        bent = elementwise.arithmetic(
+            ctx, "PROD", tensor, slope, types.output_dtype(ctx), name + "/bent"
+        )
+        positive = elementwise.compare(ctx, "gt", tensor, 0, name + "/positive")
+        return elementwise.select(ctx, positive, tensor, bent, types.output_dtype(ctx), name)
+    along = [-1 if dim == min(1, rank - 1) else 1 for dim in range(rank)]
+    return impl.prelu(ctx, tensor, slope.reshape(along), name)

@@ -6,27 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from torchtrt_converters_aten_core.impl import types
+from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.registration import (
     STORAGE_DTYPES,
     converts_elementwise,
-    value_of,
 )
 
 aten = torch.ops.aten
 
 Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
-
-
-def _wraps(node: Node) -> str | None:
-    source, target = value_of(node.args[0]), node.meta["val"]
-    narrow = target.dtype in (torch.uint8, torch.int8) and source.dtype is not target.dtype
-    if narrow and types.is_integer(source.dtype):
-        return "TensorRT limits a whole number that does not fit into eight bits, PyTorch wraps it"
-    return None
 
 
 @converts_elementwise(
@@ -37,9 +27,27 @@ def _wraps(node: Node) -> str | None:
     aten.to.other,
     aten.type_as.default,
     torch.ops.prims.convert_element_type.default,
-    unless=_wraps,
     dtypes=STORAGE_DTYPES,
 )
 def cast(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a change of dtype; devices and memory formats mean nothing inside an engine."""
-    return types.cast(ctx, args[0], types.output_dtype(ctx), name)
+    tensor, dtype = args[0], types.output_dtype(ctx)
+    if dtype in _LEAST_BYTE and types.is_integer(ctx.dtype_of(tensor)):
+        tensor = _wrap(ctx, tensor, _LEAST_BYTE[dtype], name + "/wrapped")
+    return types.cast(ctx, tensor, dtype, name)
+
+
+_LEAST_BYTE = {torch.uint8: 0, torch.int8: -128}
+
+
+def _wrap(ctx: Any, tensor: Any, least: int, name: str) -> Any:
+    """Returns whole numbers as the byte with the same last eight bits: TensorRT would limit them instead."""
+    if ctx.dtype_of(tensor) in _LEAST_BYTE:
+        tensor = types.cast(ctx, tensor, torch.int32, name + "/wide")
+    dtype = ctx.dtype_of(tensor)
+    if least:
+        tensor = elementwise.arithmetic(ctx, "SUB", tensor, least, dtype, name + "/raised")
+    rest = elementwise.remainder(ctx, tensor, 256, dtype, "floor", name + "/rest")
+    if least:
+        rest = elementwise.arithmetic(ctx, "SUM", rest, least, dtype, name + "/lowered")
+    return rest

@@ -30,6 +30,8 @@ CONVOLUTIONS = (
     aten.conv2d.padding,
     aten.conv3d.padding,
     aten.convolution.default,
+    aten._convolution.default,
+    aten._convolution.deprecated,
 )
 TRANSPOSED = (
     aten.conv_transpose1d.default,

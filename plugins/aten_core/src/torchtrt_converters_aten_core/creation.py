@@ -24,7 +24,10 @@ Kwargs = Mapping[str, Any]
 
 FILLED = {
     aten.empty.memory_format: 0,
+    aten.empty_strided.default: 0,
+    aten.empty_permuted.default: 0,
     aten.new_empty.default: 0,
+    aten.new_empty_strided.default: 0,
     aten.zeros.default: 0,
     aten.ones.default: 1,
     aten.full.default: None,
@@ -44,7 +47,7 @@ FILLED_LIKE = {
 """Ops that fill the shape of another tensor."""
 
 
-@converts(*FILLED)
+@converts(*FILLED, numbers=True)
 def filled(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a tensor of given sizes that holds one number."""
     op = arguments(target, args, kwargs)
@@ -53,7 +56,7 @@ def filled(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.full(ctx, value, op.size, types.output_dtype(ctx), name)
 
 
-@converts(*FILLED_LIKE)
+@converts(*FILLED_LIKE, numbers=True)
 def filled_like(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a tensor of another's shape that holds one number."""
     op = arguments(target, args, kwargs)

@@ -6,36 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import cumulation as impl
-from torchtrt_converters_aten_core.impl import types
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_converters_aten_core.registration import arguments, converts
 
 aten = torch.ops.aten
 
-KINDS = {aten.cumsum.default: "SUM", aten.cumprod.default: "PROD"}
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+KINDS = {
+    aten.cumsum.default: "SUM",
+    aten.cumprod.default: "PROD",
+    aten.logcumsumexp.default: "LOGSUMEXP",
+}
+EXTREMES = {aten.cummax.default: "MAX", aten.cummin.default: "MIN"}
 
 
-def _unfit(node: Node) -> str | None:
-    op = node_arguments(node)
-    tensor = value_of(op.self)
-    single = KINDS[node.target] == "SUM" and hasattr(trt.INetworkDefinition, "add_cumulative")
-    if not single and tensor.dim() and not isinstance(tensor.shape[op.dim], int):
-        return "without a layer of its own this takes a step for each bit of a size, which must be fixed"
-    return None
-
-
-@converts(*KINDS, unless=_unfit)
-def cumulate(
-    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
-) -> Any:
+@converts(*KINDS)
+def cumulate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts running sums and products; half precision is computed in float32."""
     op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx)
@@ -43,3 +33,23 @@ def cumulate(
     if not len(tensor.shape):
         return types.cast(ctx, tensor, dtype, name)
     return types.cast(ctx, impl.cumulate(ctx, KINDS[target], tensor, op.dim, name), dtype, name)
+
+
+@converts(*EXTREMES)
+def cumulate_extremes(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts running maxima and minima with their indices, of equal elements the last."""
+    op = arguments(target, args, kwargs)
+    dtype = types.output_dtype(ctx, 0)
+    inner = torch.int32 if dtype is torch.bool else dtype
+    tensor = types.cast(ctx, op.self, inner, name + "/input")
+    if scalar := not len(tensor.shape):
+        tensor = shape.to_rank(ctx, tensor, 1, name + "/vector")
+    results = impl.extremes(ctx, EXTREMES[target], tensor, op.dim, name)
+    if scalar:
+        results = (
+            shape.squeeze(ctx, results[0], [0], name + "/value"),
+            shape.squeeze(ctx, results[1], [0], name + "/index"),
+        )
+    best, index = results
+    best = types.cast(ctx, best, dtype, name + "/values")
+    return best, types.cast(ctx, index, torch.int64, name + "/indices")

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core.impl import slicing
 
 aten = torch.ops.aten
 _LN2, _LN10 = math.log(2), math.log(10)
@@ -32,8 +34,10 @@ def log10(self: Tensor) -> Tensor:
 
 @pack.decomposition(aten.log_sigmoid.default)
 def log_sigmoid(self: Tensor) -> Tensor:
-    """Returns the logarithm of the sigmoid, without overflow."""
-    return torch.clamp_max(self, 0) - torch.log1p(torch.exp(-torch.abs(self)))
+    """Returns the logarithm of the sigmoid, without overflow; computed in float32 or better."""
+    wide = self.to(torch.promote_types(self.dtype, torch.float32))
+    result = torch.clamp_max(wide, 0) - torch.log1p(torch.exp(-torch.abs(wide)))
+    return result.to(self.dtype)
 
 
 @pack.decomposition(aten.exp2.default)
@@ -54,8 +58,9 @@ def round_to(self: Tensor, *, decimals: int) -> Tensor:
 @pack.decomposition(aten.angle.default)
 def angle(self: Tensor) -> Tensor:
     """Returns pi for negative numbers, 0 for others, and not a number for those that are none."""
-    result = torch.where(self < 0, math.pi, 0.0)
-    return torch.where(self != self, self, result) if self.dtype.is_floating_point else result
+    if not self.dtype.is_floating_point:
+        return torch.where(self < 0, math.pi, 0.0)
+    return torch.where(self != self, self, torch.where(self < 0, math.pi, 0.0).to(self.dtype))
 
 
 @pack.decomposition(aten.signbit.default)
@@ -138,6 +143,8 @@ def isclose(
     equal_nan: bool = False,
 ) -> Tensor:
     """Returns which elements differ by at most ``atol + rtol * abs(other)``."""
+    if self.dtype is torch.bool:
+        self, other = self.to(torch.int32), other.to(torch.int32)
     close = self == other
     if self.dtype.is_floating_point:
         if equal_nan:
@@ -158,42 +165,23 @@ def one_hot(self: Tensor, num_classes: int = -1) -> Tensor:
     return (self.unsqueeze(-1) == classes).to(torch.int64)
 
 
-@pack.decomposition(aten.take.default)
-def take(self: Tensor, index: Tensor) -> Tensor:
-    """Returns elements of the flattened tensor."""
-    return self.reshape(-1)[index]
-
-
-@pack.decomposition(aten.select_scatter.default)
-def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """Returns ``self`` with one index of a dimension replaced by ``src``."""
-    index = index + self.shape[dim] if index < 0 else index
-    row = src.unsqueeze(dim)
-    before, after = (
-        self.narrow(dim, 0, index),
-        self.narrow(dim, index + 1, self.shape[dim] - index - 1),
-    )
-    return torch.cat([piece for piece in (before, row, after) if piece.shape[dim] != 0], dim)
-
-
-@pack.decomposition(aten.slice_scatter.default)
-def slice_scatter(
+@pack.decomposition(aten.as_strided_scatter.default)
+def as_strided_scatter(
     self: Tensor,
     src: Tensor,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
 ) -> Tensor:
-    """Returns ``self`` with consecutive indices of a dimension replaced by ``src``."""
-    size = self.shape[dim]
-    if step != 1 or not isinstance(size, int):
-        raise NotImplementedError("only fixed consecutive indices are replaced")
-    first, last, _ = slice(start, end).indices(size)
-    last = max(first, last)
-    before, after = self.narrow(dim, 0, first), self.narrow(dim, last, size - last)
-    pieces: Sequence[Tensor] = [p for p in (before, src, after) if p.shape[dim] != 0]
-    return torch.cat(pieces, dim) if pieces else self.clone()
+    """Returns ``self`` with elements at places in memory replaced by ``src``."""
+    first, last = slicing.reach(size, stride, storage_offset or 0)
+    if not self.is_contiguous() or first < 0 or last >= self.numel():
+        raise NotImplementedError("the strides reach memory outside the tensor")
+    places = slicing.places(size, stride, storage_offset or 0).reshape(-1).tolist()
+    if len(set(places)) < len(places):
+        raise NotImplementedError("an element is replaced more than once")
+    flat = self.reshape(-1).scatter(0, torch.tensor(places), src.reshape(-1))
+    return flat.reshape(self.shape)
 
 
 @pack.decomposition(aten.count_nonzero.default)
@@ -209,42 +197,91 @@ def count_nonzero_over(self: Tensor, dim: Sequence[int]) -> Tensor:
     return (self != 0).to(torch.int64).sum(dim)
 
 
-@pack.decomposition(aten.isin.Tensor_Tensor)
-def isin(
-    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
+_REDUCTIONS = {0: lambda loss: loss, 1: torch.mean, 2: torch.sum}
+"""What ``reduction`` stands for in the losses of ATen: none, mean and sum."""
+
+
+@pack.decomposition(aten.margin_ranking_loss.default)
+def margin_ranking_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: int = 1
 ) -> Tensor:
-    """Returns which elements are among others."""
-    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
-    return ~found if invert else found
+    """Returns by how much pairs are ranked less clearly than by a margin."""
+    loss = torch.clamp_min(margin - target * (input1 - input2), 0)
+    return _REDUCTIONS[reduction](loss)
 
 
-@pack.decomposition(aten.index_fill.int_Scalar)
-def index_fill(self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
-    """Returns ``self`` with a number at some indices of a dimension."""
-    return torch.where(_chosen(self, dim, index), torch.full_like(self, value), self)
+@pack.decomposition(aten.hinge_embedding_loss.default)
+def hinge_embedding_loss(
+    self: Tensor, target: Tensor, margin: float = 1.0, reduction: int = 1
+) -> Tensor:
+    """Returns the distance where the target is 1, and what is missing to a margin where it is -1."""
+    apart = torch.where(target != 1, torch.clamp_min(margin - self, 0), 0)
+    alike = torch.where(target != -1, self, 0)
+    return _REDUCTIONS[reduction](apart + alike)
 
 
-@pack.decomposition(aten.index_fill.int_Tensor)
-def index_fill_tensor(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
-    """Returns ``self`` with a 0-d tensor's value at some indices of a dimension."""
-    return torch.where(_chosen(self, dim, index), value.to(self.dtype), self)
+@pack.decomposition(aten.bilinear.default)
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Returns ``input1 @ weight[i] @ input2`` for each output feature ``i``, in products of matrices."""
+    features, first, second = weight.shape
+    flat = weight.permute(1, 0, 2).reshape(first, features * second)
+    half = (input1 @ flat).unflatten(-1, (features, second))
+    result = (half @ input2.unsqueeze(-1)).squeeze(-1)
+    return result if bias is None else result + bias
 
 
-def _chosen(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Returns which indices of a dimension are among ``index``, in a shape that broadcasts to ``self``."""
-    if self.dim() == 0:
-        return torch.ones((), dtype=torch.bool, device=self.device)
-    size = self.shape[dim]
-    places = torch.arange(size, device=self.device).unsqueeze(1)
-    flat = index.reshape(-1)
-    chosen = ((flat == places) | (flat + size == places)).any(1)
-    return chosen.reshape([size if place == dim % self.dim() else 1 for place in range(self.dim())])
+def _spaced(start: Any, end: Any, steps: int, dtype: torch.dtype | None) -> tuple[Tensor, Any]:
+    """Returns ``steps`` numbers at equal distances, in float32 or better, and the dtype they are to have.
+
+    From both ends toward the middle, as PyTorch does it.
+    """
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    wide = torch.promote_types(dtype, torch.float32)
+    start, end = (x.to(wide) if isinstance(x, Tensor) else float(x) for x in (start, end))
+    places = torch.arange(steps, dtype=wide)
+    if steps == 1:
+        return places + start, dtype
+    if not dtype.is_floating_point:
+        raise NotImplementedError(
+            "whole numbers are cut from numbers that PyTorch rounds otherwise"
+        )
+    step = (end - start) / (steps - 1)
+    upward, downward = start + step * places, end - step * (steps - 1 - places)
+    return torch.where(places < steps // 2, upward, downward), dtype
 
 
-@pack.decomposition(aten.index_copy.default)
-def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """Returns ``self`` with ``source`` at some indices of a dimension."""
-    if self.dim() == 0:
-        return source.reshape(())
-    shape = [-1 if place == dim % self.dim() else 1 for place in range(self.dim())]
-    return self.scatter(dim, index.reshape(shape).expand(source.shape), source)
+@pack.decomposition(aten.linspace.Tensor_Tensor)
+@pack.decomposition(aten.linspace.Tensor_Scalar)
+@pack.decomposition(aten.linspace.Scalar_Tensor)
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: torch.dtype | None = None, **options: Any
+) -> Tensor:
+    """Returns ``steps`` numbers at equal distances."""
+    numbers, dtype = _spaced(start, end, steps, dtype)
+    return numbers.to(dtype)
+
+
+@pack.decomposition(aten.logspace.Tensor_Tensor)
+@pack.decomposition(aten.logspace.Tensor_Scalar)
+@pack.decomposition(aten.logspace.Scalar_Tensor)
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    **options: Any,
+) -> Tensor:
+    """Returns the powers of a base whose exponents are at equal distances."""
+    exponents, dtype = _spaced(start, end, steps, dtype)
+    return torch.pow(float(base), exponents).to(dtype)
+
+
+@pack.decomposition(aten.resize.default)
+def resize(self: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tensor:
+    """Returns the first elements in another shape."""
+    count = math.prod(size)
+    if not isinstance(count, int) or not isinstance(self.numel(), int) or count > self.numel():
+        raise NotImplementedError("new elements have no values")
+    return self.reshape(-1)[:count].reshape(size)

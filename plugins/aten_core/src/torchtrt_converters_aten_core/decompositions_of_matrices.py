@@ -16,7 +16,9 @@ aten = torch.ops.aten
 def addbmm(
     self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``."""
+    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; whole numbers are scaled by whole ones."""
+    if not self.dtype.is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     total = torch.bmm(batch1, batch2).sum(0) * alpha
     return total if beta == 0 else total + self * beta
 
@@ -65,41 +67,6 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
     return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
 
 
-@pack.decomposition(aten.cosine_similarity.default)
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """Returns the cosine of the angle between vectors, each length being at least ``eps``."""
-    first = x1 / torch.linalg.vector_norm(x1, 2, dim, True).clamp_min(eps)
-    second = x2 / torch.linalg.vector_norm(x2, 2, dim, True).clamp_min(eps)
-    return (first * second).sum(dim)
-
-
-@pack.decomposition(aten.bucketize.Tensor)
-def bucketize(
-    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    """Returns how many of the sorted boundaries lie below each element."""
-    wide = self.unsqueeze(-1)
-    below = boundaries <= wide if right else boundaries < wide
-    return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
-
-
-@pack.decomposition(aten.searchsorted.Tensor)
-def searchsorted(
-    sorted_sequence: Tensor,
-    self: Tensor,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
-    """Returns where each element would go into its row of a sorted sequence."""
-    if sorter is not None:
-        raise NotImplementedError("a sequence with a sorter is not sorted")
-    row = sorted_sequence if sorted_sequence.dim() == 1 else sorted_sequence.unsqueeze(-2)
-    return bucketize(self, row, out_int32=out_int32, right=right or side == "right")
-
-
 @pack.decomposition(aten.unfold.default)
 def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Returns windows of a dimension, each as the new last dimension."""
@@ -114,3 +81,31 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim = dimension % self.dim()
     windows = self.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape)
     return windows.movedim(dim + 1, -1)
+
+
+@pack.decomposition(aten.lcm.default)
+def lcm(self: Tensor, other: Tensor) -> Tensor:
+    """Returns the least common multiple, 0 where one is 0."""
+    divisor = torch.gcd(self, other)
+    part = torch.div(self, torch.where(divisor == 0, 1, divisor), rounding_mode="trunc")
+    return torch.abs(part * other)
+
+
+@pack.decomposition(aten._cdist_forward.default)
+def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
+    """Returns the distances of the rows of ``x1`` from those of ``x2``, by their differences."""
+    return cdist(x1, x2, p)
+
+
+@pack.decomposition(aten._pdist_forward.default)
+def pdist_forward(self: Tensor, p: float = 2) -> Tensor:
+    """Returns the distances of the rows of a matrix from each other, each pair once."""
+    rows, columns = torch.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
+    difference = self.index_select(0, rows) - self.index_select(0, columns)
+    return torch.linalg.vector_norm(difference, p, -1)
+
+
+@pack.decomposition(aten.pdist.default)
+def pdist(self: Tensor, p: float = 2) -> Tensor:
+    """Returns the distances of the rows of a matrix from each other, each pair once."""
+    return pdist_forward(self, p)

@@ -54,19 +54,6 @@ LOGICAL = {
     aten.logical_or.default: "OR",
     aten.logical_xor.default: "XOR",
 }
-BITWISE = {
-    getattr(getattr(aten, packet), overload): kind
-    for packet, kind in (
-        ("bitwise_and", "AND"),
-        ("bitwise_or", "OR"),
-        ("bitwise_xor", "XOR"),
-        ("__and__", "AND"),
-        ("__or__", "OR"),
-        ("__xor__", "XOR"),
-    )
-    for overload in getattr(aten, packet).overloads()
-    if overload in ("Tensor", "Scalar", "Scalar_Tensor")
-}
 SUMS = {
     aten.add.Tensor: "SUM",
     aten.add.Scalar: "SUM",
@@ -112,7 +99,9 @@ def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str
     first, second = op.self, op.other
     if target in (aten.rsub.Tensor, aten.rsub.Scalar):
         first, second = second, first
-    if op.alpha != 1 and dtype is not torch.bool:
+    if op.alpha == 0 and dtype is torch.bool:
+        second = False
+    elif op.alpha != 1 and dtype is not torch.bool:
         second = elementwise.arithmetic(ctx, "PROD", op.alpha, second, dtype, name + "/scaled")
     return _arithmetic(ctx, SUMS[target], first, second, name)
 
@@ -129,20 +118,7 @@ def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
 
 
-def _not_bool(node: Node) -> str | None:
-    if node.meta["val"].dtype is torch.bool:
-        return None
-    return "TensorRT has no bitwise arithmetic on whole numbers, only logic on booleans"
-
-
-@converts_elementwise(*BITWISE, unless=_not_bool, keep_constants=True)
-def bitwise(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts a bitwise op on booleans."""
-    return elementwise.logical(ctx, BITWISE[target], args[0], args[1], name)
-
-
 @converts_elementwise(aten.logical_not.default)
-@converts_elementwise(aten.bitwise_not.default, unless=_not_bool)
 def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts ``not``: zero becomes true."""
     condition = types.cast(ctx, args[0], torch.bool, name + "/condition")

@@ -58,7 +58,7 @@ def _masks(node: Node) -> str | None:
     op = node_arguments(node)
     indices = [value_of(index) for index in op.indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
-        return "a boolean index makes a result whose size depends on the data"
+        return "where a boolean index is true depends on the data"
     if not indices:
         return "there is no index tensor"
     return None
@@ -114,35 +114,17 @@ def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     return types.cast(ctx, result, dtype, name)
 
 
-def _combines(node: Node) -> str | None:
-    op = node_arguments(node)
-    if op.accumulate:
-        return "values that add to what is there have no TensorRT layer"
-    tensor = value_of(op.self)
-    if len(op.indices) > 1 or any(index is None for index in op.indices):
-        return "only whole rows of the first dimension are written"
-    if value_of(op.indices[0]).dim() == 0 or not tensor.dim():
-        return "an index without dimensions writes one element"
-    return _masks(node)
-
-
 @converts(
-    aten.index_put.default, aten._unsafe_index_put.default, unless=_combines, keep_constants=True
+    aten.index_put.default, aten._unsafe_index_put.default, unless=_masks, keep_constants=True
 )
 def index_put(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts rows of the first dimension written at whole-number indices."""
+    """Converts elements written, or added, at whole-number indices of any of the dimensions."""
     op = arguments(target, args, kwargs)
     dtype, rank = types.output_dtype(ctx), types.rank_of(op.self)
     inner = torch.int32 if dtype is torch.bool else dtype
+    if op.accumulate:
+        inner = types.wide(inner)
     tensor = types.operand(ctx, op.self, inner, rank, name + "/tensor")
-    length = sizes.size_of(ctx, tensor, 0, name + "/length")
-    index_rank = types.rank_of(op.indices[0])
-    index = impl.from_start(ctx, op.indices[0], length, index_rank, name + "/index")
-    extents = [
-        *sizes.sizes_of(ctx, index, name + "/rows"),
-        *sizes.sizes_of(ctx, tensor, name + "/size")[1:],
-    ]
-    values = types.operand(ctx, op.values, inner, len(extents), name + "/values")
-    values = shape.expand(ctx, values, extents, name + "/updates")
-    result = impl.scatter_rows(ctx, tensor, index, values, name)
+    values = types.operand(ctx, op.values, inner, types.rank_of(op.values), name + "/values")
+    result = impl.put(ctx, tensor, op.indices, values, op.accumulate, name)
     return types.cast(ctx, result, dtype, name)

@@ -97,6 +97,8 @@ def _unfit_group_norm(node: Node) -> str | None:
         return "group normalization needs a fixed number of channels"
     if not getattr(op, "use_input_stats", True):
         return "instance normalization with running statistics is batch normalization"
+    if getattr(op, "running_mean", None) is not None and op.momentum != 0:
+        return "instance normalization in training mode updates its running statistics"
     return None
 
 

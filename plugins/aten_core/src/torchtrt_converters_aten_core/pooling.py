@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt_converters_aten_core.attention import only_first
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl import pooling as impl
 from torchtrt_converters_aten_core.registration import (
@@ -92,7 +92,7 @@ def _unfit(node: Node) -> str | None:
 
 
 def _reads_indices(node: Node) -> str | None:
-    if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
+    if only_first(node):
         return None
     return "TensorRT's pooling tells no indices"
 

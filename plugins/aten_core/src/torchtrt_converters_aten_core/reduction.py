@@ -41,13 +41,8 @@ TOTALS = {
 
 def _greatest_count(tensor: torch.Tensor, dims: Any) -> int | None:
     """Returns how many elements at most become one, or ``None`` if nothing bounds them."""
-    count = 1
-    for dim in impl.all_dims(tensor, dims):
-        size = sizes.greatest(tensor.shape[dim]) if tensor.dim() else 1
-        if size is None:
-            return None
-        count *= size
-    return count
+    reduced = impl.all_dims(tensor, dims)
+    return sizes.greatest_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
 
 
 def _inexact(node: Node) -> str | None:
@@ -58,7 +53,9 @@ def _inexact(node: Node) -> str | None:
     op = node_arguments(node)
     tensor, kind = value_of(op.self), TOTALS[node.target]
     if kind == "PROD":
-        return "this TensorRT multiplies whole numbers in float32"
+        dims = impl.all_dims(tensor, getattr(op, "dim", None)) if tensor.dim() else []
+        if not all(isinstance(tensor.shape[dim], int) for dim in dims):
+            return "this TensorRT multiplies whole numbers in float32, unless there is a fixed number of them"
     if kind == "SUM":
         count = _greatest_count(tensor, getattr(op, "dim", None))
         limit = exact.EXACT_LIMIT if tensor.dtype is torch.bool else exact.SUM_LIMIT
@@ -79,11 +76,15 @@ def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
         return reduce(ctx, op.self, dims, keep, name)
     logical = ctx.dtype_of(op.self) is torch.bool
     tensor = types.cast(ctx, op.self, dtype, name + "/input")
+    if kind in ("MAX", "MIN") and dtype.is_floating_point:
+        return impl.extreme(ctx, kind, tensor, dims, keep, name)
     if dtype.is_floating_point or logical or not len(tensor.shape) or reduces_integers_exactly():
         return impl.reduce(ctx, kind, tensor, dims, keep, name)
     if kind == "SUM":
         count = _greatest_count(ctx.known_value(op.self), getattr(op, "dim", None))
         return exact.exact_sum(ctx, tensor, dims, keep, count or exact.SUM_LIMIT, name)
+    if kind == "PROD":
+        return exact.exact_product(ctx, tensor, dims, keep, name)
     return exact.exact_extreme(ctx, kind, tensor, dims, keep, name)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from torchtrt.conversion import get_trt_tensor
 from torchtrt.conversion.constants import dtype_name
 from torchtrt.packs import ConverterPack
 from torchtrt.registry import Reject
+from torchtrt.tensorrt.dtypes import network_dtype
 from torchtrt_converters_aten_core._pack import pack
 
 COMPUTE_DTYPES = frozenset(
@@ -44,6 +46,7 @@ def converts(
     dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
     keep_constants: bool = False,
     empty: bool = False,
+    numbers: bool = False,
     into: ConverterPack = pack,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator that registers a converter for each of the targets.
@@ -59,12 +62,15 @@ def converts(
             receives them as network tensors.
         empty: Whether it handles tensors known to have no elements. TensorRT refuses many layers
             over them.
+        numbers: Whether whole numbers among the arguments become elements, and not sizes or places.
         into: The pack to register in.
     """
     checks = (unless,) if callable(unless) else tuple(unless)
 
     def validate(node: Node, settings: Any) -> bool | Reject:
-        reason = _unfit_tensor(node, dtypes, empty)
+        reason = _unfit_tensor(node, dtypes, empty) or _unfit_constant(node)
+        if reason is None and numbers:
+            reason = _unfit_number(node)
         for check in checks:
             reason = reason or check(node)
         return Reject(reason) if reason else True
@@ -80,7 +86,7 @@ def converts(
     return register
 
 
-converts_elementwise = functools.partial(converts, empty=True)
+converts_elementwise = functools.partial(converts, empty=True, numbers=True)
 """As :func:`converts`, for layers that work element by element: no elements are no trouble."""
 
 
@@ -123,6 +129,37 @@ def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype], empty: bool) -> st
             if is_empty(leaf) and not (empty and aligned):
                 return "TensorRT does not do this with an empty tensor"
     return None
+
+
+def _unfit_constant(node: Node) -> str | None:
+    """Rejects 64-bit whole numbers that do not fit into 32 bits, where TensorRT has no more."""
+    for source in node.all_input_nodes:
+        value = source.meta.get("val")
+        if source.op == "get_attr" and isinstance(value, torch.Tensor):
+            values = attrgetter(str(source.target))(source.graph.owning_module)
+            if _is_narrowed(values) and values.numel() and not _fits(values.aminmax()):
+                return "this TensorRT has whole numbers of 32 bits, and a constant is beyond them"
+    return None
+
+
+def _unfit_number(node: Node) -> str | None:
+    """Rejects numbers among the arguments that do not fit into 32 bits, where TensorRT has no more."""
+    numbers = [leaf for leaf in pytree.tree_leaves(node.args) if isinstance(leaf, int)]
+    if not _fits(numbers) and any(
+        _is_narrowed(value_of(source)) for source in (node, *node.all_input_nodes)
+    ):
+        return "this TensorRT has whole numbers of 32 bits, and a number is beyond them"
+    return None
+
+
+def _is_narrowed(value: Any) -> bool:
+    """Returns whether a tensor's 64-bit whole numbers have 32 bits inside the network."""
+    is_long = isinstance(value, torch.Tensor) and value.dtype is torch.int64
+    return is_long and network_dtype(torch.int64) is not torch.int64
+
+
+def _fits(numbers: Iterable[Any]) -> bool:
+    return all(-(2**31) <= number < 2**31 for number in numbers)
 
 
 class Arguments(SimpleNamespace):

@@ -55,6 +55,17 @@ KINDS = {
     )
     for overload in ("default", "vec")
 }
+SMOOTHED = tuple(
+    getattr(getattr(aten, packet), overload)
+    for packet in (
+        "_upsample_bilinear2d_aa",
+        "_upsample_bicubic2d_aa",
+        "_upsample_lanczos2d_aa",
+    )
+    if hasattr(aten, packet)
+    for overload in ("default", "vec")
+)
+"""Ops that average over what a smaller image leaves out."""
 
 
 def _scales(op: Any, count: int) -> list[Any]:
@@ -64,9 +75,10 @@ def _scales(op: Any, count: int) -> list[Any]:
     return [getattr(op, label) for label in labels]
 
 
-def _unfit(node: Node) -> str | None:
+def _unlike_layer(node: Node) -> str | None:
+    """Says what TensorRT's layer does not do, or returns ``None``."""
     op = node_arguments(node)
-    tensor = value_of(op.input if hasattr(op, "input") else op.self)
+    tensor = value_of(_image(op))
     if tensor.dtype not in (torch.float32, torch.float16, torch.float64):
         return "TensorRT resamples float32 and float16 only"
     count = tensor.dim() - 2
@@ -84,11 +96,34 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
+def _varying(node: Node) -> str | None:
+    """Says why there is no table of weights for each element of the result, or returns ``None``."""
+    op = node_arguments(node)
+    tensor = value_of(_image(op))
+    if not tensor.dtype.is_floating_point:
+        return "TensorRT resamples floating-point numbers only"
+    sizes_ = (*tensor.shape[2:], *node.meta["val"].shape[2:])
+    if not all(isinstance(size, int) for size in sizes_):
+        return "weights for each element of the result are known only for fixed sizes"
+    return None
+
+
+def _unfit(node: Node) -> str | None:
+    reason = _unlike_layer(node)
+    return reason and _varying(node) and reason
+
+
+def _image(op: Any) -> Any:
+    return op.input if hasattr(op, "input") else op.self
+
+
 @converts(*KINDS, unless=_unfit)
 def resize(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts resampling by the nearest element, or linear or cubic interpolation."""
     op = arguments(target, args, kwargs)
-    tensor = op.input if hasattr(op, "input") else op.self
+    tensor = _image(op)
+    if _unlike_layer(ctx.node) is not None:
+        return _resize_by_weights(ctx, target, op, name)
     kind = KINDS[target]
     result = types.output_value(ctx).shape[2:]
     scales = _scales(op, len(result))
@@ -104,6 +139,49 @@ def resize(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     aligned = getattr(op, "align_corners", False)
     coordinates = "ALIGN_CORNERS" if aligned else kind.coordinates
     return impl.resize(ctx, tensor, extents, kind.mode, coordinates, name, kind.rounding)
+
+
+@converts(*SMOOTHED, unless=_varying)
+def resize_smoothly(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts resampling with antialiasing."""
+    return _resize_by_weights(ctx, target, arguments(target, args, kwargs), name)
+
+
+def _resize_by_weights(ctx: Any, target: Any, op: Any, name: str) -> Any:
+    """Returns the image resampled along one dimension after the other, by the weights that PyTorch itself uses."""
+    tensor = _image(op)
+    extents = types.output_value(ctx).shape[2:]
+    scales = _scales(op, len(extents))
+    for place, extent in enumerate(extents):
+        weights = _weights(target, op, tensor.shape[place + 2], extent, place, scales)
+        nearest = target in KINDS and KINDS[target].mode == "NEAREST"
+        resample = impl.choose if nearest else impl.mix
+        tensor = resample(ctx, tensor, weights, place + 2, f"{name}/dim{place}")
+    return tensor
+
+
+def _weights(
+    target: Any, op: Any, length: int, extent: int, place: int, scales: list[Any]
+) -> torch.Tensor:
+    """Returns what the op makes of the identity along one dimension: ``(length, extent)``.
+
+    Where there is another dimension it tells the rows of the identity apart; it stays as it is.
+    """
+    count = len(scales)
+    beside = (place + 1) % count
+    sizes_, wanted = [1] * count, [1] * count
+    factors: list[Any] = [None] * count
+    sizes_[place], wanted[place], factors[place] = length, extent, scales[place]
+    if count > 1:
+        sizes_[beside] = wanted[beside] = length
+    rows = [1, 1] if count > 1 else [length, 1]
+    probe = torch.eye(length).reshape(*rows, *sizes_)
+    packet = getattr(aten, target._schema.name.removeprefix("aten::"))
+    aligned = [op.align_corners] if hasattr(op, "align_corners") else []
+    result: torch.Tensor = packet.default(probe, wanted, *aligned, *factors)
+    if count > 1 and place < beside:
+        return result.reshape(extent, length).T
+    return result.reshape(length, extent)
 
 
 _INTERPOLATION = ("LINEAR", "NEAREST", "CUBIC")

@@ -144,6 +144,13 @@ def expand_as(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> A
     return impl.expand(ctx, tensor, wanted, name)
 
 
+@converts(aten.copy.default)
+def copy(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the second argument in the dtype of the first, broadcast to its shape."""
+    like, source = args[0], types.cast(ctx, args[1], types.output_dtype(ctx), name + "/input")
+    return expand_as(ctx, target, (source, like), {}, name)
+
+
 @converts(aten.view_as.default, aten.reshape_as.default)
 def reshape_as(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a reshape to the shape of another tensor."""

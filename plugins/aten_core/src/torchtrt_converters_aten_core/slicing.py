@@ -8,11 +8,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import get_trt_tensor
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.impl import slicing as impl
+from torchtrt_converters_aten_core.impl.layers import add
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
+    is_empty,
     node_arguments,
     value_of,
 )
@@ -21,6 +24,29 @@ aten = torch.ops.aten
 
 Args = tuple[Any, ...]
 Kwargs = Mapping[str, Any]
+
+
+def _outside(node: Node) -> str | None:
+    op = node_arguments(node)
+    tensor = value_of(op.self)
+    if not all(isinstance(number, int) for number in (*tensor.shape, *op.size, *op.stride)):
+        return "sizes and strides must be fixed"
+    if not tensor.is_contiguous():
+        return "the strides are those of a tensor that is not contiguous"
+    offset = tensor.storage_offset() if op.storage_offset is None else op.storage_offset
+    first, last = impl.reach(op.size, op.stride, offset - tensor.storage_offset())
+    if first < 0 or last >= tensor.numel():
+        return "the strides reach memory outside the tensor"
+    return None
+
+
+@converts(aten.as_strided.default, aten.as_strided_copy.default, unless=_outside)
+def as_strided(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts elements picked by their places in memory."""
+    op = arguments(target, args, kwargs)
+    places = impl.places(op.size, op.stride, op.storage_offset or 0)
+    flat = shape.flatten(ctx, op.self, name + "/flat")
+    return add(ctx, name, "gather", flat, get_trt_tensor(ctx, places, name + "/places"), 0)
 
 
 def _known_step(node: Node) -> str | None:
@@ -135,13 +161,13 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any], name: str) -> Any:
     empty=True,
 )
 def concatenate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts tensors joined along a dimension, in the dtype PyTorch promotes to; ``(0,)`` tensors are skipped."""
+    """Converts tensors joined along a dimension, in the dtype PyTorch promotes to; empty ones add nothing."""
     op = arguments(target, args, kwargs)
     result = types.output_value(ctx)
     tensors = [
         types.operand(ctx, tensor, result.dtype, result.dim(), f"{name}/{place}")
         for place, tensor in enumerate(op.tensors)
-        if tuple(tensor.shape) != (0,) or result.dim() == 1
+        if not is_empty(tensor) or is_empty(result)
     ]
     return impl.concatenate(ctx, tensors, op.dim, name)
 

@@ -11,7 +11,6 @@ from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl import unary as impl
 from torchtrt_converters_aten_core.registration import (
     STORAGE_DTYPES,
-    arguments,
     converts_elementwise,
 )
 
@@ -139,22 +138,6 @@ def is_infinite(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) ->
 )
 def identity(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts an op that copies: the network needs no copy."""
-    return args[0]
-
-
-def _dropout_trains(node: Any) -> str | None:
-    op = arguments(node.target, node.args, node.kwargs)
-    return "dropout in training mode is random" if op.train else None
-
-
-@converts_elementwise(
-    aten.dropout.default,
-    aten.feature_dropout.default,
-    aten.alpha_dropout.default,
-    unless=_dropout_trains,
-)
-def dropout(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts dropout in evaluation mode, which does nothing."""
     return args[0]
 
 

@@ -50,4 +50,9 @@ CASES = [
         function=lambda x: F.prelu(x, torch.tensor([0.3])),
         label="shared",
     ),
+    case("aten.prelu.default", "b 5 s", "5", label="given"),
+    case("aten.prelu.default", "b 5", "5", label="given-matrix"),
+    case("aten.prelu.default", "b 5 s", "1", label="given-shared"),
+    case("aten.prelu.default", "b", "1", label="given-vector"),
+    case("aten.prelu.default", "", "1", label="given-scalar"),
 ]

@@ -5,6 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+from torchtrt.targets import parse_target
+
 from ..harness import T, case
 
 OP = "aten.scaled_dot_product_attention.default"
@@ -25,7 +27,26 @@ def hidden_row_added(query, mask):
     return F.scaled_dot_product_attention(query, query, query, added)
 
 
+def first(op):
+    """Returns a function that calls a kernel and drops its outputs for training."""
+    return lambda *args, **options: parse_target(op)(*args, **options)[0]
+
+
+def kernel(op, *args, label="", **options):
+    """Returns a case of a kernel of attention."""
+    return case(op, *args, function=first(op), label=label, **options)
+
+
+CPU = "aten._scaled_dot_product_flash_attention_for_cpu.default"
+MATH = "aten._scaled_dot_product_attention_math.default"
+
 CASES = [
+    kernel(CPU, Q, K, K),
+    kernel(CPU, "b 2 s 4", "b 2 s 4", "b 2 s 4", is_causal=True, label="causal"),
+    kernel(CPU, Q, K, K, attn_mask=T("b 1 s s"), scale=0.3, label="mask"),
+    kernel(MATH, Q, K, K),
+    kernel(MATH, Q, K, K, T("s s"), label="added-mask"),
+    kernel(MATH, "b 4 s 4", "b 2 s 4", "b 2 s 4", enable_gqa=True, label="grouped"),
     case(OP, Q, K, K),
     case(OP, "b s 4", "b 3 4", "b 3 5", label="rank-3-wider-value"),
     case(OP, Q, K, K, is_causal=True, label="causal"),

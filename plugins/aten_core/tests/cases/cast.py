@@ -30,6 +30,24 @@ CASES = [
     case("aten.to.dtype", T("b 4", torch.uint8, 0, 255), torch.float32, label="uint8-float"),
     case("aten.to.dtype", T("b 4", torch.uint8, 0, 255), torch.int64, label="uint8-int64"),
     case("aten.to.dtype", T("b 4", low=0, high=255), torch.uint8, label="float-uint8"),
+    case("aten.to.dtype", T("b 4", low=-120, high=120), torch.int8, label="float-int8"),
+    *[
+        case(
+            "aten.to.dtype",
+            T(values=[0, 1, -1, 127, 128, 255, 256, 300, -129, -32768, 70000], dtype=source),
+            target,
+            label=f"wrap-{first}-{target}",
+        )
+        for first, source in DTYPES.items()
+        if first.startswith("int")
+        for target in (torch.uint8, torch.int8)
+    ],
+    case(
+        "aten.to.dtype",
+        T("b 4", torch.uint8, 0, 255),
+        torch.int8,
+        label="uint8-int8",
+    ),
     case("aten._to_copy.default", "b 4", dtype=torch.int64),
     case("aten.to.other", "b 4", T("b", torch.int64)),
     case("aten.type_as.default", "b 4", T("b", torch.int64)),

@@ -11,7 +11,24 @@ def weight(*shape):
     return torch.linspace(-1, 1, torch.Size(shape).numel()).sin().reshape(shape)
 
 
+TRACED = (False, False, False, False)
+"""What tracing to TorchScript writes after a convolution's own arguments: cuDNN's settings."""
+
 CASES = [
+    case(
+        "aten._convolution.default",
+        "b 3 s 9",
+        function=lambda x: torch.ops.aten._convolution.default(
+            x, weight(4, 3, 2, 3), weight(4), [1, 2], [1, 0], [1, 1], False, [0, 0], 1, *TRACED
+        ),
+    ),
+    case(
+        "aten._convolution.deprecated",
+        "b 3 5 9",
+        function=lambda x: torch.ops.aten._convolution.deprecated(
+            x, weight(3, 2, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1, *TRACED[:3]
+        ),
+    ),
     case(
         "aten.conv1d.default",
         "b 3 9",

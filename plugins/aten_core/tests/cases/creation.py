@@ -29,6 +29,21 @@ CASES = [
         function=lambda x: torch.full_like(x.new_empty(x.shape[1]), 2),
     ),
     case(
+        "aten.empty_strided.default",
+        "b s",
+        function=lambda x: torch.full_like(torch.empty_strided((x.shape[0], 2), (2, 1)), 2),
+    ),
+    case(
+        "aten.empty_permuted.default",
+        "b s",
+        function=lambda x: torch.full_like(torch.empty_permuted((x.shape[0], 2), (0, 1)), 2),
+    ),
+    case(
+        "aten.new_empty_strided.default",
+        "b s",
+        function=lambda x: torch.full_like(x.new_empty_strided((x.shape[1], 2), (2, 1)), 2),
+    ),
+    case(
         "aten.empty_like.default", "b s", function=lambda x: torch.full_like(torch.empty_like(x), 2)
     ),
     case("aten.zeros_like.default", "b s"),

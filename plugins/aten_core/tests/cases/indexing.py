@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from ..harness import T, case
+from ..harness import T, case, decomposed
 
 I64, I32, BOOL = torch.int64, torch.int32, torch.bool
 TABLE = torch.linspace(-1, 1, 15).reshape(5, 3)
@@ -43,6 +43,61 @@ CASES = [
     case("aten.index_put.default", "s 3", [T(values=[0, -1], dtype=I64)], "2 3"),
     case(
         "aten.index_put.default", "s 3", [T(values=[[0, 2]], dtype=I64)], "", label="scalar-value"
+    ),
+    case("aten.index_put.default", "4 5 s", [around("b", 4), around("b", 5)], "b s", label="two"),
+    case(
+        "aten.index_put.default", "4 5", [None, T(values=[0, -1], dtype=I64)], "4 2", label="after"
+    ),
+    case(
+        "aten.index_put.default",
+        "s 4 5",
+        [None, T(values=[[0], [3]], dtype=I64), T(values=[1, -1], dtype=I64)],
+        "2 2",
+        label="two-after",
+    ),
+    case(
+        "aten.index_put.default",
+        "4 s 5",
+        [T(values=[0, 3], dtype=I64), None, T(values=[1, -1], dtype=I64)],
+        "2 s",
+        label="two-apart",
+    ),
+    case("aten.index_put.default", "4 5", [T(values=-1, dtype=I64)], "5", label="one"),
+    case(
+        "aten.index_put.default",
+        "4 5",
+        [T(values=2, dtype=I64), T(values=-1, dtype=I64)],
+        "",
+        label="one-element",
+    ),
+    case("aten.index_put.default", "s 3", [below("b", 3)], "b 3", True, label="add"),
+    case(
+        "aten.index_put.default",
+        "4 5",
+        [around("7", 4), around("7", 5)],
+        "7",
+        True,
+        label="add-two",
+    ),
+    case(
+        "aten.index_put.default",
+        T("b 4", I64),
+        [None, around("2 3", 4)],
+        T("2 3", I64),
+        True,
+        label="add-after",
+    ),
+    case("aten.index_put.default", T("5", BOOL), [around("3", 5)], T("3", BOOL), True, label="or"),
+    decomposed("aten.index_put.default", "b s", [T("b s", BOOL)], "", label="mask"),
+    decomposed("aten.index_put.default", "b s", [T("b", BOOL)], "s", label="mask-rows"),
+    decomposed("aten.index_put.default", "b 4", [None, T("4", BOOL)], "b 1", label="mask-columns"),
+    decomposed("aten.index_put.default", "b s", [T("b s", BOOL)], "1", True, label="mask-add"),
+    decomposed(
+        "aten.index_put.default",
+        "3 4",
+        [T(values=[True, False, True], dtype=BOOL)],
+        "2 4",
+        label="mask-each",
     ),
     case("aten._unsafe_index_put.default", "s 3", [T(values=[0, 1], dtype=I64)], "3"),
     case("aten.scatter.src", "b 5", 1, below("b 1", 5), "b 1", label="one"),

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from ..harness import T, case
 
-F16 = torch.float16
+F16, I64, I32 = torch.float16, torch.int64, torch.int32
 W = torch.linspace(-1, 1, 12).reshape(3, 4)
 
 CASES = [
@@ -17,6 +17,32 @@ CASES = [
     case("aten.matmul.default", "5 1 b 4", "2 4 s", label="batch-ranks"),
     case("aten.matmul.default", T("b 4", F16), T("4 3", F16), label="half", tolerance=3e-3),
     case("aten.matmul.default", "b 4", function=lambda x: x @ W.T, label="constant"),
+    *[
+        case(
+            "aten.matmul.default",
+            T(first, I64, -(2**14), 2**14),
+            T(second, I64, -(2**14), 2**14),
+            label=f"whole-{label}",
+        )
+        for label, first, second in (
+            ("matrices", "b 3 4", "b 4 s"),
+            ("broadcast", "s 4", "b 4 3"),
+            ("vector-first", "4", "b 4 3"),
+            ("vector-second", "b 3 4", "4"),
+            ("vectors", "4", "4"),
+        )
+    ],
+    case(
+        "aten.addmm.default",
+        T("3", I64),
+        T("b 4", I64),
+        T("4 3", I64),
+        beta=2,
+        alpha=3,
+        label="whole",
+    ),
+    case("aten.linear.default", T("b s 4", I64), T("3 4", I64), T("3", I64), label="whole"),
+    case("aten.linear.default", T("4", I32), T("3 4", I32), label="whole-vector"),
     case("aten.mm.default", "b 4", "4 s"),
     case("aten.bmm.default", "b s 4", "b 4 3"),
     case("aten.mv.default", "b 4", "4"),

@@ -43,6 +43,11 @@ CASES = [
     ),
     case("aten.prod.default", "b s"),
     case("aten.prod.dim_int", "b s", 1),
+    case("aten.prod.dim_int", T("b 7", I64, -9, 9), 1, label="whole"),
+    case("aten.prod.dim_int", T("3 b", I64, -9, 9), 0, True, label="whole-keep"),
+    case("aten.prod.default", T("2 5", I64, -9, 9), label="whole-all"),
+    case("aten.prod.default", T("", I64, -9, 9), label="whole-scalar"),
+    case("aten.prod.dim_int", T("b 7", BOOL), 1, label="bool"),
     case("aten.mean.default", "b s"),
     case("aten.mean.dim", "b s 4", [-1, 1], True),
     case("aten.mean.dim", ints, [1], dtype=torch.float32, label="int-as-float"),
@@ -50,6 +55,16 @@ CASES = [
     case("aten.amax.default", "b s 4", [0, 1]),
     case("aten.amax.default", ints, [-1], True, label="int"),
     case("aten.amax.default", "b s", label="all"),
+    *[
+        case(op, T(values=[[1.0, math.nan], [2.0, -math.inf], [math.inf, 3.0]]), *args, label="nan")
+        for op, args in (
+            ("aten.amax.default", ([1],)),
+            ("aten.amin.default", ([1], True)),
+            ("aten.max.default", ()),
+            ("aten.min.default", ()),
+            ("aten.linalg_vector_norm.default", (math.inf, [1])),
+        )
+    ],
     case("aten.amin.default", "b s 4", [2]),
     case("aten.max.default", ints),
     case("aten.min.default", "b s"),

@@ -54,6 +54,39 @@ CASES = [
     ),
     *[
         case(
+            f"aten._upsample_{kind}2d_aa.{overload}", "b 2 7 6", size, aligned, *scales, label=label
+        )
+        for kind in ("bilinear", "bicubic", "lanczos")
+        if hasattr(torch.ops.aten, f"_upsample_{kind}2d_aa")
+        for overload, size, scales, aligned, label in (
+            ("default", [3, 9], (None, None), False, ""),
+            ("default", [4, 4], (None, None), True, "aligned"),
+            ("vec", None, ([0.6, 1.5],), False, ""),
+        )
+    ],
+    *[
+        case(
+            f"aten.{kind}.vec",
+            "b 2 7 6",
+            None,
+            *aligned,
+            [0.7, 1.6],
+            label="uneven",
+            tolerance=1e-4,
+        )
+        for kind, aligned in (
+            ("upsample_bilinear2d", (False,)),
+            ("upsample_bicubic2d", (False,)),
+            ("upsample_nearest2d", ()),
+            ("_upsample_nearest_exact2d", ()),
+        )
+    ],
+    case("aten.upsample_linear1d.vec", "b 2 7", None, False, [1.7], label="uneven"),
+    case(
+        "aten.upsample_trilinear3d.vec", "1 2 3 4 5", None, False, [1.7, 0.6, 1.0], label="uneven"
+    ),
+    *[
+        case(
             "aten.grid_sampler_2d.default",
             "b 2 4 5",
             T("b 3 3 2", low=-1.5, high=1.5),

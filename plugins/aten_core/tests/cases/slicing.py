@@ -64,6 +64,11 @@ CASES = [
     case("aten.cat.default", ["b 3", "s 3"], label="dynamic"),
     case("aten.cat.default", [T("b 3", I64), "b 3"], -1, label="promoted"),
     case("aten.cat.default", ["0", "b 3"], label="empty"),
+    case("aten.cat.default", ["0 3", "b 3", "0 3"], label="no-rows"),
+    case("aten.cat.default", ["b 0", "b 0"], label="nothing"),
+    case("aten.as_strided.default", "3 4", [2, 3], [1, 4], 1),
+    case("aten.as_strided.default", "12", [4, 6], [2, 1], label="windows"),
+    case("aten.as_strided_copy.default", T("3 4", I64), [5], [2]),
     case(
         "aten.cat.default",
         ["b 3"],

@@ -57,8 +57,6 @@ CASES = [
             "contiguous",
         )
     ],
-    case("aten.feature_dropout.default", "b 4", 0.5, False),
-    case("aten.alpha_dropout.default", "b 4", 0.5, False),
     case("aten.exp.default", ints, label="int", tolerance=1e-4),
     case("aten.sqrt.default", T("b 4", BOOL), label="bool"),
     case("aten.log.default", special, label="special"),
@@ -83,6 +81,5 @@ CASES = [
     case("aten.isinf.default", ints, label="int"),
     case("aten.square.default", ints),
     case("aten.positive.default", "b 4", function=lambda x: torch.positive(x) + 1),
-    case("aten.dropout.default", "b 4", 0.5, False),
     case("aten.clone.default", "b 4"),
 ]

@@ -13,26 +13,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, TRTTensor, enforce_tensor_types
+from torchtrt.conversion import ConversionContext, get_trt_tensor
 from torchtrt.registry import ConverterPriority, Reject
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import add_attention, has_attention
+from torchtrt_converters_aten_core.attention import KERNELS, WHOLE, mask_of, unlike_attention
 from torchtrt_converters_aten_core.impl import elementwise
+from torchtrt_converters_aten_core.registration import arguments, node_arguments, value_of
 from torchtrt_converters_aten_experimental._pack import pack
 
-_PARAMETERS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-
-
-def _bind(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    defaults = {
-        "attn_mask": None,
-        "dropout_p": 0.0,
-        "is_causal": False,
-        "scale": None,
-        "enable_gqa": False,
-    }
-    return {**defaults, **dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
 
 
 def fits_fused_attention(node: Node) -> bool | Reject:
@@ -42,41 +32,70 @@ def fits_fused_attention(node: Node) -> bool | Reject:
 
     if not has_attention():
         return Reject(f"{describe()} has no attention operator")
-    call = _bind(node.args, node.kwargs)
-    query, key, value = (call[name].meta["val"] for name in ("query", "key", "value"))
-    if call["dropout_p"]:
+    op = node_arguments(node)
+    query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
+    if op.dropout_p:
         return Reject("dropout in attention")
     if any(tensor.dim() != 4 for tensor in (query, key, value)):
         return Reject("fused attention takes tensors of four dimensions")
     if query.dtype not in _DTYPES:
         return Reject(f"fused attention does not take {query.dtype}")
-    if call["is_causal"] and not statically_known_true(query.shape[2] == key.shape[2]):
+    if op.is_causal and not statically_known_true(query.shape[2] == key.shape[2]):
         return Reject("a causal mask over queries and keys of different lengths")
-    if call["attn_mask"] is not None:
+    if mask_of(op) is not None:
         return Reject(
             "a mask: PyTorch gives 0 to a query that attends to nothing, and what fused attention gives is not "
             "documented"
         )
-    if call["enable_gqa"]:
+    if getattr(op, "enable_gqa", False):
         return Reject(
             "fewer heads of keys than of queries, which fused attention does not document"
         )
     return True
 
 
+def fits_kernel(node: Node) -> bool | Reject:
+    """Accepts a kernel of which only the first output is read, and that fits."""
+    reason = unlike_attention(node)
+    return Reject(reason) if reason else fits_fused_attention(node)
+
+
+def _fused(ctx: ConversionContext, op: Any, name: str) -> Any:
+    query, key, value = (
+        get_trt_tensor(ctx, getattr(op, label), f"{name}/{label}")
+        for label in ("query", "key", "value")
+    )
+    scale = 1.0 / math.sqrt(query.shape[-1]) if op.scale is None else op.scale
+    scaled = elementwise.arithmetic(ctx, "PROD", query, scale, ctx.dtype_of(query), name + "/scale")
+    return add_attention(ctx.net, scaled, key, value, op.is_causal, name)
+
+
 @pack.converter(
-    torch.ops.aten.scaled_dot_product_attention.default,
+    WHOLE,
     capability_validator=fits_fused_attention,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
 )
-@enforce_tensor_types({0: (TRTTensor,), 1: (TRTTensor,), 2: (TRTTensor,)})
 def scaled_dot_product_attention(
     ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
 ) -> Any:
     """``softmax(query @ key.T * scale) @ value`` in one operator, causal or not."""
-    call = _bind(args, kwargs)
-    query = call["query"]
-    scale = call["scale"] or 1.0 / math.sqrt(query.shape[-1])
-    scaled = elementwise.arithmetic(ctx, "PROD", query, scale, ctx.dtype_of(query), name + "/scale")
-    return add_attention(ctx.net, scaled, call["key"], call["value"], call["is_causal"], name)
+    return _fused(ctx, arguments(target, args, kwargs), name)
+
+
+def kernel(
+    ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
+) -> Any:
+    """The same where PyTorch has chosen a kernel for it already; the outputs for training are missing."""
+    result = _fused(ctx, arguments(target, args, kwargs), name)
+    return result, *[None] * (len(target._schema.returns) - 1)
+
+
+for _target in KERNELS:
+    pack.add(
+        _target,
+        kernel,
+        capability_validator=fits_kernel,
+        priority=ConverterPriority.HIGH,
+        supports_dynamic_shapes=True,
+    )

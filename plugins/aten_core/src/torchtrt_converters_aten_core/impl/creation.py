@@ -95,3 +95,11 @@ def triangle(
     if dtype is torch.bool:
         return elementwise.logical(ctx, "AND", mask, tensor, name)
     return elementwise.select(ctx, mask, tensor, 0, dtype, name)
+
+
+def places(ctx: Any, tensor: Any, dim: int, dtype: torch.dtype, name: str) -> Any:
+    """Returns the indices along a dimension of a tensor, in a shape that broadcasts to it."""
+    size = sizes.size_of(ctx, tensor, dim, name + "/size")
+    numbers = arange(ctx, 0, size, 1, ctx.symbolic_shape(tensor)[dim], dtype, name + "/numbers")
+    others = [place for place in range(len(tensor.shape)) if place != dim % len(tensor.shape)]
+    return shape.unsqueeze(ctx, numbers, others, name)

@@ -12,13 +12,22 @@ from typing import Any
 
 import torch
 
-from torchtrt_converters_aten_core.impl import elementwise
+from torchtrt.tensorrt.shims import reduces_integers_exactly
+from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, slicing
 from torchtrt_converters_aten_core.impl.reduction import reduce
 
 EXACT_LIMIT = 1 << 24
 """float32 holds every whole number up to here."""
 SUM_LIMIT = 1 << 16
 """The most numbers whose sum is exact, in parts of eight bits."""
+
+
+def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+    """Returns the exact sum of whole numbers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is."""
+    if reduces_integers_exactly():
+        return reduce(ctx, "SUM", tensor, dims, keep, name)
+    count = sizes.greatest_product([ctx.symbolic_shape(tensor)[dim] for dim in dims])
+    return exact_sum(ctx, tensor, dims, keep, count or SUM_LIMIT, name)
 
 
 def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int, name: str) -> Any:
@@ -49,6 +58,20 @@ def exact_extreme(
     low_best = reduce(ctx, kind, candidates, dims, keep, name + "/low")
     high_best = best if keep else reduce(ctx, kind, high, dims, False, name + "/high_narrow")
     return _join(ctx, high_best, low_best, 1 << 16, name)
+
+
+def exact_product(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+    """Returns the product of int32 numbers over dimensions of fixed sizes: of halves, of quarters, and so on."""
+    for dim in dims:
+        step = 0
+        while tensor.shape[dim] > 1:
+            label, size = f"{name}/dim{dim}/step{step}", tensor.shape[dim]
+            half = size // 2
+            parts = slicing.split(ctx, tensor, dim, [half, half, size % 2][: 2 + size % 2], label)
+            halves = elementwise.combine(ctx, "PROD", parts[0], parts[1], label + "/halves")
+            tensor = slicing.concatenate(ctx, [halves, *parts[2:]], dim, label + "/rest")
+            step += 1
+    return tensor if keep else shape.squeeze(ctx, tensor, dims, name)
 
 
 def _cut(ctx: Any, tensor: Any, base: int, name: str) -> tuple[Any, Any]:

@@ -9,8 +9,9 @@ import torch
 from torchtrt.conversion import is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, types
+from torchtrt_converters_aten_core.impl.integer_reduction import total
 from torchtrt_converters_aten_core.impl.layers import add
-from torchtrt_converters_aten_core.impl.shape import to_rank
+from torchtrt_converters_aten_core.impl.shape import swap, to_rank, unsqueeze
 
 
 def multiply(
@@ -45,6 +46,23 @@ def multiply(
         operations.append(getattr(trt.MatrixOperation, kind))
         tensors.append(to_rank(ctx, tensor, batch + 2 - vector, f"{name}/{label}"))
     return add(ctx, name, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
+
+
+def multiply_whole(ctx: Any, first: Any, second: Any, name: str) -> Any:
+    """Returns the product of two network tensors of one whole-number dtype, by the rules of ``torch.matmul``.
+
+    Each product is computed by itself and then summed up, which is exact.
+    """
+    ranks = len(first.shape), len(second.shape)
+    if ranks[1] > 1:
+        second = swap(ctx, second, -2, -1, name + "/turned")
+        if ranks[0] > 1:
+            first = unsqueeze(ctx, first, [-2], name + "/rows")
+            second = unsqueeze(ctx, second, [-3], name + "/columns")
+    rank = max(len(first.shape), len(second.shape))
+    dtype = ctx.dtype_of(first)
+    products = elementwise.arithmetic(ctx, "PROD", first, second, dtype, name + "/products")
+    return total(ctx, products, [rank - 1], False, name)
 
 
 def linear(ctx: Any, tensor: Any, weight: Any, bias: Any, name: str) -> Any:

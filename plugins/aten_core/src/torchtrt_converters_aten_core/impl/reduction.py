@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,19 @@ def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, na
     for dim in dims:
         mask |= 1 << dim % len(tensor.shape)
     return add(ctx, name, "reduce", tensor, getattr(trt.ReduceOperation, kind), mask, keep)
+
+
+def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+    """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: not a number where one element is none.
+
+    TensorRT's own passes over elements that are not numbers.
+    """
+    if not len(tensor.shape) or not dims:
+        return tensor
+    best = reduce(ctx, kind, tensor, dims, keep, name + "/best")
+    number = elementwise.combine(ctx, "EQUAL", tensor, tensor, name + "/number")
+    numbers = all_true(ctx, number, dims, keep, name + "/numbers")
+    return elementwise.select(ctx, numbers, best, math.nan, ctx.dtype_of(tensor), name)
 
 
 def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
@@ -108,7 +122,7 @@ def norm(ctx: Any, tensor: Any, order: float, dims: Sequence[int], keep: bool, n
     if order == 1:
         return reduce(ctx, "SUM", magnitude, dims, keep, name)
     if order in (float("inf"), float("-inf")):
-        return reduce(ctx, "MAX" if order > 0 else "MIN", magnitude, dims, keep, name)
+        return extreme(ctx, "MAX" if order > 0 else "MIN", magnitude, dims, keep, name)
     if order == 0:
         nonzero = elementwise.compare(ctx, "ne", tensor, 0, name + "/nonzero")
         number = types.cast(ctx, nonzero, dtype, name + "/number")

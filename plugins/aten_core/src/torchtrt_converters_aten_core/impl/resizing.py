@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import shape, sizes
+from torchtrt_converters_aten_core.impl import indexing, matmul, shape, sizes, types
 from torchtrt_converters_aten_core.impl.layers import add_layer
 
 
@@ -47,3 +50,36 @@ def resize(
     if mode == "CUBIC":
         layer.cubic_coeff = -0.75
     return layer.get_output(0)
+
+
+def choose(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int, name: str) -> Any:
+    """Returns the elements along a dimension that weights of one each choose.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor.
+        weights: Shape ``(old size, new size)``, a single 1 in each column.
+        dim: The dimension.
+        name: The prefix for the names of layers.
+    """
+    places = get_trt_tensor(ctx, weights.argmax(0).to(torch.int32), name + "/places")
+    return indexing.gather(ctx, tensor, places, dim, name)
+
+
+def mix(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int, name: str) -> Any:
+    """Returns sums along a dimension, for each new element with its own weights, computed in float32.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A floating-point network tensor.
+        weights: Shape ``(old size, new size)``.
+        dim: The dimension.
+        name: The prefix for the names of layers.
+    """
+    dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
+    inner = types.wide(dtype)
+    wide = types.cast(ctx, tensor, inner, name + "/wide")
+    matrix = types.operand(ctx, weights, inner, rank, name + "/weights")
+    moved = shape.swap(ctx, wide, dim, -1, name + "/moved")
+    product = matmul.multiply(ctx, moved, matrix, name + "/product")
+    return types.cast(ctx, shape.swap(ctx, product, dim, -1, name + "/back"), dtype, name)

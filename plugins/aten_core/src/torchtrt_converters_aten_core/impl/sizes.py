@@ -49,6 +49,17 @@ def greatest(symbol: int | torch.SymInt) -> int | None:
     return int(upper) if upper.is_Integer else None
 
 
+def greatest_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
+    """Returns the most that a product of sizes can be, or ``None`` if nothing bounds it."""
+    result = 1
+    for symbol in symbols:
+        bound = None if symbol is None else greatest(symbol)
+        if bound is None:
+            return None
+        result *= bound
+    return result
+
+
 def size_of(ctx: Any, tensor: Any, dim: int, name: str) -> Size:
     """Returns one size of a tensor."""
     dim %= len(tensor.shape)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape, sizes
@@ -146,3 +148,19 @@ def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size], name: str) -
         if place + 1 < len(extents):
             offset = sizes.combine(ctx, "SUM", offset, extent, f"{name}/offset{place + 1}")
     return tuple(pieces)
+
+
+def places(size: Sequence[int], stride: Sequence[int], offset: int) -> np.ndarray:
+    """Returns, as int32 numbers in the shape ``size``, where strides find each element in flat memory."""
+    result = np.full(tuple(size), offset, dtype=np.int32)
+    for dim, (count, distance) in enumerate(zip(size, stride, strict=True)):
+        along = [-1 if place == dim else 1 for place in range(len(size))]
+        result += (np.arange(count, dtype=np.int32) * distance).reshape(along)
+    return result
+
+
+def reach(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:
+    """Returns the first and the last place in flat memory that strides reach."""
+    return offset, offset + sum(
+        (count - 1) * distance for count, distance in zip(size, stride, strict=True)
+    )

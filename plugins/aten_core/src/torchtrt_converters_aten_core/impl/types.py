@@ -33,7 +33,13 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype, name: str) -> Any:
         equal = trt.ElementWiseOperation.EQUAL
         is_zero = add(ctx, name + "/is_zero", "elementwise", tensor, zero, equal)
         return add(ctx, name + "/nonzero", "unary", is_zero, trt.UnaryOperation.NOT)
-    if (source in _BYTE_TYPES or target in _BYTE_TYPES) and torch.float32 not in (source, target):
+    if target in _BYTE_TYPES and source.is_floating_point:
+        # TensorRT rounds to the nearest byte, and cuts toward zero only what becomes a wider number.
+        tensor = get_trt_tensor(ctx, tensor, name + "/whole", torch.int32)
+    if (source in _BYTE_TYPES or target in _BYTE_TYPES) and torch.float32 not in (
+        ctx.dtype_of(tensor),
+        target,
+    ):
         tensor = get_trt_tensor(ctx, tensor, name, torch.float32)  # bytes convert to and from it
     return get_trt_tensor(ctx, tensor, name, target)
 

@@ -1,0 +1,117 @@
+"""Bitwise operations and shifts of whole numbers and booleans, and greatest common divisors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt.conversion import get_trt_tensor
+from torchtrt.tensorrt import trt
+from torchtrt_converters_aten_core.impl import bitwise as impl
+from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
+from torchtrt_converters_aten_core.registration import arguments, converts_elementwise
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+
+def _overloads(table: Mapping[str, Any]) -> dict[Any, Any]:
+    """Returns the overloads of two operands of each op in a table."""
+    return {
+        getattr(getattr(aten, packet), overload): value
+        for packet, value in table.items()
+        for overload in getattr(aten, packet).overloads()
+        if overload in ("Tensor", "Scalar", "Scalar_Tensor", "Tensor_Scalar")
+    }
+
+
+COMBINED = _overloads(
+    {
+        "bitwise_and": "AND",
+        "bitwise_or": "OR",
+        "bitwise_xor": "XOR",
+        "__and__": "AND",
+        "__or__": "OR",
+        "__xor__": "XOR",
+    }
+)
+SHIFTED_LEFT = _overloads(
+    {
+        "bitwise_left_shift": True,
+        "bitwise_right_shift": False,
+        "__lshift__": True,
+        "__rshift__": False,
+    }
+)
+
+
+@converts_elementwise(*COMBINED, keep_constants=True)
+def combine(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a bitwise op: logic on booleans, a table of bytes for whole numbers."""
+    dtype, kind = types.output_dtype(ctx), COMBINED[target]
+    if dtype is torch.bool:
+        return elementwise.logical(ctx, kind, args[0], args[1], name)
+    return impl.combine(ctx, kind, args[0], args[1], dtype, name)
+
+
+@converts_elementwise(aten.bitwise_not.default)
+def invert(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts ``~``."""
+    if ctx.dtype_of(args[0]) is torch.bool:
+        return unary.apply(ctx, "NOT", args[0], name)
+    return impl.invert(ctx, args[0], name)
+
+
+def _not_whole(node: Node) -> str | None:
+    dtype = node.meta["val"].dtype
+    return None if types.is_integer(dtype) else "only whole numbers have bits to shift"
+
+
+@converts_elementwise(*SHIFTED_LEFT, unless=_not_whole, keep_constants=True)
+def shift(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts a shift by any number of bits."""
+    dtype = types.output_dtype(ctx)
+    return impl.shift(ctx, args[0], args[1], SHIFTED_LEFT[target], dtype, name)
+
+
+_STEPS = {torch.int32: 46, torch.int64: 91}
+"""The most steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
+
+
+@converts_elementwise(aten.gcd.default, keep_constants=True)
+def greatest_common_divisor(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
+    op = arguments(target, args, kwargs)
+    dtype = types.network_type(types.output_dtype(ctx))
+    first, second = types.operands(ctx, (op.self, op.other), dtype, name)
+    shapes = [ctx.symbolic_shape(each) for each in (first, second)]
+    extents = [
+        sizes.size_of(ctx, second if mine == 1 else first, dim, f"{name}/size{dim}")
+        for dim, (mine, _) in enumerate(zip(*shapes, strict=True))
+    ]
+    first, second = (
+        unary.apply(
+            ctx, "ABS", shape.expand(ctx, each, extents, f"{name}/{label}"), f"{name}/abs_{label}"
+        )
+        for label, each in (("first", first), ("second", second))
+    )
+    loop = ctx.net.add_loop()
+    loop.name = name + "/loop"
+    count = get_trt_tensor(ctx, _STEPS[dtype], name + "/count")
+    loop.add_trip_limit(count, trt.TripLimit.COUNT).name = name + "/limit"
+    greater, less = loop.add_recurrence(first), loop.add_recurrence(second)
+    greater.name, less.name = name + "/greater", name + "/less"
+    old, divisor = greater.get_output(0), less.get_output(0)
+    done = elementwise.compare(ctx, "eq", divisor, 0, name + "/done")
+    safe = elementwise.select(ctx, done, 1, divisor, dtype, name + "/safe")
+    rest = elementwise.remainder(ctx, old, safe, dtype, "trunc", name + "/rest")
+    greater.set_input(1, elementwise.select(ctx, done, old, divisor, dtype, name + "/next"))
+    less.set_input(1, elementwise.select(ctx, done, divisor, rest, dtype, name + "/rest_or_0"))
+    result = loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0)
+    result.name = name
+    return result.get_output(0)

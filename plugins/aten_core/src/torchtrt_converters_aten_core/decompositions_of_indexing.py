@@ -1,0 +1,222 @@
+"""Ops that choose or replace elements computed by other ops, each a function of the op's own signature."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+
+@pack.decomposition(aten.take.default)
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """Returns elements of the flattened tensor."""
+    return self.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+
+
+@pack.decomposition(aten.put.default)
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Returns ``self`` with elements of the flattened tensor replaced, or added to."""
+    flat = self.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
+    return flat.reshape(self.shape)
+
+
+@pack.decomposition(aten.select_scatter.default)
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """Returns ``self`` with one index of a dimension replaced by ``src``."""
+    chosen = _distance_from(index, self.shape[dim], self.device) == 0
+    return torch.where(_along(chosen, self, dim), src.unsqueeze(dim), self)
+
+
+@pack.decomposition(aten.slice_scatter.default)
+def slice_scatter(
+    self: Tensor,
+    src: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
+    size = self.shape[dim]
+    if isinstance(size, int) and step == 1:
+        first, last, _ = slice(start, end).indices(size)
+        last = max(first, last)
+        before, after = self.narrow(dim, 0, first), self.narrow(dim, last, size - last)
+        pieces = [piece for piece in (before, src, after) if piece.shape[dim] != 0]
+        return torch.cat(pieces, dim) if pieces else self.clone()
+    offset = _distance_from(start or 0, size, self.device)
+    chosen = offset >= 0
+    if end is not None and end < sys.maxsize:
+        chosen = chosen & (_distance_from(end, size, self.device) < 0)
+    if step != 1:
+        chosen = chosen & (offset % step == 0)
+    rows = torch.div(offset, step, rounding_mode="floor").clamp_min(0)
+    last = torch.arange(src.shape[dim], device=self.device)[-1]
+    rows = torch.minimum(rows, last)
+    return torch.where(_along(chosen, self, dim), src.index_select(dim, rows), self)
+
+
+def _distance_from(index: int, size: int, device: torch.device) -> Tensor:
+    """Returns how far each place of a dimension is behind an index, which may count from the end."""
+    if not isinstance(index, int):
+        raise NotImplementedError("an index is known only at run time")
+    places = (
+        torch.arange(-size, 0, device=device) if index < 0 else torch.arange(size, device=device)
+    )
+    return places - index
+
+
+@pack.decomposition(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """Returns ``self`` with a diagonal of two dimensions replaced by ``src``."""
+    matrix = self.movedim((dim1, dim2), (-2, -1))
+    rows = torch.arange(matrix.shape[-2], device=self.device).unsqueeze(1)
+    columns = torch.arange(matrix.shape[-1], device=self.device)
+    along = (rows if offset >= 0 else columns) + torch.zeros_like(columns + rows)
+    last = src.shape[-1] - 1
+    spread = (
+        src.index_select(-1, along.clamp_max(last).reshape(-1)) if isinstance(last, int) else None
+    )
+    if spread is None:
+        raise NotImplementedError("the diagonal's length is known only at run time")
+    spread = spread.reshape(*src.shape[:-1], *along.shape)
+    result = torch.where(columns - rows == offset, spread, matrix)
+    return result.movedim((-2, -1), (dim1, dim2))
+
+
+@pack.decomposition(aten.masked_scatter.default)
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Returns ``self`` with the elements of ``source``, one after the other, where ``mask`` is true."""
+    tensor, mask = torch.broadcast_tensors(self, mask)
+    order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    chosen = source.reshape(-1).index_select(0, order.clamp_min(0))
+    return torch.where(mask, chosen.reshape(tensor.shape), tensor)
+
+
+@pack.decomposition(aten.nonzero_static.default)
+def nonzero_static(self: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Returns the places of the first ``size`` elements that are not zero, one in each row."""
+    if self.dim() == 0:
+        raise NotImplementedError("a tensor without dimensions has no places")
+    counts = (self.reshape(-1) != 0).to(torch.int64).cumsum(0)
+    order = torch.arange(size, device=self.device).unsqueeze(1)
+    flat = (counts <= order).to(torch.int64).sum(1)
+    columns = []
+    rest = flat
+    for extent in reversed(self.shape):
+        columns.append(rest % extent)
+        rest = torch.div(rest, extent, rounding_mode="floor")
+    places = torch.stack(columns[::-1], 1)
+    return torch.where((rest == 0).unsqueeze(1), places, fill_value)
+
+
+@pack.decomposition(aten.repeat_interleave.Tensor)
+def repeat_interleave(repeats: Tensor, *, output_size: int | None = None) -> Tensor:
+    """Returns each index as often as ``repeats`` says."""
+    if output_size is None:
+        raise NotImplementedError("the result's size depends on the data")
+    ends = repeats.to(torch.int64).cumsum(0)
+    places = torch.arange(output_size, device=repeats.device).unsqueeze(1)
+    return (ends <= places).to(torch.int64).sum(1).to(repeats.dtype)
+
+
+@pack.decomposition(aten.isin.Tensor_Tensor)
+def isin(
+    elements: Tensor, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Returns which elements are among others."""
+    found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
+    return ~found if invert else found
+
+
+@pack.decomposition(aten.isin.Tensor_Scalar)
+def isin_number(
+    elements: Tensor, test_element: float, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Returns which elements equal a number."""
+    return elements != test_element if invert else elements == test_element
+
+
+@pack.decomposition(aten.isin.Scalar_Tensor)
+def number_isin(
+    element: float, test_elements: Tensor, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Returns whether a number is among the elements."""
+    found = (test_elements == element).any()
+    return ~found if invert else found
+
+
+@pack.decomposition(aten.index_fill.int_Scalar)
+def index_fill(self: Tensor, dim: int, index: Tensor, value: float) -> Tensor:
+    """Returns ``self`` with a number at some indices of a dimension."""
+    return torch.where(_chosen(self, dim, index), torch.full_like(self, value), self)
+
+
+@pack.decomposition(aten.index_fill.int_Tensor)
+def index_fill_tensor(self: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    """Returns ``self`` with a 0-d tensor's value at some indices of a dimension."""
+    return torch.where(_chosen(self, dim, index), value.to(self.dtype), self)
+
+
+def _chosen(self: Tensor, dim: int, index: Tensor) -> Tensor:
+    """Returns which indices of a dimension are among ``index``, in a shape that broadcasts to ``self``."""
+    if self.dim() == 0:
+        return torch.ones((), dtype=torch.bool, device=self.device)
+    size = self.shape[dim]
+    places = torch.arange(size, device=self.device).unsqueeze(1)
+    flat = index.reshape(-1)
+    chosen = ((flat == places) | (flat + size == places)).any(1)
+    return _along(chosen, self, dim)
+
+
+def _along(vector: Tensor, like: Tensor, dim: int) -> Tensor:
+    """Returns a vector along one dimension of a tensor, in a shape that broadcasts to it."""
+    rank = like.dim()
+    return vector.reshape([-1 if place == dim % rank else 1 for place in range(rank)])
+
+
+@pack.decomposition(aten.index_copy.default)
+def index_copy(self: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """Returns ``self`` with ``source`` at some indices of a dimension."""
+    if self.dim() == 0:
+        return source.reshape(())
+    return self.scatter(dim, _along(index, self, dim).expand(source.shape), source)
+
+
+@pack.decomposition(aten.index_put.default)
+def index_put(
+    self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """Returns ``self`` with values, one or one for each, where a mask is true."""
+    given = [(place, index) for place, index in enumerate(indices) if index is not None]
+    if len(given) != 1 or given[0][1].dtype is not torch.bool:
+        raise NotImplementedError("several masks, or masks beside indices, name places by the data")
+    place, mask = given[0]
+    after = self.dim() - place - mask.dim()
+    values = values.to(self.dtype)
+    if values.dim() > after:
+        before, count, rest = _around(values.shape, after)
+        if isinstance(count, int) and count == 1:
+            values = values.reshape(*before, *[1] * mask.dim(), *rest)
+        elif place or before:
+            raise NotImplementedError("values for each place stand in front of other dimensions")
+        else:
+            order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+            chosen = values.index_select(0, order.clamp_min(0))
+            values = chosen.reshape(*mask.shape, *rest)
+    wide = mask.reshape(*mask.shape, *[1] * after)
+    return torch.where(wide, self + values if accumulate else values, self)
+
+
+def _around(shape: Sequence[int], after: int) -> tuple[Sequence[int], int, Sequence[int]]:
+    """Returns the size before the last ``after`` ones, and what is around it."""
+    place = len(shape) - after - 1
+    return shape[:place], shape[place], shape[place + 1 :]

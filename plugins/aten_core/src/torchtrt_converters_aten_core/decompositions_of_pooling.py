@@ -1,0 +1,257 @@
+"""Pooling that TensorRT's layer does not do, each a function of the op's own signature.
+
+The elements of every window are gathered by one table of their places, which is known before the
+network runs, and reduced. The sizes of the pooled dimensions must be fixed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Span:
+    """The windows over one dimension.
+
+    Attributes:
+        places: For each window the places of its elements; those outside of the tensor count too.
+        length: The dimension's size.
+        reach: How many elements of a window are in the tensor or its padding.
+    """
+
+    places: list[list[int]]
+    length: int
+    reach: list[int]
+
+
+def _each(value: int | Sequence[int], count: int) -> list[int]:
+    numbers = list(value) if isinstance(value, Sequence) else [value]
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def _fixed(self: Tensor, count: int) -> list[int]:
+    lengths = list(self.shape[-count:])
+    if not all(isinstance(length, int) for length in lengths):
+        raise NotImplementedError("windows are gathered where the sizes are fixed")
+    return lengths
+
+
+def _spans(
+    self: Tensor,
+    count: int,
+    kernel_size: int | Sequence[int],
+    stride: int | Sequence[int] | None,
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    ceil_mode: bool,
+) -> list[Span]:
+    """Returns the windows over each of the last ``count`` dimensions, as many as PyTorch counts."""
+    sizes = _each(kernel_size, count)
+    strides = _each(stride, count) if stride else sizes
+    spans = []
+    for length, size, step, pad, gap in zip(
+        _fixed(self, count),
+        sizes,
+        strides,
+        _each(padding, count),
+        _each(dilation, count),
+        strict=True,
+    ):
+        room = length + 2 * pad - gap * (size - 1) - 1
+        windows = (-(-room // step) if ceil_mode else room // step) + 1
+        if ceil_mode and (windows - 1) * step >= length + pad:
+            windows -= 1  # no window starts in the padding at the end
+        starts = [window * step - pad for window in range(windows)]
+        places = [[start + gap * place for place in range(size)] for start in starts]
+        reach = [min(start + size, length + pad) - start for start in starts]
+        spans.append(Span(places, length, reach))
+    return spans
+
+
+def _parts(self: Tensor, output_size: int | Sequence[int], count: int) -> list[Span]:
+    """Returns the parts of adaptive pooling as windows; their sizes differ by places outside of the tensor."""
+    spans = []
+    for length, size in zip(_fixed(self, count), _each(output_size, count), strict=True):
+        bounds = [(part * length // size, -(-(part + 1) * length // size)) for part in range(size)]
+        widest = max(last - first for first, last in bounds)
+        places = [
+            [place if place < last else -1 for place in range(first, first + widest)]
+            for first, last in bounds
+        ]
+        spans.append(Span(places, length, [last - first for first, last in bounds]))
+    return spans
+
+
+def _gather(self: Tensor, spans: Sequence[Span], filler: float) -> tuple[Tensor, Tensor]:
+    """Returns the elements of each window along a new last dimension, and their places in the flattened dimensions."""
+    count = len(spans)
+    table = []
+    for window in itertools.product(*(range(len(span.places)) for span in spans)):
+        rows = [span.places[index] for span, index in zip(spans, window, strict=True)]
+        table.append([_flat(places, spans) for places in itertools.product(*rows)])
+    flat = [place for row in table for place in row]
+    places = torch.tensor(flat, device=self.device).reshape(len(table), -1)
+    spread = self.flatten(-count) if count > 1 else self
+    values = spread.index_select(-1, places.clamp_min(0).reshape(-1))
+    outputs = [len(span.places) for span in spans]
+    places = places.reshape(*outputs, -1)
+    values = values.reshape(*self.shape[:-count], *places.shape)
+    if min(flat) < 0:
+        values = torch.where(places >= 0, values, filler)
+    return values, places
+
+
+def _flat(places: Sequence[int], spans: Sequence[Span]) -> int:
+    result = 0
+    for place, span in zip(places, spans, strict=True):
+        if not 0 <= place < span.length:
+            return -1
+        result = result * span.length + place
+    return result
+
+
+def _lowest(dtype: torch.dtype) -> float:
+    return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def _maximum(self: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each window and its place; the first of equal ones."""
+    values, places = _gather(self, spans, _lowest(self.dtype))
+    best, order = values.max(-1)
+    wide = places.expand(values.shape)
+    return best, wide.gather(-1, order.unsqueeze(-1)).squeeze(-1)
+
+
+@pack.decomposition(aten.max_pool2d_with_indices.default)
+def max_pool2d_with_indices(
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each window, dilated or not, and its place in the image."""
+    return _maximum(self, _spans(self, 2, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+@pack.decomposition(aten.max_pool3d_with_indices.default)
+def max_pool3d_with_indices(
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each window, dilated or not, and its place in the volume."""
+    return _maximum(self, _spans(self, 3, kernel_size, stride, padding, dilation, ceil_mode))
+
+
+@pack.decomposition(aten.adaptive_max_pool2d.default)
+def adaptive_max_pool2d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each part, and its place in the image."""
+    return _maximum(self, _parts(self, output_size, 2))
+
+
+@pack.decomposition(aten.adaptive_max_pool3d.default)
+def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each part, and its place in the volume."""
+    return _maximum(self, _parts(self, output_size, 3))
+
+
+def _average(
+    self: Tensor, spans: Sequence[Span], count_include_pad: bool, divisor: int | None
+) -> Tensor:
+    if not self.dtype.is_floating_point:
+        raise NotImplementedError("averages of whole numbers are not whole")
+    values, places = _gather(self, spans, 0.0)
+    total = values.sum(-1)
+    if divisor is not None:
+        return total / divisor
+    if not count_include_pad:
+        return total / (places >= 0).sum(-1).to(self.dtype)
+    counts = [math.prod(reach) for reach in itertools.product(*(span.reach for span in spans))]
+    return total / torch.tensor(counts, dtype=self.dtype, device=self.device).reshape(
+        places.shape[:-1]
+    )
+
+
+@pack.decomposition(aten.avg_pool1d.default)
+def avg_pool1d(
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Returns the average of each window by PyTorch's counts."""
+    spans = _spans(self, 1, kernel_size, stride, padding, 1, ceil_mode)
+    return _average(self, spans, count_include_pad, None)
+
+
+@pack.decomposition(aten.avg_pool2d.default)
+def avg_pool2d(
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Returns the average of each window by PyTorch's counts."""
+    spans = _spans(self, 2, kernel_size, stride, padding, 1, ceil_mode)
+    return _average(self, spans, count_include_pad, divisor_override)
+
+
+@pack.decomposition(aten.avg_pool3d.default)
+def avg_pool3d(
+    self: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """Returns the average of each window by PyTorch's counts."""
+    spans = _spans(self, 3, kernel_size, stride, padding, 1, ceil_mode)
+    return _average(self, spans, count_include_pad, divisor_override)
+
+
+@pack.decomposition(aten.max_unpool2d.default)
+def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Returns an image that holds elements at their places and 0 elsewhere."""
+    return _unpool(self, indices, output_size)
+
+
+@pack.decomposition(aten.max_unpool3d.default)
+def max_unpool3d(
+    self: Tensor,
+    indices: Tensor,
+    output_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+) -> Tensor:
+    """Returns a volume that holds elements at their places and 0 elsewhere."""
+    return _unpool(self, indices, output_size)
+
+
+def _unpool(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
+    count = len(output_size)
+    kept = self.shape[:-count]
+    empty = self.new_zeros((*kept, math.prod(output_size)))
+    filled = empty.scatter(-1, indices.flatten(-count), self.flatten(-count))
+    return filled.reshape(*kept, *output_size)

@@ -1,0 +1,168 @@
+"""Ops that depend on the order of elements computed by other ops, each a function of the op's own signature."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+
+def _along(self: Tensor, dim: int) -> Tensor:
+    """Returns a tensor with the dimension to look along as the last; a scalar as a vector."""
+    return self.movedim(dim, -1) if self.dim() else self.reshape(1)
+
+
+def _result(self: Tensor, dim: int, keepdim: bool, *parts: Tensor) -> tuple[Tensor, ...]:
+    """Returns results along the last dimension, of size 1, as the op's: kept in place or dropped."""
+    if self.dim() == 0:
+        return tuple(part.reshape(()) for part in parts)
+    if keepdim:
+        return tuple(part.movedim(-1, dim) for part in parts)
+    return tuple(part.squeeze(-1) for part in parts)
+
+
+def _middle(self: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the lower median along the last dimension and its index: the first NaN where there is one."""
+    values, order = self.sort(stable=True)
+    place = (self.shape[-1] - 1) // 2
+    places = torch.arange(place, place + 1, device=self.device)
+    value, index = values.index_select(-1, places), order.index_select(-1, places)
+    if self.dtype.is_floating_point:
+        nan = self != self
+        index = torch.where(nan.any(-1, True), nan.to(torch.float32).argmax(-1, True), index)
+        value = self.gather(-1, index)
+    return value, index
+
+
+def _numbers_middle(self: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the lower median of the numbers along the last dimension and its index."""
+    if not self.dtype.is_floating_point:
+        return _middle(self)
+    values, order = self.sort(stable=True)
+    count = (self == self).to(torch.int64).sum(-1, True)
+    place = torch.div((count - 1).clamp_min(0), 2, rounding_mode="floor")
+    return values.gather(-1, place), order.gather(-1, place)
+
+
+@pack.decomposition(aten.median.default)
+def median(self: Tensor) -> Tensor:
+    """Returns the lower of the middle elements."""
+    return _middle(self.reshape(-1))[0].reshape(())
+
+
+@pack.decomposition(aten.median.dim)
+def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, ...]:
+    """Returns the lower of the middle elements of a dimension, and an index of it."""
+    return _result(self, dim, keepdim, *_middle(_along(self, dim)))
+
+
+@pack.decomposition(aten.nanmedian.default)
+def nanmedian(self: Tensor) -> Tensor:
+    """Returns the lower of the middle elements, those that are not a number left out."""
+    return _numbers_middle(self.reshape(-1))[0].reshape(())
+
+
+@pack.decomposition(aten.nanmedian.dim)
+def nanmedian_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, ...]:
+    """Returns the lower of the middle numbers of a dimension, and an index of it."""
+    return _result(self, dim, keepdim, *_numbers_middle(_along(self, dim)))
+
+
+@pack.decomposition(aten.kthvalue.default)
+def kthvalue(self: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, ...]:
+    """Returns the ``k``-th smallest element of a dimension, and an index of it."""
+    values, order = _along(self, dim).sort(stable=True)
+    parts = (part.narrow(-1, k - 1, 1) for part in (values, order))
+    return _result(self, dim, keepdim, *parts)
+
+
+@pack.decomposition(aten.mode.default)
+def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, ...]:
+    """Returns the smallest of the most frequent elements of a dimension, and its last index."""
+    row = _along(self, dim)
+    counts = (row.unsqueeze(-1) == row.unsqueeze(-2)).to(torch.int64).sum(-1)
+    frequent = counts == counts.amax(-1, True)
+    number = row.to(torch.int64) if row.dtype is torch.bool else row
+    greatest = number.amax(-1, True)
+    value = torch.where(frequent, number, greatest).amin(-1, True)
+    places = torch.arange(row.shape[-1], device=row.device)
+    index = torch.where(number == value, places, 0).amax(-1, True)
+    return _result(self, dim, keepdim, value.to(row.dtype), index)
+
+
+@pack.decomposition(aten.msort.default)
+def msort(self: Tensor) -> Tensor:
+    """Returns the elements in order along the first dimension."""
+    return self.sort(dim=0)[0] if self.dim() else self.clone()
+
+
+@pack.decomposition(aten.histc.default)
+def histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """Returns how many elements lie in each of ``bins`` equal parts of a range; its end belongs to the last."""
+    if min >= max:
+        raise NotImplementedError("the range depends on the data")
+    flat = self.reshape(-1)
+    place = torch.floor((flat - min) * (bins / (max - min)))
+    place = torch.where(flat == max, bins - 1, place)
+    counted = (flat >= min) & (flat <= max)
+    hit = (place == torch.arange(bins, device=self.device).unsqueeze(1)) & counted
+    return hit.to(torch.int64).sum(1).to(self.dtype)
+
+
+@pack.decomposition(aten.bucketize.Tensor)
+def bucketize(
+    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Returns how many of the sorted boundaries lie below each element."""
+    wide = self.unsqueeze(-1)
+    below = boundaries <= wide if right else boundaries < wide
+    if wide.dtype.is_floating_point:  # which is above all boundaries where it is not a number
+        below = below | (wide != wide)
+    return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
+
+
+@pack.decomposition(aten.bucketize.Scalar)
+def bucketize_number(
+    self: float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Returns how many of the sorted boundaries lie below a number."""
+    if math.isnan(self):
+        raise NotImplementedError("what is not a number is in no bucket")
+    below = boundaries <= self if right else boundaries < self
+    return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
+
+
+@pack.decomposition(aten.searchsorted.Tensor)
+def searchsorted(
+    sorted_sequence: Tensor,
+    self: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Returns where each element would go into its row of a sorted sequence."""
+    row = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
+    row = row if row.dim() == 1 else row.unsqueeze(-2)
+    return bucketize(self, row, out_int32=out_int32, right=right or side == "right")
+
+
+@pack.decomposition(aten.searchsorted.Scalar)
+def searchsorted_number(
+    sorted_sequence: Tensor,
+    self: float,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Returns where a number would go into a sorted sequence."""
+    row = sorted_sequence if sorter is None else sorted_sequence.gather(-1, sorter)
+    return bucketize_number(self, row, out_int32=out_int32, right=right or side == "right")

@@ -1,0 +1,152 @@
+"""Bitwise operations on whole numbers, exact over the full range of two's complement.
+
+TensorRT has none. Whole numbers are cut into bytes by division, a table holds the result for each
+pair of bytes, and products with 256, which wrap, put the bytes together. A shift is a product or a
+quotient.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion.constants import network_type
+from torchtrt_converters_aten_core.impl import (
+    elementwise,
+    indexing,
+    shape,
+    slicing,
+    types,
+)
+
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "AND": operator.and_,
+    "OR": operator.or_,
+    "XOR": operator.xor,
+}
+
+
+def combine(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype, name: str) -> Any:
+    """Returns ``AND``, ``OR`` or ``XOR`` of two whole numbers, bit by bit.
+
+    Args:
+        ctx: The conversion context.
+        kind: The operation.
+        first: A network tensor, a PyTorch tensor or a number.
+        second: A network tensor, a PyTorch tensor or a number; the two broadcast.
+        dtype: ``torch.int64`` or ``torch.int32``.
+        name: The prefix for the names of layers.
+    """
+    if kind == "AND" and (remainder := _low_bits(ctx, first, second, dtype, name)) is not None:
+        return remainder
+    dtype = network_type(dtype)
+    rank = types.common_rank((first, second))
+    high, low = (
+        _bytes(ctx, value, dtype, rank, f"{name}/{label}")
+        for label, value in (("first", first), ("second", second))
+    )
+    row = elementwise.arithmetic(ctx, "PROD", high, 256, dtype, name + "/row")
+    pair = elementwise.combine(ctx, "SUM", row, low, name + "/pair")
+    numbers = torch.arange(256, dtype=dtype)
+    table = OPERATIONS[kind](numbers.unsqueeze(1), numbers).reshape(-1)
+    table = get_trt_tensor(ctx, table, name + "/table")
+    return _joined(ctx, indexing.gather(ctx, table, pair, 0, name + "/bytes"), dtype, name)
+
+
+def _low_bits(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) -> Any:
+    """Returns ``first & second`` as a remainder where one is a number with its lowest bits set, else ``None``."""
+    if isinstance(first, int):
+        first, second = second, first
+    if not isinstance(second, int) or not 0 < second < 1 << 30 or second & (second + 1):
+        return None
+    return elementwise.remainder(ctx, first, second + 1, dtype, "floor", name)
+
+
+def _bytes(ctx: Any, value: Any, dtype: torch.dtype, rank: int, name: str) -> Any:
+    """Returns the bytes of whole numbers, each from 0 to 255, the lowest first, along a new last dimension."""
+    places = torch.tensor([1 << 8 * place for place in range(dtype.itemsize)], dtype=dtype)
+    if not is_network_tensor(value):
+        number = torch.as_tensor(value).to(dtype).unsqueeze(-1)
+        cut = torch.div(number, places, rounding_mode="floor") % 256
+        return types.operand(ctx, cut, dtype, rank + 1, name)
+    tensor = types.operand(ctx, value, dtype, rank, name + "/input")
+    wide = shape.unsqueeze(ctx, tensor, [rank], name + "/wide")
+    shifted = elementwise.arithmetic(ctx, "FLOOR_DIV", wide, places, dtype, name + "/shifted")
+    return elementwise.remainder(ctx, shifted, 256, dtype, "floor", name)
+
+
+def _joined(ctx: Any, parts: Any, dtype: torch.dtype, name: str) -> Any:
+    """Returns the whole numbers of which :func:`_bytes` would make these.
+
+    Without a reduction, which TensorRT 8.6 computes in float32 together with what follows it. The
+    highest bit of the highest byte is the sign: the products wrap to it.
+    """
+    last = len(parts.shape) - 1
+    total = None
+    for place in reversed(range(dtype.itemsize)):
+        part = slicing.pick(ctx, parts, last, place, f"{name}/byte{place}")
+        if total is None:
+            total = part
+            continue
+        label = f"{name}/shifted{place}"
+        total = elementwise.arithmetic(ctx, "PROD", total, 256, dtype, label)
+        total = elementwise.combine(
+            ctx, "SUM", total, part, f"{name}/joined{place}" if place else name
+        )
+    return total
+
+
+def invert(ctx: Any, tensor: Any, name: str) -> Any:
+    """Returns whole numbers with every bit exchanged: ``-1 - x``."""
+    return elementwise.arithmetic(ctx, "SUB", -1, tensor, ctx.dtype_of(tensor), name)
+
+
+def shift(ctx: Any, tensor: Any, amount: Any, left: bool, dtype: torch.dtype, name: str) -> Any:
+    """Returns ``tensor << amount`` or ``tensor >> amount``, the latter with the sign kept.
+
+    As in PyTorch on a CPU, an amount that is negative or exceeds the width shifts everything out.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor, a PyTorch tensor or a number.
+        amount: A network tensor, a PyTorch tensor or a number; the two broadcast.
+        left: Whether to shift to the left.
+        dtype: ``torch.int64`` or ``torch.int32``.
+        name: The prefix for the names of layers.
+    """
+    dtype = network_type(dtype)
+    width = 8 * dtype.itemsize
+    if not is_network_tensor(amount):
+        amount = torch.as_tensor(amount)
+        amount = torch.where((amount < 0) | (amount >= width), width, amount).to(dtype)
+
+    def chosen(table: list[int], label: str) -> Any:
+        values = torch.tensor(table, dtype=dtype)
+        if not is_network_tensor(amount):
+            return values[amount.long()]
+        table_ = get_trt_tensor(ctx, values, f"{name}/{label}/table")
+        return indexing.gather(ctx, table_, _inside(ctx, amount, width, name), 0, f"{name}/{label}")
+
+    if left:
+        sign = -(1 << (width - 1))
+        powers = [*(1 << place for place in range(width - 1)), sign, 0]
+        return elementwise.arithmetic(ctx, "PROD", tensor, chosen(powers, "power"), dtype, name)
+    counts = [*range(width), width - 1]
+    # No power of two that a signed number holds is as large as its width: two quotients in turn.
+    halves = [count // 2 for count in counts]
+    half = chosen([1 << part for part in halves], "half")
+    rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)], "rest")
+    part = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, half, dtype, name + "/part")
+    return elementwise.arithmetic(ctx, "FLOOR_DIV", part, rest, dtype, name)
+
+
+def _inside(ctx: Any, amount: Any, width: int, name: str) -> Any:
+    """Returns amounts from 0 to ``width``, which stands for all that are negative or larger."""
+    number = types.cast(ctx, amount, torch.int32, name + "/amount")
+    limited = elementwise.clamp(ctx, number, None, width, torch.int32, name + "/limited")
+    negative = elementwise.compare(ctx, "lt", limited, 0, name + "/negative")
+    return elementwise.select(ctx, negative, width, limited, torch.int32, name + "/inside")

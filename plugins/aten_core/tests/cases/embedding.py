@@ -1,0 +1,63 @@
+"""Cases of bags of embeddings."""
+
+import torch
+import torch.nn.functional as F
+
+from ..harness import T, case
+
+I64, I32, F16 = torch.int64, torch.int32, torch.float16
+FIRST = T(values=[1, 2, 4, 5, 4, 3, 2, 9], dtype=I64)
+STARTS = T(values=[0, 3, 3, 5], dtype=I64)
+WORDS = T("b 4", I64, 0, 9)
+
+
+def bag(mode, **options):
+    """Returns a function that computes bags of rows of a table."""
+    return lambda indices, offsets, weight, *scale: F.embedding_bag(
+        indices,
+        weight,
+        offsets,
+        mode=mode,
+        per_sample_weights=scale[0] if scale else None,
+        **options,
+    )
+
+
+OPS = ("aten.embedding_bag.padding_idx",)
+
+CASES = [
+    *[
+        case(OPS, FIRST, STARTS, "10 6", function=bag(mode), label=mode)
+        for mode in ("sum", "mean", "max")
+    ],
+    *[
+        case(OPS, FIRST, STARTS, "10 6", function=bag(mode, padding_idx=4), label=f"{mode}-padding")
+        for mode in ("sum", "mean", "max")
+    ],
+    case(OPS, FIRST, STARTS, "10 6", "8", function=bag("sum"), label="weighted"),
+    case(
+        OPS,
+        FIRST,
+        T(values=[0, 4, 8], dtype=I64),
+        "10 6",
+        function=bag("mean", include_last_offset=True),
+        label="ends",
+    ),
+    case(OPS, FIRST, STARTS, T("10 6", F16), function=bag("sum"), label="half", tolerance=2e-3),
+    case(
+        OPS, WORDS, "10 6", function=lambda x, w: F.embedding_bag(x, w, mode="mean"), label="matrix"
+    ),
+    *[
+        case(
+            f"aten.{op}.default",
+            FIRST,
+            STARTS,
+            "10 6",
+            function=lambda i, o, w, op=op: getattr(torch.ops.aten, op).default(w, i, o, False, 1)[
+                0
+            ],
+            label="mean",
+        )
+        for op in ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+    ],
+]

@@ -1,0 +1,60 @@
+"""Cases of special functions: ranges in which they change their character, and their edges."""
+
+import math
+
+import torch
+
+from ..harness import T, decomposed
+
+NAN, INF = math.nan, math.inf
+EDGES = [INF, -INF, NAN, 0.0, -0.0, 1.0, -1.0, 2.0, 0.5]
+
+
+def over(low, high, edges=EDGES):
+    """Returns numbers at equal distances from ``low`` to ``high``, and edges."""
+    return T(values=[*torch.linspace(low, high, 301).tolist(), *edges])
+
+
+RANGES = {
+    "erfc.default": [over(-5, 8)],
+    "special_erfcx.default": [over(-5, 50)],
+    "erfinv.default": [over(-1, 1)],
+    "special_ndtri.default": [over(0, 1, [*EDGES, 1e-30, 1e-7])],
+    "special_log_ndtr.default": [over(-60, 8)],
+    "lgamma.default": [over(-7.9, 0.9), over(0.1, 90), over(0.9, 2.1)],
+    "digamma.default": [over(-7.9, 0.9, [*EDGES, -3.0]), over(0.1, 90)],
+    "special_i0e.default": [over(-60, 60)],
+    "special_i1e.default": [over(-60, 60)],
+    "i0.default": [over(-60, 60)],
+    "special_i1.default": [over(-60, 60)],
+    "special_modified_bessel_i0.default": [over(-60, 60)],
+    "special_modified_bessel_i1.default": [over(-60, 60)],
+    "special_bessel_j0.default": [over(-40, 40)],
+    "special_bessel_j1.default": [over(-40, 40)],
+    "special_entr.default": [over(-1, 3)],
+    "logit.default": [over(0, 1)],
+}
+
+WITHOUT_HALF = [op for op in RANGES if any(part in op for part in ("erfcx", "ndtr", "bessel"))]
+"""What PyTorch does not compute in half precision on a CPU."""
+
+CASES = [
+    *[
+        decomposed(f"aten.{op}", values, label=f"range{place or ''}")
+        for op, ranges in RANGES.items()
+        for place, values in enumerate(ranges)
+    ],
+    *[
+        decomposed(f"aten.{op}", T("b s", torch.float16, 0.1, 0.9), tolerance=2e-3, label="half")
+        for op in RANGES
+        if op not in WITHOUT_HALF
+    ],
+    *[
+        decomposed(f"aten.{op}", T("b s", torch.int64, 1, 3), label="int")
+        for op in ("erfc.default", "lgamma.default")
+    ],
+    decomposed("aten.logit.default", over(0, 1), 0.1, label="limited"),
+    decomposed("aten.polygamma.default", 0, over(0.1, 30), label="digamma"),
+    decomposed("aten.polygamma.default", 1, over(0.1, 30, [])),
+    decomposed("aten.polygamma.default", 1, T(values=[-7.5, -3.3, -0.4, 0.2]), label="negative"),
+]

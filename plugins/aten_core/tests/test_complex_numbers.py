@@ -1,0 +1,83 @@
+"""Models that compute with complex numbers on the way are real to TensorRT."""
+
+import pytest
+import torch
+
+import torchtrt
+
+from .test_pack import Function
+
+X, ANGLES = torch.linspace(-2, 3, 48).reshape(2, 4, 6), torch.linspace(0, 3, 12).reshape(4, 3)
+
+
+def rotary(x, angles):
+    """Returns rotary embeddings as Llama's own code has them."""
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+    turned = pairs * torch.polar(torch.ones_like(angles), angles)
+    return torch.view_as_real(turned).flatten(-2)
+
+
+FIXED_TURN = torch.polar(torch.ones_like(ANGLES), ANGLES)
+
+FUNCTIONS = {
+    "rotary": rotary,
+    "rotary-constant": lambda x, a: torch.view_as_real(
+        torch.view_as_complex(x.reshape(2, 4, 3, 2)) * FIXED_TURN.unsqueeze(0)
+    ).flatten(-2),
+    "magnitude": lambda x, a: torch.fft.rfft(x).abs(),
+    "angle": lambda x, a: torch.fft.rfft(x * x)[..., 1:3].angle(),
+    "parts": lambda x, a: (torch.fft.fft(x).real, torch.fft.fft(x, dim=1).imag),
+    "there-and-back": lambda x, a: torch.fft.irfft(torch.fft.rfft(x)),
+    "odd-length": lambda x, a: torch.fft.irfft(torch.fft.rfft(x, n=5), n=5),
+    "padded": lambda x, a: torch.fft.rfft(x, n=9).abs(),
+    "two-dimensions": lambda x, a: torch.view_as_real(torch.fft.rfft2(x)),
+    "two-dimensions-back": lambda x, a: torch.fft.irfft2(torch.fft.rfft2(x) * 2),
+    "normalised": lambda x, a: torch.fft.fftn(x, norm="ortho").abs(),
+    "inverse": lambda x, a: torch.fft.ifft(torch.fft.fft(x)).real,
+    "convolution": lambda x, a: torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x + 1).conj()),
+    "mixing": lambda x, a: torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real,
+    "arithmetic": lambda x, a: (
+        (torch.complex(x, -x) + 1) / torch.complex(x, x + 9) - 2j * x
+    ).abs(),
+    "exponential": lambda x, a: torch.exp(1j * a).real,
+    "product": lambda x, a: (torch.complex(x, x) @ torch.complex(a, -a).T[:3].repeat(2, 1)).imag,
+    "power": lambda x, a: (
+        torch.fft.rfft(x)[..., 1:] * torch.fft.rfft(x)[..., 1:].conj()
+    ).real.mean(-1),
+}
+
+
+@pytest.mark.parametrize("label", FUNCTIONS)
+def test_what_is_complex_on_the_way_is_converted(label, version):
+    """Everything is in engines, and agrees with PyTorch."""
+    model = Function(FUNCTIONS[label]).eval()
+    compiled = torchtrt.compile(model, [X, ANGLES], require_full_compilation=True, min_block_size=1)
+    torch.testing.assert_close(compiled(X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
+
+
+def test_rotary_embeddings_take_sizes_that_vary(version):
+    """Batch and length are dynamic."""
+    batch, length = (torch.export.Dim(name, min=1, max=9) for name in ("batch", "length"))
+    shapes = {"inputs": ({0: batch, 1: length}, {0: length})}
+    model = Function(rotary).eval()
+    exported = torch.export.export(model, (X, ANGLES), dynamic_shapes=shapes, strict=False)
+    compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
+    for sizes in ((1, 1), (3, 9)):
+        inputs = torch.rand(*sizes, 6), torch.rand(sizes[1], 3)
+        torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, a: torch.fft.rfft(x),
+        lambda x, a: torch.linalg.eigvals(x[:, :, :4]).abs(),
+        lambda x, a: torch.fft.rfft(x.repeat(1, 1, 400)).abs(),
+    ],
+    ids=["complex result", "unknown op", "large transform"],
+)
+def test_what_stays_complex_is_left_as_it_was(function):
+    """PyTorch runs the complex part, with the same result."""
+    model = Function(function).eval()
+    compiled = torchtrt.compile(model, [X, ANGLES], min_block_size=1)
+    torch.testing.assert_close(compiled(X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,145 @@
+"""What is kept of a run: the pack's ``coverage.json``, which may only improve, and the page that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+
+from tests.conformance.outcome import VERSIONS, Outcome
+from tests.conformance.running import Found
+from tests.conformance.samples import ops
+from torchtrt.cli.coverage import (
+    CORRECT,
+    CRASHED,
+    FILE,
+    LABELS,
+    NOT_EXPORTABLE,
+    NOTHING,
+    REJECTED,
+    WRONG,
+    Coverage,
+    OpCoverage,
+    count,
+    kind_of,
+    share,
+    totals,
+)
+
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / "plugins/aten_core/src/torchtrt_converters_aten_core" / FILE
+PAGE = ROOT / "docs/coverage.md"
+BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
+
+_RANK = {CRASHED: 0, WRONG: 1, REJECTED: 2, NOT_EXPORTABLE: 2, NOTHING: 3, CORRECT: 3}
+"""How good an outcome is."""
+
+
+def read() -> Coverage:
+    """Returns what is kept."""
+    return Coverage.from_json(PATH.read_text(encoding="utf-8"))
+
+
+def is_worse(outcome: str, kept: str) -> bool:
+    """Returns whether an outcome is worse than the one that is kept, both as letters."""
+    return _RANK[kind_of(outcome)] < _RANK[kind_of(kept)]
+
+
+def keep(found: Iterable[Found], accept_worse: bool) -> int:
+    """Replaces what is kept of the ops that were run, and the page; refuses where an outcome is worse."""
+    kept = read().ops if PATH.exists() else {}
+    merged = dict(kept)
+    worse = []
+    for name, op in collect(found).items():
+        before = kept.get(name)
+        worse += list(_worse(name, before, op)) if before else []
+        merged[name] = op
+    for line in worse:
+        print(line)
+    if worse and not accept_worse:
+        print(f"{len(worse)} outcomes are worse than the kept ones: nothing was written.")
+        return 1
+    coverage = Coverage(
+        str(torch.__version__).partition("+")[0],
+        VERSIONS,
+        {name: merged[name] for name in sorted(merged) if name in ops()},
+    )
+    PATH.write_text(coverage.to_json(), encoding="utf-8")
+    document(coverage)
+    return 0
+
+
+def collect(found: Iterable[Found]) -> dict[str, OpCoverage]:
+    """Returns what became of each op's samples."""
+    samples: dict[str, dict[str, list[list[Outcome]]]] = {}
+    for name, dtype, _, _, by_version in found:
+        if by_version is not None:
+            of_versions = samples.setdefault(name, {}).setdefault(dtype, [[] for _ in VERSIONS])
+            for outcomes, version in zip(of_versions, VERSIONS, strict=True):
+                outcomes.append(by_version[version])
+    return {name: _op_coverage(by_dtype) for name, by_dtype in samples.items()}
+
+
+def _op_coverage(by_dtype: dict[str, list[list[Outcome]]]) -> OpCoverage:
+    reasons: dict[str, str] = {}
+
+    def letter(outcome: Outcome) -> str:
+        if outcome.kind != REJECTED:
+            return outcome.kind
+        # Reasons beyond the alphabet share its last letter.
+        return reasons.setdefault(outcome.reason, chr(min(ord("a") + len(reasons), ord("z"))))
+
+    samples = {
+        dtype: tuple("".join(map(letter, outcomes)) for outcomes in of_versions)
+        for dtype, of_versions in by_dtype.items()
+    }
+    return OpCoverage(samples, tuple(reasons)[:26])
+
+
+def _worse(name: str, before: OpCoverage, after: OpCoverage) -> Iterator[str]:
+    for dtype, of_versions in after.samples.items():
+        old = before.samples.get(dtype, ("",) * len(VERSIONS))
+        for version, letters, kept in zip(VERSIONS, of_versions, old, strict=True):
+            if len(letters) != len(kept):
+                continue  # other samples
+            for index, (new, former) in enumerate(zip(letters, kept, strict=True)):
+                if is_worse(new, former):
+                    labels = LABELS[kind_of(former)], LABELS[kind_of(new)]
+                    yield f"{name} {dtype} #{index} @{version}: was {labels[0]}, is {labels[1]}"
+
+
+def document(coverage: Coverage) -> None:
+    """Writes the tables of the page."""
+    PAGE.write_text(page(coverage), encoding="utf-8")
+
+
+def page(coverage: Coverage) -> str:
+    """Returns the page with its tables up to date."""
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
+    lines = (*_total_lines(coverage), "", *_op_lines(coverage))
+    return "\n".join((before + BEGIN, *lines, END + after))
+
+
+def _total_lines(coverage: Coverage) -> Iterator[str]:
+    yield f"PyTorch {coverage.torch}, {len(coverage.ops)} ops:"
+    yield ""
+    yield "| TensorRT | share | " + " | ".join(LABELS.values()) + " |"
+    yield "|---|---:|" + "---:|" * len(LABELS)
+    for version, letters in totals(coverage):
+        cells = (f"`{version}`", f"**{share(letters)}**", *map(str, count(letters).values()))
+        yield f"| {' | '.join(cells)} |"
+
+
+def _op_lines(coverage: Coverage) -> Iterator[str]:
+    yield "| op | samples | " + " | ".join(coverage.versions) + " | why not the others |"
+    yield "|---|---:|" + "---:|" * len(coverage.versions) + "---|"
+    for name, op in coverage.ops.items():
+        shares = [share(op.letters(place)) for place in range(len(coverage.versions))]
+        reasons = [reason for reason, _ in op.reason_counts()]
+        not_exportable = op.letters(0).count(NOT_EXPORTABLE)
+        if not_exportable:
+            reasons.append(f"torch.export refuses {not_exportable}")
+        text = "<br>".join(reason.replace("|", "\\|") for reason in reasons)
+        yield f"| `{name}` | {len(op.letters(0))} | {' | '.join(shares)} | {text} |"

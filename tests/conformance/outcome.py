@@ -1,0 +1,256 @@
+"""What becomes of one sample: exported once, then converted, run and compared for each version."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.testing._comparison import default_tolerances
+from torch.utils import _pytree as pytree
+
+import torchtrt
+from tests.conformance.samples import Sample
+from torchtrt.cli.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
+from torchtrt.errors import FullCompilationError, UnsupportedProgramError
+
+VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
+REASONS_EACH = 3
+"""The most reasons that are told of one sample: the first ones."""
+
+BOUNDS = {
+    "bernoulli": (0, 1),
+}
+"""The least and greatest value of ops that are random."""
+UNINITIALISED = re.compile(r"(new_)?empty(_like|_permuted|_strided)?|resize_|resize_as_")
+"""Ops whose result has no defined values."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one sample on one version.
+
+    Attributes:
+        kind: One of :mod:`torchtrt.cli.coverage`'s letters.
+        reason: Why, where it is not correct.
+    """
+
+    kind: str
+    reason: str = ""
+
+
+class _Unavailable(Exception):
+    """PyTorch itself does not run the sample."""
+
+
+def outcomes(sample: Sample, versions: Sequence[str] = VERSIONS) -> dict[str, Outcome] | None:
+    """Returns what becomes of a sample, by version, or None where PyTorch itself refuses to run it."""
+    with _quietly():
+        try:
+            expected = _eager(sample)
+        except Exception:
+            return None
+        try:
+            with sdpa_kernel(SDPBackend.MATH):
+                exported = torch.export.export(sample.model, sample.tensors, strict=False)
+        except Exception as error:
+            reason = f"torch.export: {type(error).__name__}"
+            return dict.fromkeys(versions, Outcome(NOT_EXPORTABLE, reason))
+        return {version: _outcome(sample, exported, expected, version) for version in versions}
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _eager(sample: Sample, wide: bool = False) -> list[Any]:
+    """Returns the results, and the inputs as they are afterwards."""
+    torch.manual_seed(0)
+    model = sample.model
+    tensors = sample.tensors
+    if wide:
+        model = _Widened(sample)
+        tensors = tuple(map(_widen, tensors))
+    return [*pytree.tree_leaves(model(*tensors)), *tensors]
+
+
+def _outcome(sample: Sample, exported: Any, expected: list[Any], version: str) -> Outcome:
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        try:
+            compiled = torchtrt.compile(exported, require_full_compilation=True)
+            nothing = not compiled.report.blocks
+            tensors = sample.tensors
+            actual = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
+        except (FullCompilationError, UnsupportedProgramError) as error:
+            return Outcome(REJECTED, _reason(str(error)))
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            return Outcome(CRASHED, " ".join(text.split())[:300])
+    difference = _difference(sample, exported, actual, expected)
+    if difference is not None:
+        return Outcome(WRONG, difference)
+    return Outcome(NOTHING if nothing else CORRECT)
+
+
+_NODE = re.compile(r"^(\w+) \(([^\n]*?)\): (.*)$")
+
+
+def _reason(message: str) -> str:
+    """Returns why nodes stayed in PyTorch: each op and the first line of its reason that says something."""
+    reasons: dict[str, None] = {}
+    lines = message.splitlines()
+    for place, line in enumerate(lines):
+        match = _NODE.match(line)
+        if match is None:
+            continue
+        details = [text.strip() for text in lines[place + 1 : place + 2] if text.startswith("  ")]
+        reason = details[0] if details else match[3]
+        reason = re.sub(r"^\w+ +rejected: ", "", reason)
+        reason = re.sub(r" \(node %\w+\)", "", reason)
+        reason = re.sub(r"reference@[\d.]+", "this TensorRT", reason)
+        if reason.startswith("No pack has a converter for"):
+            reason = "no pack has a converter"
+        reasons[f"{match[2].removesuffix('.default')}: {reason}"] = None
+    return "; ".join(list(reasons)[:REASONS_EACH]) or lines[0]
+
+
+def _difference(
+    sample: Sample, exported: Any, actual: list[Any], expected: list[Any]
+) -> str | None:
+    """Returns how the results differ from PyTorch's, or None."""
+    if len(actual) != len(expected):
+        return f"{len(actual)} results instead of {len(expected)}"
+    undefined = UNINITIALISED.fullmatch(sample.op) is not None or _is_random(exported)
+    exact: list[Any] | None = None
+    for index, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
+        if not isinstance(theirs, torch.Tensor):
+            if mine != theirs and not (mine != mine and theirs != theirs):
+                return f"result {index} is {mine} instead of {theirs}"
+            continue
+        if not isinstance(mine, torch.Tensor):
+            return f"result {index} is {mine} instead of a tensor"
+        if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
+            before, after = (f"{x.dtype}{list(x.shape)}" for x in (theirs, mine))
+            return f"result {index} is {after} instead of {before}"
+        if undefined:
+            if not _is_plausible(sample, index, mine, theirs):
+                return f"result {index} is random, and beyond its bounds"
+            continue
+        try:
+            torch.testing.assert_close(mine, theirs, equal_nan=True)
+        except AssertionError as error:
+            if exact is None:
+                exact = _exact(sample, len(expected))
+            if not (
+                _is_as_exact(mine, theirs, exact[index]) or _chooses_equals(sample, mine, theirs)
+            ):
+                return f"result {index}: " + " ".join(str(error).split())[:200]
+    return None
+
+
+def _is_random(exported: Any) -> bool:
+    return any(
+        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        for node in exported.graph.nodes
+        if node.target is not torch.ops.aten.dropout.default or node.args[2]
+    )
+
+
+def _is_plausible(sample: Sample, index: int, mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Returns whether random values are finite where PyTorch's are, and within the op's bounds."""
+    if UNINITIALISED.fullmatch(sample.op):
+        return True
+    bounds = BOUNDS.get(sample.op) if index == 0 else None
+    if bounds is not None and mine.numel():
+        low, high = mine.min().item(), mine.max().item()
+        return bool(bounds[0] <= low and high <= bounds[1])
+    return bool(mine.isfinite().all() or not theirs.isfinite().all())
+
+
+_WIDER = {torch.float16: torch.float32, torch.float32: torch.float64}
+
+
+def _widen(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.to(_WIDER.get(leaf.dtype, leaf.dtype))
+    return _WIDER.get(leaf, leaf) if isinstance(leaf, torch.dtype) else leaf
+
+
+class _Widened(torch.nn.Module):
+    """A sample's call in the next wider floating-point dtype."""
+
+    def __init__(self, sample: Sample) -> None:
+        super().__init__()
+        self.sample = sample
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Calls the op."""
+        values = iter(tensors)
+        filled = [
+            next(values) if isinstance(leaf, torch.Tensor) else _widen(leaf)
+            for leaf in self.sample.leaves
+        ]
+        args, kwargs = pytree.tree_unflatten(filled, self.sample.tree)
+        return self.sample.function(*args, **kwargs)
+
+
+def _exact(sample: Sample, count: int) -> list[Any]:
+    """Returns the results computed in the next wider dtype, or nothing to compare with."""
+    try:
+        results = _eager(sample, wide=True)
+    except Exception:  # not every op has a wider form
+        results = []
+    return results if len(results) == count else [None] * count
+
+
+def _is_as_exact(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> bool:
+    """Returns whether no element is further from the exact result than twice PyTorch's own greatest error."""
+    if not isinstance(exact, torch.Tensor) or not mine.dtype.is_floating_point:
+        return False
+    if exact.shape != mine.shape or exact.dtype not in _WIDER.values():
+        return False
+    relative, absolute = default_tolerances(mine)
+    own = (theirs.to(exact.dtype) - exact).abs()
+    own = own[own.isfinite()]
+    allowed = 2 * own.max() if own.numel() else 0.0
+    error = (mine.to(exact.dtype) - exact).abs()
+    close = error <= allowed + absolute + relative * exact.abs()
+    return bool((close | (mine == theirs) | (mine.isnan() & theirs.isnan())).all())
+
+
+_AMONG_EQUALS = frozenset({"topk", "sort", "argsort", "kthvalue", "median", "nanmedian", "mode"})
+"""Ops that may choose any index among equal elements."""
+
+
+def _chooses_equals(sample: Sample, mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Returns whether two results that are indices choose equal elements, and none twice."""
+    if sample.op not in _AMONG_EQUALS or mine.dtype is not torch.int64:
+        return False
+    tensor = sample.tensors[0]
+    for dim in range(tensor.dim()):
+        indices = [mine, theirs]
+        if mine.dim() < tensor.dim():
+            indices = [index.unsqueeze(dim) for index in indices]
+        if any(
+            size != full
+            for place, (size, full) in enumerate(zip(indices[0].shape, tensor.shape, strict=True))
+            if place != dim
+        ):
+            continue
+        if not all(((0 <= index) & (index < tensor.shape[dim])).all() for index in indices):
+            continue
+        ordered = indices[0].sort(dim)[0]
+        if (ordered.diff(dim=dim) == 0).any():
+            continue
+        chosen, wanted = (tensor.gather(dim, index) for index in indices)
+        if torch.equal(chosen, wanted):
+            return True
+    return False
