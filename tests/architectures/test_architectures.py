@@ -1,0 +1,70 @@
+"""Every architecture becomes engines alone and equals eager, on every TensorRT, with fixed and with varying sizes.
+
+``TORCHTRT_TENSORRT=real pytest tests/architectures`` runs the same on an NVIDIA GPU.
+"""
+
+import contextlib
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+import torchtrt
+from tests.architectures.zoo import ZOO
+from torchtrt.exporting import export
+from torchtrt.tensorrt import is_reference
+
+TOLERANCE = 1e-4
+"""The largest difference, relative to the largest value."""
+
+
+def tensorrts():
+    """Returns a context for each TensorRT to compile with."""
+    if is_reference():
+        return [
+            torchtrt.use_tensorrt(f"reference@{version}")
+            for version in ("8.6.0", "10.16.1", "11.4.0")
+        ]
+    return [contextlib.nullcontext()]
+
+
+@pytest.fixture(autouse=True)
+def full_precision(monkeypatch):
+    """Keeps TF32 off on PyTorch's side too."""
+    if is_reference():
+        return
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.mark.parametrize("varying", [False, True], ids=["fixed", "varying"])
+@pytest.mark.parametrize("architecture", ZOO, ids=lambda architecture: architecture.name)
+def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying):
+    """Nothing stays in PyTorch; at the least, usual and greatest sizes the outputs are eager's to 1e-4."""
+    device = "cpu" if is_reference() else "cuda"
+    settings = {} if is_reference() else {"disable_tf32": True, "tactic_sources": 0}
+    model = architecture.model().to(device)
+    example = on(device, architecture.example())
+    exported = export(model, example, {}, architecture.dynamic_shapes() if varying else None)
+
+    for tensorrt in tensorrts():
+        with tensorrt:
+            compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
+        for batch, length in architecture.sizes() if varying else architecture.sizes()[1:2]:
+            inputs = on(device, architecture.example(batch, length))
+            with torch.no_grad():
+                assert_close(compiled(*inputs), model(*inputs))
+
+
+def on(device, tensors):
+    """Returns the tensors on the device."""
+    return tuple(tensor.to(device) for tensor in tensors)
+
+
+def assert_close(actual, expected):
+    """Checks every output, relative to its largest value."""
+    actual, expected = pytree.tree_leaves(actual), pytree.tree_leaves(expected)
+    assert [each.shape for each in expected] == [each.shape for each in actual]
+    for got, wanted in zip(actual, expected, strict=True):
+        scale = wanted.abs().max().item()
+        torch.testing.assert_close(got, wanted, rtol=0, atol=TOLERANCE * scale)
