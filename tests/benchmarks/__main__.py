@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import track
 
-from tests.benchmarks import compiling, executing, registry
+from tests.benchmarks import architectures, compiling, executing, registry
 from tests.benchmarks._measure import Row
 
 PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
@@ -34,6 +34,7 @@ def main() -> None:
         (
             ("Registry and import", registry),
             ("Compiling", compiling),
+            ("Converting architectures", architectures),
             ("Running on the reference TensorRT", executing),
         ),
         console=Console(stderr=True),

@@ -12,7 +12,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from torchtrt.conversion.build import build_plan
-from torchtrt.conversion.interpreter import TRTInterpreter
+from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
 from torchtrt.errors import FullCompilationError
 from torchtrt.exporting import export, size_ranges
@@ -96,6 +96,7 @@ def lower(exported: ExportedProgram, settings: CompilationSettings) -> Program:
     for lowering_pass in lowering_passes():
         lowering_pass.function(program.graph_module, settings)
     resolve_nodes(program.graph_module, settings)
+    fold_constants(program.graph_module, program.mutated)  # what decompositions brought
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     return program
@@ -143,15 +144,20 @@ def explain(
 
 
 def _check_complete(partition: Partition) -> None:
-    lines = [
-        f"{entry.node.name} ({entry.node.target}): {entry.reason}"
+    missing = [
+        entry
         for entry in partition.torch_nodes
         if entry.node.target is not torch.ops.aten.copy_.default  # of a result, to where it belongs
     ]
-    if not lines:
+    if not missing:
         return
+    lines = []
+    for entry in missing:
+        lines.append(f"{entry.node.name} ({entry.node.target}): {entry.reason}")
+        if line := model_line(entry.node):
+            lines.append(f"  model  {line}")
     message = (
-        f"{len(lines)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
+        f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )

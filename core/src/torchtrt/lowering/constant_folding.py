@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from operator import attrgetter
 
@@ -41,10 +42,11 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
                 values[node] = value
                 folded.append(node)
     first_call = next(node for node in graph.nodes if node.op != "placeholder")
-    for index, node in enumerate(folded):
+    names = map("_folded_{}".format, itertools.count())
+    for node in folded:
         if all(user in values for user in node.users):
             continue  # only other folded nodes read it
-        name = f"_folded_{index}"
+        name = next(name for name in names if not hasattr(graph_module, name))
         setattr(graph_module, name, values[node])
         place = first_call if node.op == "placeholder" else node
         with graph.inserting_before(place):

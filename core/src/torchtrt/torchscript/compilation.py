@@ -22,7 +22,7 @@ from torchtrt.torchscript.converters import op_of_schema
 from torchtrt.torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
 from torchtrt.torchscript.module import TorchScriptModule
 from torchtrt.torchscript.operators import overload_of
-from torchtrt.torchscript.runner import STRUCTURE
+from torchtrt.torchscript.runner import STRUCTURE, has_no_evaluator, schema_of
 from torchtrt.torchscript.site import model_line, site_of
 
 TorchScript: TypeAlias = Any
@@ -144,9 +144,7 @@ def unsupported_schemas(model: TorchScript, method: str = "forward") -> list[Uns
     found: dict[tuple[str, str], list[str]] = {}
     for node in open_method(model, method).nodes():
         if reason := _why_unsupported(node):
-            schema = node.schema()
-            schema = node.kind() if schema == "(no schema)" else schema
-            found.setdefault((schema, reason), []).append(model_line(node))
+            found.setdefault((schema_of(node), reason), []).append(model_line(node))
     return [
         Unsupported(schema, reason, tuple(dict.fromkeys(filter(None, lines))))
         for (schema, reason), lines in found.items()
@@ -166,11 +164,12 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
 
 
 def _why_unsupported(node: torch._C.Node) -> str:
-    if node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS:
-        return ""
-    overload = None if node.schema() == "(no schema)" else overload_of(node.schema())
-    if overload is None:
+    if has_no_evaluator(node):
         return "torchtrt has no evaluator for it, and PyTorch dispatches no such operator"
+    overload = None if node.schema() == "(no schema)" else overload_of(node.schema())
+    is_evaluated = node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS
+    if is_evaluated or overload is None:
+        return ""
     target = parse_target(op_of_schema(node.schema()))
     if DYNAMO_CONVERTERS.candidates(target) or target in DYNAMO_CONVERTERS.decompositions():
         return ""

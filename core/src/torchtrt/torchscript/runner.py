@@ -62,12 +62,21 @@ class GraphRunner:
                 result = call(node, args)
         except (ExportError, RaisedError):
             raise
+        except _NoEvaluatorError as error:
+            raise ExportError(self._everything_without_evaluator()) from error
         except Exception as error:
             message = f"{kind} failed: {type(error).__name__}: {error}\n{model_line(node)}"
             raise ExportError(message) from error
         outputs = list(node.outputs())
         if outputs:
             _assign(env, outputs, (result,) if len(outputs) == 1 else result)
+
+    def _everything_without_evaluator(self) -> str:
+        uses: dict[str, list[str]] = {}
+        for node in filter(has_no_evaluator, all_nodes(self.graph)):
+            uses.setdefault(schema_of(node), []).append(model_line(node))
+        lines = [line for schema, found in uses.items() for line in (schema, *dict.fromkeys(found))]
+        return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
     # Structure
 
@@ -288,9 +297,24 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
         return float(result) if is_whole and str(node.output().type()) == "float" else result
     if node.kind() in NODE_EVALUATORS:
         return NODE_EVALUATORS[node.kind()](node, *args)
+    raise _NoEvaluatorError
+
+
+def schema_of(node: torch._C.Node) -> str:
+    """Returns the schema of what a node calls, or its kind where it has none."""
     schema = node.schema()
-    message = f"torchtrt has no evaluator for {node.kind() if schema == '(no schema)' else schema}."
-    raise ExportError(f"{message}\n{model_line(node)}")
+    return node.kind() if schema == "(no schema)" else schema
+
+
+def has_no_evaluator(node: torch._C.Node) -> bool:
+    """Returns whether a node is neither structure, nor evaluated, nor an operator of PyTorch."""
+    kind = node.kind()
+    known = kind in STRUCTURE or kind in EVALUATORS or kind in NODE_EVALUATORS
+    return not known and find_operator(node) is None
+
+
+class _NoEvaluatorError(Exception):
+    pass
 
 
 def _assign(env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
