@@ -65,6 +65,13 @@ def test_the_released_root_pins_its_parts_and_holds_no_code(wheels):
         assert not [name for name in archive.namelist() if name.endswith(".py")]
 
 
+def test_a_packs_wheel_tells_its_coverage(wheels):
+    """What `torchtrt coverage` prints is part of the package."""
+    (path,) = wheels.glob("torchtrt_converters_aten_core-0*.whl")
+    with zipfile.ZipFile(path) as archive:
+        assert "torchtrt_converters_aten_core/coverage.json" in archive.namelist()
+
+
 def test_the_root_from_a_checkout_depends_on_the_folders_beside_it(tmp_path):
     """`pip install .` installs this checkout's packs, not released ones."""
     pip(
@@ -100,3 +107,26 @@ def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
     assert {"aten_core", "aten_experimental", "quantization"} <= set(found)
     assert all(row["version"] == "0.1.0" for row in found.values())
     assert all(str(tmp_path) in row["location"] for row in found.values())
+
+
+def test_importing_torchtrt_with_all_packs_imports_nothing_slow():
+    """What compiling needs is imported when something is compiled."""
+    slow = (
+        "rich",
+        "sympy",
+        "tensorrt",
+        "torchtrt.compiler",
+        "torchtrt.lowering",
+        "torchtrt.reference",
+    )
+    program = (
+        "import sys, torch; before = set(sys.modules); import torchtrt; "
+        "assert torchtrt.DYNAMO_CONVERTERS.unique_targets(); "
+        f"print(sorted(set({slow!r}) & (set(sys.modules) - before)))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "[]" == done.stdout.strip()

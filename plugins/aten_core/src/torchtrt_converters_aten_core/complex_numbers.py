@@ -17,10 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from torchtrt.lowering import no_new_assumptions
 from torchtrt_converters_aten_core._pack import pack
 from torchtrt_converters_aten_core.registration import arguments
 
@@ -174,6 +172,8 @@ def rewrite(graph_module: GraphModule, settings: Any) -> None:
     """Replaces complex values by pairs of real ones, if that makes the whole graph real."""
     if not any(map(_has_complex, graph_module.graph.nodes)):
         return
+    from torchtrt.lowering import no_new_assumptions  # here, since few models need it
+
     with no_new_assumptions(graph_module.graph):
         for node in list(graph_module.graph.nodes):
             if _is_composite_transform(node):
@@ -183,19 +183,19 @@ def rewrite(graph_module: GraphModule, settings: Any) -> None:
     graph_module.graph.eliminate_dead_code()
 
 
+def _dtypes(node: Node) -> list[torch.dtype]:
+    value = node.meta.get("val")
+    leaves = value if isinstance(value, (list, tuple)) else (value,)
+    return [leaf.dtype for leaf in leaves if isinstance(leaf, Tensor)]
+
+
 def _has_complex(node: Node) -> bool:
-    return any(
-        isinstance(leaf, Tensor) and leaf.is_complex()
-        for leaf in pytree.tree_leaves(node.meta.get("val"))
-    )
+    return any(dtype.is_complex for dtype in _dtypes(node))
 
 
 def _has_other_complex(node: Node) -> bool:
     """Returns whether a node makes complex numbers of another precision than float32's."""
-    return any(
-        isinstance(leaf, Tensor) and leaf.is_complex() and leaf.dtype is not torch.complex64
-        for leaf in pytree.tree_leaves(node.meta.get("val"))
-    )
+    return any(dtype.is_complex and dtype is not torch.complex64 for dtype in _dtypes(node))
 
 
 def _touches_complex(node: Node) -> bool:
@@ -248,6 +248,10 @@ def _emit(
         args: Its arguments, nodes in place of tensors and sizes.
         kwargs: Its keyword arguments, likewise.
     """
+    from torch.fx.experimental.proxy_tensor import make_fx  # here, since it brings sympy
+
+    from torch.fx.experimental.proxy_tensor import make_fx  # imports sympy
+
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
     places = {source: place for place, source in enumerate(sources)}
