@@ -11,6 +11,7 @@ import torchtrt
 from torchtrt.demo.models import Decoder, ResNet18
 from torchtrt.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.errors import (
+    BuildError,
     ConversionError,
     ExportError,
     FullCompilationError,
@@ -45,16 +46,16 @@ def assert_same(compiled, model, *inputs, tolerance=1e-4):
 
 
 class Small(nn.Module):
-    """Seven ops, of which ``erfinv`` has no converter."""
+    """Nine ops, of which ``igamma`` has no converter."""
 
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
 
     def forward(self, x):
-        """Linear layers on both sides of erfinv."""
+        """Linear layers on both sides of igamma."""
         y = torch.tanh(torch.relu(self.first(x)) * 0.5)
-        y = torch.erfinv(y)
+        y = torch.igamma(y + 2, y + 3)
         return torch.sigmoid(torch.relu(self.second(y))) + x
 
 
@@ -125,7 +126,7 @@ def test_what_has_no_converter_runs_in_pytorch_between_two_engines(version, smal
     assert 2 == len(engines(compiled))
     assert_same(compiled, small, torch.rand(4, 8))
     (stayed,) = compiled.report.in_torch
-    assert "aten.erfinv.default" == stayed.op
+    assert "aten.igamma.default" == stayed.op
     assert "no pack has a converter" in stayed.reason
 
 
@@ -176,7 +177,7 @@ def test_engines_record_which_pack_converted_which_node(small):
 def test_full_compilation_lists_what_would_stay(small):
     """The error names the node, the op and the reason, and what to do."""
     with pytest.raises(
-        FullCompilationError, match=r"erfinv(.|\n)*no pack has a converter(.|\n)*Install a pack"
+        FullCompilationError, match=r"igamma(.|\n)*no pack has a converter(.|\n)*Install a pack"
     ):
         torchtrt.compile(small, (torch.rand(4, 8),), require_full_compilation=True)
 
@@ -220,17 +221,17 @@ def test_inputs_that_do_not_fit_are_refused_before_anything_runs(small, inputs, 
 
 
 def test_an_unsupported_dtype_stays_in_pytorch_with_the_reason(version):
-    """complex64 is no TensorRT dtype: the ops on it fall back, the result is right."""
+    """complex128 is no TensorRT dtype: the ops on it fall back, the result is right."""
 
     class Spectrum(nn.Module):
         def forward(self, x):
-            return torch.relu(torch.abs(torch.fft.fft(x)) + 1).sqrt() * 2
+            return torch.relu(torch.abs(torch.fft.fft(x.double())) + 1).sqrt().float() * 2
 
     model = Spectrum().eval()
     compiled = torchtrt.compile(model, (torch.rand(4, 8),), min_block_size=1)
 
     assert_same(compiled, model, torch.rand(4, 8))
-    assert any("has no complex64" in entry.reason for entry in compiled.report.in_torch)
+    assert any("has no complex128" in entry.reason for entry in compiled.report.in_torch)
 
 
 def test_double_precision_is_truncated_only_on_request(version):
@@ -412,7 +413,7 @@ def failing_converter():
     """Registers, for one test, a converter of this program that raises."""
 
     @torchtrt.dynamo_tensorrt_converter(
-        torch.ops.aten.erfinv.default, capability_validator=lambda node: _fail_now
+        torch.ops.aten.igamma.default, capability_validator=lambda node: _fail_now
     )
     def broken(ctx, target, args, kwargs, name):
         raise ValueError("no table for this")
@@ -434,7 +435,7 @@ def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_conve
     text = str(caught.value)
     for part in (
         "local",
-        "aten.erfinv.default",
+        "aten.igamma.default",
         "no table for this",
         "test_compile.py",
         "float32[2, 8]",
@@ -535,3 +536,76 @@ def test_writes_inside_a_decomposition_do_not_matter(version):
     compiled = torchtrt.compile(model, (x, y), min_block_size=1)
 
     assert_same(compiled, model, x, y)
+
+
+# What TensorRT cannot build
+
+
+class Residual(nn.Module):
+    """Layers with a wide middle: the fewest tensors cross between layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x):
+        """Two branches in each layer, and a split whose pieces belong together."""
+        for layer in self.layers:
+            first, second = torch.relu(layer(x)).chunk(2, dim=-1)
+            x = x + torch.cat([first.sigmoid(), second.tanh()], dim=-1)
+        return x
+
+
+def refuse_networks_above(monkeypatch, layers):
+    """Makes the builder refuse networks of more layers than that."""
+    build = torchtrt.compiler.build_plan
+
+    def build_small_plan(builder, interpreted, settings):
+        if interpreted.network.num_layers > layers:
+            raise BuildError("could not build the engine: too large")
+        return build(builder, interpreted, settings)
+
+    monkeypatch.setattr("torchtrt.compiler.build_plan", build_small_plan)
+
+
+def test_a_block_that_cannot_be_built_as_one_becomes_several_engines(version, monkeypatch):
+    """Nothing goes to PyTorch, the result is the same, and the report says what happened."""
+    torch.manual_seed(0)
+    model, batch = Residual().eval(), torch.export.Dim("batch", min=1, max=5)
+    refuse_networks_above(monkeypatch, 20)
+
+    compiled = torchtrt.compile(
+        model, (torch.randn(2, 8),), dynamic_shapes=({0: batch},), require_full_compilation=True
+    )
+
+    assert len(engines(compiled)) > 1
+    assert [block.name for block in compiled.report.blocks] == [
+        f"block_{index}" for index in range(len(engines(compiled)))
+    ]
+    assert len(engines(compiled)) - 1 == len(compiled.report.splits)
+    assert "too large" in compiled.report.splits[0]
+    for size in (1, 2, 5):
+        assert_same(compiled, model, torch.randn(size, 8))
+
+
+def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypatch):
+    """Levels after the parted block move on, also those of ops in PyTorch."""
+    torch.manual_seed(0)
+    model = nn.Sequential(Residual(), Small(), Residual()).eval()
+    x = torch.randn(2, 8)
+    whole = torchtrt.compile(model, (x,))
+    refuse_networks_above(monkeypatch, 20)
+
+    parted = torchtrt.compile(model, (x,))
+
+    assert len(engines(parted)) > len(engines(whole)) > 1
+    assert parted.report.in_torch == whole.report.in_torch
+    assert_same(parted, model, x)
+
+
+def test_an_op_that_cannot_be_built_alone_is_an_error(monkeypatch):
+    """There is nothing left to part."""
+    refuse_networks_above(monkeypatch, 0)
+
+    with pytest.raises(BuildError, match="too large"):
+        torchtrt.compile(Residual().eval(), (torch.randn(2, 8),))

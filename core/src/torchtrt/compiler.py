@@ -14,10 +14,10 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
-from torchtrt.errors import FullCompilationError
+from torchtrt.errors import BuildError, FullCompilationError
 from torchtrt.exporting import export, size_ranges
 from torchtrt.lowering import Program, fold_constants, open_program, remove_no_ops, resolve_nodes
-from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
+from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import lowering_passes
 from torchtrt.report import BlockReport, CompilationReport
@@ -60,7 +60,7 @@ def compile(
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
         ConversionError: A converter failed.
-        BuildError: TensorRT refused a network.
+        BuildError: TensorRT refused a network, and then its parts down to a single op.
     """
     kwarg_inputs = kwarg_inputs or {}
     options = CompilationSettings.from_keywords(**settings)
@@ -76,16 +76,44 @@ def compile(
             report.add_partition(partition)
             if options.require_full_compilation:
                 _check_complete(partition)
-            graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
-        if not options.dryrun:
-            names = _weight_names(program.graph_module)
-            for index, (name, block) in enumerate(blocks.items()):
-                engine, report.blocks[index] = build_engine(
-                    name, block, ranges, options, names, stages
-                )
-                setattr(graph_module, name, engine)
+        if options.dryrun:
+            graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
+        else:
+            graph_module = _build_engines(program, partition, ranges, options, report, stages)
     checks = InputChecks.of(program.placeholders, ranges)
     return CompiledModule(graph_module, program.input_tree, program.output_tree, checks, report)
+
+
+def _build_engines(
+    program: Program,
+    partition: Partition,
+    ranges: Mapping[Any, SizeRange],
+    options: CompilationSettings,
+    report: CompilationReport,
+    stages: Stages,
+) -> GraphModule:
+    """Returns the graph with an engine for each block. A block that TensorRT cannot build as one becomes two."""
+    weight_names = _weight_names(program.graph_module)
+    built: list[tuple[EngineModule, BlockReport]] = []
+    while True:
+        graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
+        remaining = list(blocks.items())[len(built) :]
+        try:
+            for name, block in remaining:
+                built.append(build_engine(name, block, ranges, options, weight_names, stages))
+        except BuildError as error:
+            level = list(partition.blocks)[len(built)]
+            smaller = split_block(partition, level)
+            if smaller is None:
+                raise
+            count = len(partition.blocks[level])
+            report.splits.append(f"A block of {count} nodes became two engines: {error}")
+            partition = smaller
+            continue
+        for name, (engine, _) in zip(blocks, built, strict=True):
+            setattr(graph_module, name, engine)
+        report.blocks = [block for _, block in built]
+        return graph_module
 
 
 def lower(exported: ExportedProgram, settings: CompilationSettings) -> Program:

@@ -61,6 +61,7 @@ class CompilationReport:
         blocks: The engines.
         converted: Which converter of which pack handled which ops.
         in_torch: What stayed in PyTorch.
+        splits: For each block that TensorRT could not build as one engine, what it was and why.
     """
 
     tensorrt: str
@@ -68,6 +69,7 @@ class CompilationReport:
     blocks: list[BlockReport] = field(default_factory=list)
     converted: list[ConvertedOps] = field(default_factory=list)
     in_torch: list[TorchOp] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
 
     def add_partition(self, partition: Partition) -> None:
         """Fills in what partitioning decided."""
@@ -93,6 +95,7 @@ class CompilationReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.converter_table()
         yield self.block_table()
+        yield from self.splits
         if self.in_torch:
             yield self.torch_table()
         if self.seconds:

@@ -90,6 +90,26 @@ def nested(n: Network, x: Any) -> tuple[Any, Any]:
     return n.call(made, "add_output", *exp_or_neg(n, inside)).get_output(0), n.out("identity", x)
 
 
+def nested_inside(n: Network, x: Any) -> tuple[Any, Any]:
+    """A conditional in the first branch, whose condition is computed there."""
+    made = n.call(n.definition, "add_if_conditional")
+    first = n.out("gather", x, n.scalar(0), 0)
+    above = n.out("elementwise", first, n.scalar(0.5, np.float32), "ElementWiseOperation.GREATER")
+    n.call(made, "set_condition", above)
+    inside = n.call(made, "add_input", x).get_output(0)
+    return n.call(made, "add_output", *exp_or_neg(n, inside)).get_output(0), n.out("identity", x)
+
+
+def looped(n: Network, x: Any) -> tuple[Any, Any]:
+    """A loop in the first branch."""
+    loop = n.call(n.definition, "add_loop")
+    n.call(loop, "add_trip_limit", n.scalar(3), "TripLimit.COUNT")
+    layer = n.call(loop, "add_recurrence", x)
+    layer.set_input(1, n.out("unary", layer.get_output(0), "UnaryOperation.NEG"))
+    last = n.call(loop, "add_loop_output", layer.get_output(0), "LoopOutput.LAST_VALUE", 0)
+    return last.get_output(0), n.out("identity", x)
+
+
 def assertion(name: str, condition: Any, given: dict[str, Given]) -> Case:
     """An assertion beside an identity."""
 
@@ -117,6 +137,8 @@ BRANCHES = (
     other_types,
     constants,
     nested,
+    nested_inside,
+    looped,
 )
 TRUE, FALSE = np.array(True), np.array(False)
 

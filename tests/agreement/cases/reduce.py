@@ -37,7 +37,25 @@ def case(name: str, operation: str, x: Given, axes: int, keep: bool = False, **m
     )
 
 
+def then_arithmetic(operation: str, factor: int, addend: int) -> Case:
+    """A reduction of int32, whose result is multiplied and added to."""
+
+    def build(n: Any) -> Any:
+        reduced = n.out("reduce", n["x"], f"ReduceOperation.{operation}", 0b10, False)
+        numbers = (n.constant([number] * 2, np.int32) for number in (factor, addend))
+        product = n.out("elementwise", reduced, next(numbers), "ElementWiseOperation.PROD")
+        return n.layer("elementwise", product, next(numbers), "ElementWiseOperation.SUM")
+
+    x = np.array([[1, 256], [40000, 25535]], np.int32)
+    return Case(f"reduce/{operation}/int32 times {factor} plus {addend}", {"x": x}, build)
+
+
 CASES = (
+    *(
+        then_arithmetic(operation, *numbers)
+        for operation in ("SUM", "MAX")
+        for numbers in ((3, 5), (32767, 257))
+    ),
     *(
         case(f"{axes} {'kept' if keep else 'dropped'}", op, COUNTING, mask, keep)
         for op in OPERATIONS

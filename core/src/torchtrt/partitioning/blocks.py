@@ -9,7 +9,7 @@ form one block. No block can depend on itself through PyTorch, and the whole tak
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +87,57 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         ),
         levels,
     )
+
+
+def split_block(partition: Partition, level: int) -> Partition | None:
+    """Returns a partition in which one block has become two, or ``None`` if it cannot be parted.
+
+    It is cut in its middle half, where the fewest tensors go from the first part to the second.
+    """
+    nodes = partition.blocks[level]
+    cut = _best_cut(nodes)
+    if cut is None:
+        return None
+    first = set(nodes[:cut])
+    levels = {
+        node: old + (old >= level and node not in first) for node, old in partition.levels.items()
+    }
+    blocks = {
+        old + (old > level): members for old, members in partition.blocks.items() if old != level
+    }
+    blocks |= {level: nodes[:cut], level + 1: nodes[cut:]}
+    return Partition(dict(sorted(blocks.items())), partition.torch_nodes, levels)
+
+
+def _best_cut(nodes: Sequence[Node]) -> int | None:
+    count = len(nodes)
+    places = {node: place for place, node in enumerate(nodes)}
+    last_readers = [
+        max((places.get(user, 0) for user in _readers(node)), default=0) for node in nodes
+    ]
+    best: tuple[int, int, int] | None = None
+    for cut in range(max(1, count // 4), count - count // 4):
+        crossing = [
+            node for node, last in zip(nodes[:cut], last_readers, strict=False) if last >= cut
+        ]
+        if any(map(_must_stay_inside, crossing)):
+            continue
+        rank = (len(crossing), abs(2 * cut - count), cut)
+        best = rank if best is None else min(best, rank)
+    return None if best is None else best[-1]
+
+
+def _must_stay_inside(node: Node) -> bool:
+    """Returns whether no engine can hand on what a node makes: several tensors at once, or a size without bound."""
+    return isinstance(node.meta.get("val"), (list, tuple)) or _has_unbounded_size(node)
+
+
+def _readers(node: Node) -> set[Node]:
+    """Returns the nodes that read a node's tensors, directly or through sizes."""
+    readers: set[Node] = set()
+    for user in node.users:
+        readers |= _readers(user) if is_scalar(user) else {user}
+    return readers
 
 
 def is_scalar(node: Node) -> bool:

@@ -10,7 +10,6 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import get_trt_tensor, is_network_tensor
-from torchtrt.lowering import inner_graphs, resolution_of
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape
 from torchtrt_converters_aten_core.impl.layers import add
@@ -22,6 +21,11 @@ Kwargs = Mapping[str, Any]
 
 def _unconverted(node: Node) -> str | None:
     """The parts of a branch or a body must all be in TensorRT."""
+    from torchtrt.lowering import (
+        inner_graphs,
+        resolution_of,
+    )  # takes longer to import than all packs
+
     for graph in inner_graphs(node):
         for part in graph.graph.nodes:
             resolution = resolution_of(part)
@@ -51,7 +55,7 @@ def cond(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Both branches go into the network. The engine runs one, or both and selects where one is inside another."""
     condition, *branches, operands = args
     condition = get_trt_tensor(ctx, condition, name + "/condition", torch.bool)
-    # TensorRT 8.6 accepts conditionals inside conditionals and loops, but cannot build them.
+    # TensorRT 8.6 cannot build a conditional whose condition is computed inside another or in a loop.
     choose = _select if ctx.depth else _run_one
     return tuple(choose(ctx, condition, branches, operands, name))
 
