@@ -1,4 +1,4 @@
-"""The recurrent layer of TensorRT 8, which networks with an explicit batch cannot use."""
+"""The recurrent layer of TensorRT 8, which later versions do not have: described, not computed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ GATES = {
 class RNN(Operation):
     """A stack of recurrent layers. It is added, and takes weights, but does not build.
 
-    Seen on TensorRT 8.6: a layer without all of its weights does not build. Its documentation rules the layer out for
-    networks with an explicit batch, and the reference has no others.
+    Seen on TensorRT 8.6: a layer without all of its weights does not build, one with all of them runs. It was
+    deprecated in favour of loops, which the reference computes.
     """
 
     name = "rnn_v2"
@@ -44,7 +44,7 @@ class RNN(Operation):
         return 3 if attributes["op"] == "LSTM" else 2
 
     def infer(self, call: Call) -> tuple[Fact, ...]:
-        """Never: something is missing, or the batch is explicit."""
+        """Never: what is missing is named as TensorRT names it."""
         directions = 2 if call["direction"] == "BIDIRECTION" else 1
         wanted = (
             (index, gate, is_input)
@@ -58,7 +58,9 @@ class RNN(Operation):
                     (kind, index, gate, is_input) in call["given"],
                     f"Missing weights/bias: ({index}, {gate}, {int(is_input)})",
                 )
-        message = "an RNNv2 layer has no networks with an explicit batch: build a loop, or set the steps one by one"
+        message = (
+            "the reference does not compute RNNv2 layers, which TensorRT 10 removed: build a loop"
+        )
         raise Refused(message)
 
 
