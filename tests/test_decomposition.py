@@ -56,6 +56,12 @@ def test_the_reason_of_a_part_is_told() -> None:
         compiled(lambda x: F.pixel_shuffle(x, 2), torch.randn(1, 1, 1, 1, 4, 2, 2))
 
 
+def test_the_reason_of_a_decomposition_that_does_not_apply_is_told() -> None:
+    """Where a pack's decomposition gives a reason, the report has it."""
+    with pytest.raises(FullCompilationError, match="does not apply: new elements have no values"):
+        compiled(lambda x: torch.ops.aten.resize.default(x, [100]), torch.randn(3))
+
+
 class Counter(nn.Module):
     """Counts its calls."""
 

@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     one.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     one.add_argument("--all", action="store_true", help="print every sample that is not correct")
     one.add_argument(
-        "--write", action="store_true", help="keep the outcomes, unless some are worse"
+        "--write", action="store_true", help="keep the outcomes of ops without a worse one"
     )
     one.add_argument("--accept-worse", action="store_true", help="keep them even then")
     two = commands.add_parser("show", help="print what is kept of an op")

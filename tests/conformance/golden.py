@@ -47,19 +47,17 @@ def is_worse(outcome: str, kept: str) -> bool:
 
 
 def keep(found: Iterable[Found], accept_worse: bool) -> int:
-    """Replaces what is kept of the ops that were run, and the page; refuses where an outcome is worse."""
+    """Replaces what is kept of the ops that were run, except of those with a worse outcome, and the page."""
     kept = read().ops if PATH.exists() else {}
     merged = dict(kept)
-    worse = []
+    refused = []
     for name, op in collect(found).items():
-        before = kept.get(name)
-        worse += list(_worse(name, before, op)) if before else []
-        merged[name] = op
-    for line in worse:
-        print(line)
-    if worse and not accept_worse:
-        print(f"{len(worse)} outcomes are worse than the kept ones: nothing was written.")
-        return 1
+        worse = list(_worse(name, kept[name], op)) if name in kept else []
+        print("\n".join(worse), end="\n" if worse else "")
+        if worse and not accept_worse:
+            refused.append(name)
+        else:
+            merged[name] = op
     coverage = Coverage(
         str(torch.__version__).partition("+")[0],
         VERSIONS,
@@ -67,7 +65,9 @@ def keep(found: Iterable[Found], accept_worse: bool) -> int:
     )
     PATH.write_text(coverage.to_json(), encoding="utf-8")
     document(coverage)
-    return 0
+    if refused:
+        print(f"Worse than before, so what is kept of them stays: {', '.join(refused)}")
+    return 1 if refused else 0
 
 
 def collect(found: Iterable[Found]) -> dict[str, OpCoverage]:

@@ -5,6 +5,7 @@ import torch
 
 import torchtrt
 
+from .harness import run
 from .test_pack import Function
 
 X, ANGLES = torch.linspace(-2, 3, 48).reshape(2, 4, 6), torch.linspace(0, 3, 12).reshape(4, 3)
@@ -28,6 +29,12 @@ FUNCTIONS = {
     "angle": lambda x, a: torch.fft.rfft(x * x)[..., 1:3].angle(),
     "parts": lambda x, a: (torch.fft.fft(x).real, torch.fft.fft(x, dim=1).imag),
     "there-and-back": lambda x, a: torch.fft.irfft(torch.fft.rfft(x)),
+    "of-a-real-spectrum": lambda x, a: torch.fft.irfft(x),
+    "whole-numbers": lambda x, a: torch.fft.irfft2(x.to(torch.int64)),
+    "booleans": lambda x, a: torch.fft.fft(x > 0).real,
+    "one-dimension-of-several": lambda x, a: torch.fft.irfftn(x, dim=(0, -1), norm="ortho"),
+    "hermitian": lambda x, a: torch.fft.hfft(x, n=7, norm="forward"),
+    "padded-spectrum": lambda x, a: torch.fft.irfft(torch.fft.rfft(x), n=12),
     "odd-length": lambda x, a: torch.fft.irfft(torch.fft.rfft(x, n=5), n=5),
     "padded": lambda x, a: torch.fft.rfft(x, n=9).abs(),
     "two-dimensions": lambda x, a: torch.view_as_real(torch.fft.rfft2(x)),
@@ -52,7 +59,7 @@ def test_what_is_complex_on_the_way_is_converted(label, version):
     """Everything is in engines, and agrees with PyTorch."""
     model = Function(FUNCTIONS[label]).eval()
     compiled = torchtrt.compile(model, [X, ANGLES], require_full_compilation=True, min_block_size=1)
-    torch.testing.assert_close(compiled(X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(run(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
 
 
 def test_rotary_embeddings_take_sizes_that_vary(version):
@@ -64,7 +71,7 @@ def test_rotary_embeddings_take_sizes_that_vary(version):
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
     for sizes in ((1, 1), (3, 9)):
         inputs = torch.rand(*sizes, 6), torch.rand(sizes[1], 3)
-        torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(run(compiled, *inputs), model(*inputs), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +80,12 @@ def test_rotary_embeddings_take_sizes_that_vary(version):
         lambda x, a: torch.fft.rfft(x),
         lambda x, a: torch.linalg.eigvals(x[:, :, :4]).abs(),
         lambda x, a: torch.fft.rfft(x.repeat(1, 1, 400)).abs(),
+        lambda x, a: torch.fft.rfft(x).sum((0, 1), dtype=torch.complex128).abs(),
     ],
-    ids=["complex result", "unknown op", "large transform"],
+    ids=["complex result", "unknown op", "large transform", "double precision"],
 )
 def test_what_stays_complex_is_left_as_it_was(function):
     """PyTorch runs the complex part, with the same result."""
     model = Function(function).eval()
     compiled = torchtrt.compile(model, [X, ANGLES], min_block_size=1)
-    torch.testing.assert_close(compiled(X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(run(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)

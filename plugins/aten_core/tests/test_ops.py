@@ -2,6 +2,9 @@
 
 import pytest
 
+from torchtrt.errors import FullCompilationError
+from torchtrt.tensorrt.shims import reduces_integers_exactly
+
 from .cases import CASES
 from .harness import check
 
@@ -10,5 +13,12 @@ from .harness import check
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 def test_engine_agrees_with_pytorch(case, version):
-    """An engine gives PyTorch's values, dtypes and shapes at least, usual and greatest sizes."""
-    check(case)
+    """An engine gives PyTorch's values, dtypes and shapes at least, usual and greatest sizes.
+
+    Or the op is rejected because this TensorRT's whole numbers are not exact.
+    """
+    try:
+        check(case)
+    except FullCompilationError as error:
+        if reduces_integers_exactly() or "loses bits beyond 2^24" not in str(error):
+            raise

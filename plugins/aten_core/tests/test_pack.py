@@ -12,7 +12,7 @@ from torchtrt.targets import qualified_name
 from torchtrt_converters_aten_core._pack import pack
 
 from .cases import CASES
-from .harness import case, check
+from .harness import case, check, run
 
 WITHOUT_OWN_CASE = {
     **{
@@ -97,7 +97,6 @@ REJECTED = [
         lambda x: x.to(torch.uint8).reshape(-1),
         "does not compute this op with uint8",
     ),
-    ("float remainder", lambda x: torch.remainder(x, 0.3), "exact remainder"),
     (
         "large integer matmul",
         lambda x: x.to(torch.int64).repeat(64, 64) @ x.to(torch.int64).repeat(64, 64),
@@ -123,14 +122,32 @@ def test_what_tensorrt_cannot_do_is_rejected_with_the_rule(function, reason):
 def test_product_of_whole_numbers_is_exact_or_rejected(version):
     """TensorRT 8.6 multiplies whole numbers in float32: there an unknown number of them stays in PyTorch."""
     model, numbers = Function(lambda x: x.prod(1)), torch.tensor([[4097, 4099], [-3, 5]])
-    assert torch.equal(compile_everything(model.eval(), numbers)(numbers), model(numbers))
+    assert torch.equal(run(compile_everything(model.eval(), numbers), numbers), model(numbers))
     dynamic = {"inputs": ({1: torch.export.Dim("n", min=1, max=4)},)}
     exported = torch.export.export(model, (numbers,), dynamic_shapes=dynamic, strict=False)
     if version == "reference@8.6.0":
         with pytest.raises(FullCompilationError, match="in float32"):
             compile_everything(exported)
     else:
-        assert torch.equal(compile_everything(exported)(numbers), model(numbers))
+        assert torch.equal(run(compile_everything(exported), numbers), model(numbers))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.where(x > 0, x, torch.iinfo(torch.int64).min),
+        lambda x: x + torch.tensor([2**40, -(2**40), 1]),
+    ],
+    ids=["number", "weight"],
+)
+def test_whole_numbers_beyond_32_bits_are_exact_or_rejected(version, function):
+    """TensorRT 8.6 has no 64-bit numbers: there an op with such a constant stays in PyTorch."""
+    model, numbers = Function(function), torch.tensor([4, -5, 6])
+    if version == "reference@8.6.0":
+        with pytest.raises(FullCompilationError, match="32 bits"):
+            compile_everything(model.eval(), numbers)
+    else:
+        assert torch.equal(run(compile_everything(model.eval(), numbers), numbers), model(numbers))
 
 
 def test_numel_of_sizes(version):
@@ -154,7 +171,7 @@ def test_numel_of_sizes(version):
     product.target, product.args = torch.ops.aten.sym_numel.default, (placeholder,)
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
     inputs = torch.randn(4, 7)
-    torch.testing.assert_close(compiled(inputs), inputs.reshape(-1))
+    torch.testing.assert_close(run(compiled, inputs), inputs.reshape(-1))
 
 
 GPU_ATTENTION = [
@@ -192,7 +209,7 @@ def test_attention_kernels_of_the_gpu(kind, args, options, version):
     node.replace_all_uses_with(first)
     exported.graph.erase_node(node)
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
-    torch.testing.assert_close(compiled(*inputs), function(*inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run(compiled, *inputs), function(*inputs), rtol=1e-5, atol=1e-5)
 
 
 def layers(function, *inputs, dynamic=None):

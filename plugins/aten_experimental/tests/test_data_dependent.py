@@ -69,6 +69,33 @@ def test_masks_choose_as_many_as_they_hold(function, version):
         torch.testing.assert_close(compiled(x, mask), model(x, mask))
 
 
+UNIQUE = {
+    "sorted": lambda x: torch.unique(x),
+    "inverse": lambda x: torch.unique(x, return_inverse=True),
+    "all": lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+    "consecutive": lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+}
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("label", UNIQUE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+def test_unique_elements_are_as_many_as_there_are(label, dtype, version):
+    """One, some and all different, of any shape."""
+    model = Function(UNIQUE[label]).eval()
+    inputs = [
+        torch.tensor([[3, 1, 1, 2], [2, 2, 0, 3]]),
+        torch.ones(2, 4),
+        torch.arange(8).reshape(2, 4).flip(0),
+    ]
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(
+            model, (inputs[0].to(dtype),), require_full_compilation=True, min_block_size=1
+        )
+    for x in inputs:
+        torch.testing.assert_close(compiled(x.to(dtype)), model(x.to(dtype)))
+
+
 def test_results_of_two_calls_do_not_share_memory():
     """The first result is unchanged by the second call."""
     compiled = torchtrt.compile(

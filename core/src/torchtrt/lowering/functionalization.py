@@ -44,7 +44,13 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     program given is not changed.
     """
     nodes = exported.graph.nodes
-    if not any(_updates_statistics(node) for node in nodes):
+    inner = [
+        node
+        for module in exported.graph_module.modules()
+        if isinstance(module, GraphModule) and module is not exported.graph_module
+        for node in module.graph.nodes
+    ]  # of branches and loops
+    if not any(_updates_statistics(node) for node in nodes) and not any(map(writes, inner)):
         if not any(writes(node) for node in nodes):
             return exported, exported.graph_module
         graph = Graph()

@@ -23,12 +23,6 @@ class NewAssumptionError(TorchTRTError):
     """Code that looked at a graph would have fixed one of its symbolic sizes."""
 
 
-def _fake_mode_of(graph: Graph) -> Any:
-    """Returns the mode of a graph's fake tensors, or None where there are none."""
-    values = (node.meta.get("val") for node in graph.nodes)
-    return next((value.fake_mode for value in values if hasattr(value, "fake_mode")), None)
-
-
 def shape_env_of(graph: Graph) -> ShapeEnv | None:
     """Returns where the symbols of a graph live, or None for a graph without fake tensors."""
     for node in graph.nodes:
@@ -58,19 +52,12 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
 
     # PyTorch calls this before it adds a guard; its own switch to raise here is newer than 2.9.
     shape_env._check_frozen = refuse
-    # Storing a slice of an input in the cache compares the sizes of storages, which are symbols too.
-    mode = _fake_mode_of(graph)
-    cached = mode is not None and mode.cache_enabled
-    if cached:
-        mode.cache_enabled = False
     for logger in _NOISY:  # they print what raised, although it is caught and told otherwise
         logger.addFilter(_drop)
     try:
         yield
     finally:
         del shape_env._check_frozen
-        if cached:
-            mode.cache_enabled = True
         for logger in _NOISY:
             logger.removeFilter(_drop)
 

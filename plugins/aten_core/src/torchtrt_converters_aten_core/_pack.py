@@ -29,6 +29,7 @@ FAMILIES = (
     "decompositions_of_prims",
     "decompositions_of_rankings",
     "decompositions_of_recurrences",
+    "decompositions_of_sampling",
     "decompositions_of_special_functions",
     "elementwise",
     "embedding",

@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import bitwise as impl
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
 from torchtrt_converters_aten_core.registration import arguments, converts_elementwise
@@ -50,7 +51,19 @@ SHIFTED_LEFT = _overloads(
 )
 
 
-@converts_elementwise(*COMBINED, keep_constants=True)
+def _loses_bits(node: Node) -> str | None:
+    """Seen on TensorRT 8.6.0 and an H200: a fused chain of int32 products and sums is computed in float32."""
+    _, second = node.args
+    is_remainder = COMBINED.get(node.target) == "AND" and any(map(impl.is_low_mask, node.args))
+    is_shift_by_number = node.target in SHIFTED_LEFT and not isinstance(second, Node)
+    if node.meta["val"].dtype is torch.bool or is_remainder or is_shift_by_number:
+        return None
+    if reduces_integers_exactly():
+        return None
+    return "this TensorRT computes fused whole numbers in float32, which loses bits beyond 2^24"
+
+
+@converts_elementwise(*COMBINED, unless=_loses_bits, keep_constants=True)
 def combine(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a bitwise op: logic on booleans, a table of bytes for whole numbers."""
     dtype, kind = types.output_dtype(ctx), COMBINED[target]
@@ -72,7 +85,7 @@ def _not_whole(node: Node) -> str | None:
     return None if types.is_integer(dtype) else "only whole numbers have bits to shift"
 
 
-@converts_elementwise(*SHIFTED_LEFT, unless=_not_whole, keep_constants=True)
+@converts_elementwise(*SHIFTED_LEFT, unless=(_not_whole, _loses_bits), keep_constants=True)
 def shift(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts a shift by any number of bits."""
     dtype = types.output_dtype(ctx)

@@ -128,7 +128,15 @@ def _divide(self: Any, other: Any) -> Pair:
 
 
 def _to(self: Any, *, dtype: torch.dtype, **_: Any) -> Any:
-    return _pair(self) if dtype.is_complex else _pair(self).real.to(dtype)
+    pair = _pair(self)
+    if not dtype.is_complex:
+        return pair.real.to(dtype)
+    return Pair(pair.real.to(torch.float32), pair.imag.to(torch.float32))
+
+
+def _pad(self: Pair, pad: Sequence[int], value: float = 0) -> Pair:
+    real = torch.constant_pad_nd(self.real, pad, value)
+    return Pair(real, torch.constant_pad_nd(self.imag, pad))
 
 
 def _exp(self: Pair) -> Pair:
@@ -158,6 +166,7 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     aten.sub.Tensor: _sub,
     aten.mul.Tensor: _multiply,
     aten.div.Tensor: _divide,
+    aten.constant_pad_nd.default: _pad,
     aten.exp.default: _exp,
     aten.mm.default: _product(torch.mm),
     aten.bmm.default: _product(torch.bmm),
@@ -170,17 +179,38 @@ TRANSFORMS = frozenset({aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_
 @pack.lowering_pass("complex_numbers")
 def rewrite(graph_module: GraphModule, settings: Any) -> None:
     """Replaces complex values by pairs of real ones, if that makes the whole graph real."""
-    if not any(map(_has_complex, graph_module.graph.nodes)):
+    if not any(_has_complex(n) or _is_composite_transform(n) for n in graph_module.graph.nodes):
         return
     from torchtrt.lowering import no_new_assumptions  # here, since few models need it
 
-    with no_new_assumptions(graph_module.graph):
-        for node in list(graph_module.graph.nodes):
-            if _is_composite_transform(node):
-                _open(graph_module, node)
-        if all(_is_known(node) for node in graph_module.graph.nodes if _touches_complex(node)):
-            _Rewriter(graph_module).run()
+    # Keeping a slice of an input for later compares the sizes of memories, which are symbols too.
+    mode = _fake_mode_of(graph_module)
+    cached, mode.cache_enabled = mode.cache_enabled, False
+    untouched = torch.fx.Graph()
+    untouched.output(untouched.graph_copy(graph_module.graph, {}))
+    try:
+        with no_new_assumptions(graph_module.graph):
+            _rewrite(graph_module)
+    except (
+        Exception
+    ):  # an op may refuse parts of its operands in any way; PyTorch then runs it whole
+        graph_module.graph = untouched
+    finally:
+        mode.cache_enabled = cached
     graph_module.graph.eliminate_dead_code()
+
+
+def _rewrite(graph_module: GraphModule) -> None:
+    for node in list(graph_module.graph.nodes):
+        if _is_composite_transform(node):
+            _open(graph_module, node)
+    if all(_is_known(node) for node in graph_module.graph.nodes if _touches_complex(node)):
+        _Rewriter(graph_module).run()
+
+
+def _fake_mode_of(graph_module: GraphModule) -> Any:
+    values = (node.meta.get("val") for node in graph_module.graph.nodes)
+    return next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
 
 
 def _dtypes(node: Node) -> list[torch.dtype]:
@@ -250,8 +280,6 @@ def _emit(
     """
     from torch.fx.experimental.proxy_tensor import make_fx  # here, since it brings sympy
 
-    from torch.fx.experimental.proxy_tensor import make_fx  # imports sympy
-
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
     places = {source: place for place, source in enumerate(sources)}
@@ -265,6 +293,9 @@ def _emit(
     mode = next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
     with torch.no_grad(), mode:
         parts = make_fx(traced, tracing_mode="real")(*values)
+        if any(map(_writes, parts.graph.nodes)):
+            pure = torch.func.functionalize(traced)
+            parts = make_fx(pure, tracing_mode="real")(*values)
     env: dict[Node, Node] = dict(
         zip(parts.graph.find_nodes(op="placeholder"), sources, strict=True)
     )
@@ -281,6 +312,10 @@ def _emit(
     raise AssertionError(message)
 
 
+def _writes(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
 class _Rewriter:
     """Replaces the complex nodes of a graph, one after the other."""
 
@@ -288,11 +323,7 @@ class _Rewriter:
         self.graph_module = graph_module
         self.pairs: dict[Node, Pair] = {}
         self.names = (f"_complex_part_{place}" for place in _count())
-        self.mode = next(
-            node.meta["val"].fake_mode
-            for node in graph_module.graph.nodes
-            if hasattr(node.meta.get("val"), "fake_mode")
-        )
+        self.mode = _fake_mode_of(graph_module)
 
     def run(self) -> None:
         """Replaces all nodes that make or read complex values."""

@@ -79,6 +79,13 @@ def copysign(self: Tensor, other: Tensor) -> Tensor:
     return torch.where(torch.signbit(other), -magnitude, magnitude)
 
 
+@pack.decomposition(aten.copysign.Scalar)
+def copysign_number(self: Tensor, other: float) -> Tensor:
+    """Returns the magnitudes of ``self`` with the sign of a number."""
+    magnitude = torch.abs(self) * 1.0
+    return -magnitude if math.copysign(1.0, other) < 0 else magnitude
+
+
 @pack.decomposition(aten.fmax.default)
 def fmax(self: Tensor, other: Tensor) -> Tensor:
     """Returns the larger elements, and the other one where one is not a number."""

@@ -173,18 +173,20 @@ def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tenso
 def _average(
     self: Tensor, spans: Sequence[Span], count_include_pad: bool, divisor: int | None
 ) -> Tensor:
-    if not self.dtype.is_floating_point:
-        raise NotImplementedError("averages of whole numbers are not whole")
-    values, places = _gather(self, spans, 0.0)
+    values, places = _gather(self, spans, 0)
     total = values.sum(-1)
     if divisor is not None:
-        return total / divisor
+        return _divide(total, divisor)
     if not count_include_pad:
-        return total / (places >= 0).sum(-1).to(self.dtype)
+        return _divide(total, (places >= 0).sum(-1).to(self.dtype))
     counts = [math.prod(reach) for reach in itertools.product(*(span.reach for span in spans))]
-    return total / torch.tensor(counts, dtype=self.dtype, device=self.device).reshape(
-        places.shape[:-1]
-    )
+    divisors = torch.tensor(counts, dtype=self.dtype, device=self.device)
+    return _divide(total, divisors.reshape(places.shape[:-1]))
+
+
+def _divide(total: Tensor, count: Tensor | int) -> Tensor:
+    rounding = None if total.dtype.is_floating_point else "trunc"
+    return torch.div(total, count, rounding_mode=rounding)
 
 
 @pack.decomposition(aten.avg_pool1d.default)

@@ -11,10 +11,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.polynomial import chebyshev
 from torch import Tensor
 
 from torchtrt_converters_aten_core._pack import pack
@@ -30,7 +29,10 @@ def _number(self: Tensor) -> Tensor:
 
 
 def _as_result(value: Tensor, self: Tensor) -> Tensor:
-    return value.to(self.dtype) if self.dtype.is_floating_point else value
+    """Returns a function's value in the op's dtype: not a number of what is none, which limits may have lost."""
+    if not self.dtype.is_floating_point:
+        return value
+    return torch.where(self != self, self, value.to(self.dtype))
 
 
 def _polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
@@ -46,11 +48,12 @@ def _fit(
     function: Callable[[Tensor], Tensor], low: float, high: float, degree: int
 ) -> tuple[float, ...]:
     """Returns a polynomial in ``t``, where -1 to 1 stands for an interval, that interpolates a function."""
+    from numpy.polynomial import chebyshev  # here, since importing a pack must be fast
 
-    def sample(t: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def sample(t: Any) -> Any:
         with torch.utils._python_dispatch._disable_current_modes():
             points = (low + high + (high - low) * torch.from_numpy(t)) / 2
-            return function(points).numpy()  # type: ignore[no-any-return]
+            return function(points).numpy()
 
     series = chebyshev.chebinterpolate(sample, degree)
     return tuple(float(coefficient) for coefficient in chebyshev.cheb2poly(series)[::-1])
@@ -134,7 +137,7 @@ def ndtri(self: Tensor) -> Tensor:
     result = torch.where(lower, x, central)
     result = torch.where(p == 0, -math.inf, result)
     result = torch.where(p == 1, math.inf, result)
-    return _as_result(torch.where((p < 0) | (p > 1) | (p != p), math.nan, result), self)
+    return _as_result(torch.where((p < 0) | (p > 1), math.nan, result), self)
 
 
 @pack.decomposition(aten.special_log_ndtr.default)
@@ -193,34 +196,74 @@ def digamma(self: Tensor) -> Tensor:
     square = 1 / (y * y)
     series = square * _polynomial(square, (1 / 252, -1 / 120, 1 / 12))
     result = torch.log(y) - 0.5 / y - series - steps
-    angle = math.pi * (x - torch.round(x))
-    result = torch.where(reflected, result - math.pi / torch.tan(angle), result)
+    result = torch.where(reflected, result - math.pi * _cotangent(x), result)
     result = torch.where(reflected & (torch.floor(x) == x), math.nan, result)
+    result = torch.where(x == math.inf, x, result)
     return _as_result(
         torch.where(x == 0, torch.copysign(torch.full_like(x, math.inf), -x), result), self
     )
 
 
+def _cotangent(x: Tensor) -> Tensor:
+    """Returns ``cot(pi * x)``, exact where it is 0."""
+    rest = x - torch.round(x)
+    flat = torch.sign(rest) * torch.tan(math.pi * (0.5 - torch.abs(rest)))
+    return torch.where(torch.abs(rest) > 0.25, flat, 1 / torch.tan(math.pi * rest))
+
+
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
+"""The Bernoulli numbers of orders 2, 4, 6, 8 and 10."""
+
+
 @pack.decomposition(aten.polygamma.default)
 def polygamma(n: int, self: Tensor) -> Tensor:
-    """Returns a derivative of :func:`digamma`: none or the first (Abramowitz and Stegun, 6.4.6, 6.4.12 and 6.4.7)."""
+    """Returns the ``n``-th derivative of :func:`digamma`, by recurrence, an asymptotic series and reflection.
+
+    Abramowitz and Stegun, 6.4.6, 6.4.11 and 6.4.7.
+    """
     if n == 0:
         return torch.digamma(self)
-    if n != 1:
-        raise NotImplementedError("of the derivatives of digamma there is only the first")
+    if n > 10:
+        raise NotImplementedError("higher derivatives than the tenth exceed float32")
     x = _number(self)
     reflected = x < 0.5
     y = torch.where(reflected, 1 - x, x)
-    steps = 1 / (y * y)
-    for step in range(1, 6):
-        steps = steps + 1 / ((y + step) * (y + step))
-    y = y + 6
-    inverse = 1 / y
-    square = inverse * inverse
-    series = inverse * _polynomial(square, (-1 / 30, 1 / 42, -1 / 30, 1 / 6, 1.0))
-    result = series + square / 2 + steps
-    wave = torch.sin(math.pi * (x - torch.round(x)))
-    return _as_result(torch.where(reflected, (math.pi / wave) ** 2 - result, result), self)
+    count, factorial = 6 + 2 * n, math.factorial(n)
+    steps = torch.zeros_like(y)
+    for step in range(count):
+        steps = steps + _power(1 / (y + step), n + 1)
+    inverse = 1 / (y + count)
+    coefficients = [
+        number * math.factorial(2 * k + n - 1) / math.factorial(2 * k)
+        for k, number in enumerate(_BERNOULLI, 1)
+    ]
+    series = _polynomial(inverse * inverse, (*coefficients[::-1], math.factorial(n - 1)))
+    result = _power(inverse, n) * (series + inverse * (factorial / 2)) + steps * factorial
+    sign = (-1) ** (n + 1)
+    wave = _polynomial(_cotangent(x), _derivative_of_cotangent(n)) * (sign * math.pi ** (n + 1))
+    # Of the reflected argument the derivative of order n has the sign of (-1)**n.
+    result = torch.where(reflected, -wave - sign * result, result)
+    pole = (x <= 0) & (torch.floor(x) == x)
+    return _as_result(torch.where(pole, math.inf, result) * sign, self)
+
+
+def _power(x: Tensor, exponent: int) -> Tensor:
+    result = x
+    for _ in range(exponent - 1):
+        result = result * x
+    return result
+
+
+def _derivative_of_cotangent(n: int) -> list[float]:
+    """Returns the ``n``-th derivative of ``cot(t)`` as a polynomial in ``cot(t)``, highest coefficient first."""
+    coefficients = [0.0, 1.0]  # lowest first
+    for _ in range(n):
+        slope = [place * value for place, value in enumerate(coefficients)][1:]
+        coefficients = [0.0] * (len(slope) + 2)
+        for place, value in enumerate(slope):
+            coefficients[place] -= value
+            coefficients[place + 2] -= value
+    return coefficients[::-1]
 
 
 @pack.decomposition(aten.special_i0e.default)
@@ -325,8 +368,50 @@ def _j1_quotient_of_square(square: Tensor) -> Tensor:
     return torch.special.bessel_j1(x) / x
 
 
-def _wave(x: Tensor, order: int) -> Tensor:
-    """Returns a Bessel function of the first kind far from 0 (Abramowitz and Stegun, 9.2.5, 9.2.9 and 9.2.10)."""
+@pack.decomposition(aten.special_bessel_y0.default)
+def bessel_y0(self: Tensor) -> Tensor:
+    """Returns the Bessel function of the second kind of order 0."""
+    x = _number(self)
+    inner = torch.where(x > 0, x, 1.0)
+    near = _fitted(x * x, _y0_of_square, 0.0, 64.0, 15)
+    near = near + 2 / math.pi * torch.log(inner) * torch.special.bessel_j0(x)
+    return _as_result(_right_of_zero(x, torch.where(x < 8, near, _wave(x, 0, True)), -1), self)
+
+
+@pack.decomposition(aten.special_bessel_y1.default)
+def bessel_y1(self: Tensor) -> Tensor:
+    """Returns the Bessel function of the second kind of order 1."""
+    x = _number(self)
+    inner = torch.where(x > 0, x, 1.0)
+    near = _fitted(x * x, _y1_of_square, 0.0, 64.0, 15) * x
+    pole = torch.log(inner) * torch.special.bessel_j1(x) - 1 / inner
+    near = near + 2 / math.pi * pole
+    return _as_result(_right_of_zero(x, torch.where(x < 8, near, _wave(x, 1, True)), -1), self)
+
+
+def _right_of_zero(x: Tensor, value: Tensor, sign: int) -> Tensor:
+    """Returns a function with a pole of a sign at 0 that is none below."""
+    value = torch.where(x == 0, sign * math.inf, value)
+    return torch.where(x < 0, math.nan, value)
+
+
+def _positive_root(square: Tensor) -> Tensor:
+    return torch.sqrt(square.clamp_min(1e-14))
+
+
+def _y0_of_square(square: Tensor) -> Tensor:
+    x = _positive_root(square)
+    return torch.special.bessel_y0(x) - 2 / math.pi * torch.log(x) * torch.special.bessel_j0(x)
+
+
+def _y1_of_square(square: Tensor) -> Tensor:
+    x = torch.sqrt(square.clamp_min(1e-4))
+    pole = torch.log(x) * torch.special.bessel_j1(x) - 1 / x
+    return (torch.special.bessel_y1(x) - 2 / math.pi * pole) / x
+
+
+def _wave(x: Tensor, order: int, second_kind: bool = False) -> Tensor:
+    """Returns a Bessel function far from 0 (Abramowitz and Stegun, 9.2.5, 9.2.6, 9.2.9 and 9.2.10)."""
     mu = 4 * order * order
     terms = [1.0]
     for k in range(1, 8):
@@ -336,8 +421,81 @@ def _wave(x: Tensor, order: int) -> Tensor:
     even = _polynomial(square, terms[6::-2])
     odd = _polynomial(square, terms[7::-2]) * inverse
     phase = x - (order / 2 + 0.25) * math.pi
-    wave = even * torch.cos(phase) - odd * torch.sin(phase)
+    cosine, sine = torch.cos(phase), torch.sin(phase)
+    wave = even * sine + odd * cosine if second_kind else even * cosine - odd * sine
     return wave * torch.sqrt(inverse * (2 / math.pi))
+
+
+@pack.decomposition(aten.special_spherical_bessel_j0.default)
+def spherical_bessel_j0(x: Tensor) -> Tensor:
+    """Returns ``sin(x) / x``, near 0 by its series."""
+    number = _number(x)
+    near = _polynomial(number * number, (1 / 362880, -1 / 5040, 1 / 120, -1 / 6, 1.0))
+    far = torch.sin(number) / torch.where(torch.abs(number) < 0.5, 1.0, number)
+    result = torch.where(torch.abs(number) < 0.5, near, far)
+    return _as_result(torch.where(torch.abs(number) == math.inf, 0.0, result), x)
+
+
+@pack.decomposition(aten.special_scaled_modified_bessel_k0.default)
+def scaled_modified_bessel_k0(x: Tensor) -> Tensor:
+    """Returns the modified Bessel function of the second kind of order 0 times ``exp(x)``."""
+    number = _number(x)
+    inner = torch.where(number > 0, number, 1.0)
+    near = _fitted(number * number, _k0_of_square, 0.0, 4.0, 9)
+    near = (near - torch.log(inner) * i0(number.clamp(0, 2))) * torch.exp(number.clamp(0, 2))
+    return _as_result(_right_of_zero(number, _second_kind(number, near, _k0_tail), 1), x)
+
+
+@pack.decomposition(aten.special_scaled_modified_bessel_k1.default)
+def scaled_modified_bessel_k1(x: Tensor) -> Tensor:
+    """Returns the modified Bessel function of the second kind of order 1 times ``exp(x)``."""
+    number = _number(x)
+    inner = torch.where(number > 0, number, 1.0)
+    near = _fitted(number * number, _k1_of_square, 0.0, 4.0, 9) * number
+    near = near + torch.log(inner) * i1(number.clamp(0, 2)) + 1 / inner
+    near = near * torch.exp(number.clamp(0, 2))
+    return _as_result(_right_of_zero(number, _second_kind(number, near, _k1_tail), 1), x)
+
+
+@pack.decomposition(aten.special_modified_bessel_k0.default)
+def modified_bessel_k0(self: Tensor) -> Tensor:
+    """Returns the modified Bessel function of the second kind of order 0."""
+    x = _number(self)
+    return _as_result(scaled_modified_bessel_k0(x) * torch.exp(-x.clamp_min(0)), self)
+
+
+@pack.decomposition(aten.special_modified_bessel_k1.default)
+def modified_bessel_k1(self: Tensor) -> Tensor:
+    """Returns the modified Bessel function of the second kind of order 1."""
+    x = _number(self)
+    return _as_result(scaled_modified_bessel_k1(x) * torch.exp(-x.clamp_min(0)), self)
+
+
+def _second_kind(x: Tensor, near: Tensor, tail: Callable[[Tensor], Tensor]) -> Tensor:
+    """Returns a function that is fitted up to 2, and beyond falls like the inverse root."""
+    root = torch.rsqrt(x.clamp_min(2))
+    return torch.where(x < 2, near, _fitted(root * root, tail, 0.0, 0.5, 10) * root)
+
+
+def _k0_of_square(square: Tensor) -> Tensor:
+    x = _positive_root(square)
+    return torch.special.modified_bessel_k0(x) + torch.log(x) * torch.special.i0(x)
+
+
+def _k1_of_square(square: Tensor) -> Tensor:
+    x = torch.sqrt(square.clamp_min(1e-4))
+    pole = torch.log(x) * torch.special.i1(x) + 1 / x
+    return (torch.special.modified_bessel_k1(x) - pole) / x
+
+
+def _k0_tail(inverse: Tensor) -> Tensor:
+    x = 1 / inverse.clamp_min(1e-9)
+    return torch.special.scaled_modified_bessel_k0(x) * torch.sqrt(x)
+
+
+def _k1_tail(inverse: Tensor) -> Tensor:
+    x = 1 / inverse.clamp_min(1e-9)
+    return torch.special.scaled_modified_bessel_k1(x) * torch.sqrt(x)
 
 
 @pack.decomposition(aten.special_entr.default)
@@ -346,8 +504,7 @@ def entr(self: Tensor) -> Tensor:
     x = _number(self)
     inner = torch.where(x > 0, x, 1.0)
     result = torch.where(x == 0, 0.0, -inner * torch.log(inner))
-    result = torch.where(x < 0, -math.inf, result)
-    return _as_result(torch.where(x != x, x, result), self)
+    return _as_result(torch.where(x < 0, -math.inf, result), self)
 
 
 @pack.decomposition(aten.logit.default)
@@ -356,4 +513,5 @@ def logit(self: Tensor, eps: float | None = None) -> Tensor:
     x = _number(self)
     if eps is not None:
         x = x.clamp(eps, 1 - eps)
-    return _as_result(torch.log(x / (1 - x)), self)
+    result = torch.log(x / (1 - x))
+    return _as_result(torch.where((x < 0) | (x > 1), math.nan, result), self)

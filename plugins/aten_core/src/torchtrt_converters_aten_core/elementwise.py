@@ -10,10 +10,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt_converters_aten_core.impl import remainder as exact
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts_elementwise,
-    node_arguments,
     value_of,
 )
 
@@ -125,20 +125,12 @@ def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> An
     return unary.apply(ctx, "NOT", condition, name)
 
 
-def _inexact_quotient(node: Node) -> str | None:
-    op = node_arguments(node)
-    divides = node.target.overloadpacket in (aten.div, aten.divide, aten.true_divide)
-    rounding = getattr(op, "rounding_mode", None) if divides else "floor"
-    if not node.meta["val"].dtype.is_floating_point or rounding != "floor":
-        return None
-    divisor = value_of(op.other)
-    if (
+def _is_power_of_two(divisor: Any) -> bool:
+    return (
         isinstance(divisor, (int, float))
         and math.isfinite(divisor)
         and abs(math.frexp(divisor)[0]) == 0.5
-    ):
-        return None
-    return "TensorRT has no exact remainder of floating-point numbers, except for a power of two as divisor"
+    )
 
 
 @converts_elementwise(
@@ -148,25 +140,29 @@ def _inexact_quotient(node: Node) -> str | None:
     aten.div.Scalar_mode,
     aten.divide.Tensor,
     aten.true_divide.Tensor,
-    unless=_inexact_quotient,
     keep_constants=True,
 )
 def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts division: true, or rounded toward zero or down."""
     op = arguments(target, args, kwargs)
-    rounding = getattr(op, "rounding_mode", None)
-    return elementwise.divide(ctx, op.self, op.other, types.output_dtype(ctx), rounding, name)
+    return _divide(ctx, op.self, op.other, getattr(op, "rounding_mode", None), name)
 
 
 @converts_elementwise(
     aten.floor_divide.default,
     aten.floor_divide.Scalar,
-    unless=_inexact_quotient,
     keep_constants=True,
 )
 def floor_divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts division rounded down."""
-    return elementwise.divide(ctx, args[0], args[1], types.output_dtype(ctx), "floor", name)
+    return _divide(ctx, args[0], args[1], "floor", name)
+
+
+def _divide(ctx: Any, first: Any, second: Any, rounding: str | None, name: str) -> Any:
+    dtype = types.output_dtype(ctx)
+    if rounding == "floor" and dtype.is_floating_point and not _is_power_of_two(second):
+        return exact.floor_divide(ctx, first, second, dtype, name)
+    return elementwise.divide(ctx, first, second, dtype, rounding, name)
 
 
 REMAINDERS = {
@@ -178,11 +174,14 @@ REMAINDERS = {
 }
 
 
-@converts_elementwise(*REMAINDERS, unless=_inexact_quotient, keep_constants=True)
+@converts_elementwise(*REMAINDERS, keep_constants=True)
 def remainder(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
-    dtype = types.output_dtype(ctx)
-    return elementwise.remainder(ctx, args[0], args[1], dtype, REMAINDERS[target], name)
+    dtype, rounding = types.output_dtype(ctx), REMAINDERS[target]
+    if dtype.is_floating_point and not _is_power_of_two(args[1]):
+        compute = exact.remainder if rounding == "floor" else exact.fmod
+        return compute(ctx, args[0], args[1], dtype, name)
+    return elementwise.remainder(ctx, args[0], args[1], dtype, rounding, name)
 
 
 def _whole_power(node: Node) -> str | None:

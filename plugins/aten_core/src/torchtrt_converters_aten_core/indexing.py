@@ -76,20 +76,21 @@ def index(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     return impl.index_by(ctx, get_trt_tensor(ctx, op.self, name + "/tensor"), op.indices, name)
 
 
-def _not_writable(node: Node) -> str | None:
+def _repeats(node: Node) -> str | None:
     op = node_arguments(node)
-    if getattr(op, "reduce", None) is not None:
-        return "a scatter that combines with what is there has no TensorRT layer"
-    if not value_of(op.self).dim():
-        return "a scatter into a scalar has no dimension"
+    tensor, index = value_of(op.self), value_of(op.index)
+    if tensor.dim() and index.dim():
+        places, count = tensor.shape[op.dim], index.shape[op.dim]
+        if isinstance(places, int) and isinstance(count, int) and count > places:
+            return "TensorRT takes no more indices than there are places, so that none is written twice"
     return None
 
 
-@converts(aten.scatter.src, aten.scatter.value, unless=_not_writable, keep_constants=True)
+@converts(aten.scatter.src, aten.scatter.value, unless=_repeats, keep_constants=True)
 def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     """Converts values written at the places that ``index`` names along ``dim``."""
     op = arguments(target, args, kwargs)
-    dtype, rank = types.output_dtype(ctx), types.rank_of(op.self)
+    dtype, rank = types.output_dtype(ctx), max(types.rank_of(op.self), 1)
     logical = dtype is torch.bool
     inner = torch.int32 if logical else dtype  # booleans are scattered as numbers
     tensor = types.operand(ctx, op.self, inner, rank, name + "/tensor")
@@ -111,6 +112,8 @@ def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
                 ctx, source, [0] * rank, extents, [1] * rank, name + "/updates"
             )
     result = impl.scatter_elements(ctx, tensor, indices, updates, op.dim, name)
+    if not types.rank_of(op.self):
+        result = shape.squeeze(ctx, result, [0], name + "/scalar")
     return types.cast(ctx, result, dtype, name)
 
 

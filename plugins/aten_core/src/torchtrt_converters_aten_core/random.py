@@ -9,13 +9,22 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt_converters_aten_core.impl import creation, elementwise, ranking, sizes, types, unary
+from torchtrt_converters_aten_core.impl import (
+    creation,
+    elementwise,
+    ranking,
+    shape,
+    sizes,
+    types,
+    unary,
+)
 from torchtrt_converters_aten_core.impl import random as impl
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
     converts_elementwise,
     node_arguments,
+    value_of,
 )
 
 aten = torch.ops.aten
@@ -246,3 +255,36 @@ def permutation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) ->
     drawn = impl.uniform(ctx, [size], torch.float32, name + "/drawn")
     _, order = ranking.top_k(ctx, drawn, size, 0, True, name)
     return types.cast(ctx, order, types.output_dtype(ctx), name + "/order")
+
+
+def _too_many(node: Node) -> str | None:
+    count = sizes.greatest(value_of(node_arguments(node).self).shape[-1])
+    if count is None or count > ranking.LIMIT:
+        return f"TensorRT chooses from at most {ranking.LIMIT} elements"
+    return None
+
+
+@converts(aten.multinomial.default, unless=_too_many)
+def multinomial(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts indices drawn with probabilities in proportion to the elements.
+
+    They are the places of the largest ``p / e`` for an exponential ``e``, drawn anew for each sample
+    with replacement (Efraimidis and Spirakis, 2006), as PyTorch does it.
+    """
+    op = arguments(target, args, kwargs)
+    weights = types.cast(ctx, op.self, _WIDE, name + "/weights")
+    again = op.replacement and op.num_samples > 1
+    if again:
+        weights = shape.unsqueeze(ctx, weights, [-2], name + "/wide")
+    extents = sizes.sizes_of(ctx, weights, name + "/size")
+    if again:
+        extents[-2] = op.num_samples
+    logarithm = _log_of_rest(ctx, extents, name)
+    noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE, name + "/noise")
+    keys = elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE, name + "/keys")
+    if again:
+        chosen = ranking.first_extreme(ctx, "MIN", keys, -1, name)
+        chosen = shape.squeeze(ctx, chosen, [-1], name + "/narrow")
+    else:
+        _, chosen = ranking.top_k(ctx, keys, op.num_samples, -1, False, name)
+    return types.cast(ctx, chosen, types.output_dtype(ctx), name + "/indices")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from torchtrt.tensorrt.shims import is_strongly_typed
 from torchtrt_converters_aten_core.impl import recurrent as impl
 from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import (
@@ -43,7 +44,9 @@ def recurrent(
 ) -> Any:
     """Converts stacked recurrent layers in one or two directions as loops over sequences of any length."""
     op = arguments(target, args, kwargs)
-    dtype = types.output_dtype(ctx, 0)
+    result = types.output_dtype(ctx, 0)
+    # Where networks are weakly typed, half precision does not come around a loop.
+    dtype = result if is_strongly_typed() else types.wide(result)
     sequence = types.operand(ctx, op.input, dtype, 3, name + "/sequence")
     if op.batch_first:
         sequence = shape.swap(ctx, sequence, 0, 1, name + "/length_first")
@@ -55,7 +58,10 @@ def recurrent(
     outputs, last = impl.run(ctx, CELLS[target], sequence, states, _weights(op, given), name)
     if op.batch_first:
         outputs = shape.swap(ctx, outputs, 0, 1, name + "/batch_first")
-    return outputs, *last
+    return tuple(
+        types.cast(ctx, tensor, result, f"{name}/result{place}")
+        for place, tensor in enumerate((outputs, *last))
+    )
 
 
 def _weights(op: Any, states: Sequence[Any]) -> list[list[impl.Weights]]:

@@ -52,13 +52,15 @@ def _inexact(node: Node) -> str | None:
         return None
     op = node_arguments(node)
     tensor, kind = value_of(op.self), TOTALS[node.target]
-    if kind == "PROD":
-        dims = impl.all_dims(tensor, getattr(op, "dim", None)) if tensor.dim() else []
-        if not all(isinstance(tensor.shape[dim], int) for dim in dims):
-            return "this TensorRT multiplies whole numbers in float32, unless there is a fixed number of them"
+    logical = tensor.dtype is torch.bool
+    dims = impl.all_dims(tensor, getattr(op, "dim", None))
+    if not tensor.dim() or (exact.has_halves(tensor, dims) and not logical):
+        return None
+    if kind == "PROD" and not logical:
+        return "this TensorRT multiplies whole numbers in float32, unless there is a fixed number of them"
     if kind == "SUM":
         count = _greatest_count(tensor, getattr(op, "dim", None))
-        limit = exact.EXACT_LIMIT if tensor.dtype is torch.bool else exact.SUM_LIMIT
+        limit = exact.EXACT_LIMIT if logical else exact.SUM_LIMIT
         if count is None or count > limit:
             return f"this TensorRT adds at most {limit} whole numbers exactly"
     return None
@@ -80,11 +82,11 @@ def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
         return impl.extreme(ctx, kind, tensor, dims, keep, name)
     if dtype.is_floating_point or logical or not len(tensor.shape) or reduces_integers_exactly():
         return impl.reduce(ctx, kind, tensor, dims, keep, name)
+    if exact.has_halves(tensor, dims):
+        return exact.by_halves(ctx, kind, tensor, dims, keep, name)
     if kind == "SUM":
         count = _greatest_count(ctx.known_value(op.self), getattr(op, "dim", None))
         return exact.exact_sum(ctx, tensor, dims, keep, count or exact.SUM_LIMIT, name)
-    if kind == "PROD":
-        return exact.exact_product(ctx, tensor, dims, keep, name)
     return exact.exact_extreme(ctx, kind, tensor, dims, keep, name)
 
 

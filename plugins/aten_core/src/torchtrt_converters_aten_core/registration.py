@@ -75,6 +75,8 @@ def converts(
             reason = reason or check(node)
         return Reject(reason) if reason else True
 
+    validate.checks = checks  # type: ignore[attr-defined]  # for the page that lists every op's rules
+
     def register(converter: Callable[..., Any]) -> Callable[..., Any]:
         registered = converter if keep_constants else _with_network_tensors(converter)
         for target in targets:
@@ -125,8 +127,7 @@ def _unfit_tensor(node: Node, dtypes: frozenset[torch.dtype], empty: bool) -> st
                 return f"TensorRT has tensors of at most {RANK_LIMIT} dimensions, not {leaf.dim()}"
             if source is node and isinstance(value, (tuple, list)):
                 continue  # an output that nothing reads may be empty
-            aligned = leaf.dim() >= rank or tuple(leaf.shape) == (0,)
-            if is_empty(leaf) and not (empty and aligned):
+            if is_empty(leaf) and not (empty and (leaf.dim() >= rank or leaf.dim() == 1)):
                 return "TensorRT does not do this with an empty tensor"
     return None
 

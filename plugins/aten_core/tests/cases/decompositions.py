@@ -42,6 +42,8 @@ CASES = [
         decomposed(f"aten.{name}.default", "b 4", "4")
         for name in ("fmax", "fmin", "hypot", "logaddexp", "logaddexp2", "atan2")
     ],
+    decomposed("aten.copysign.Scalar", odd, -0.0),
+    decomposed("aten.copysign.Scalar", T("b 4", I64), 2, label="int"),
     decomposed("aten.fmax.default", odd, T(values=[NAN] * 10), label="nan"),
     decomposed("aten.fmin.default", T(values=[NAN] * 10), odd, label="nan"),
     decomposed("aten.isclose.default", first, second),

@@ -14,6 +14,25 @@ bools = T("b 4", BOOL)
 halves = T("b 4", F16)
 special = T(values=[NAN, INF, -INF, 0.0, -0.0, 1.5, -1.5])
 
+_PARTS = [
+    0.0,
+    -0.0,
+    0.1,
+    -0.3,
+    1.0,
+    2.5,
+    -3.0,
+    7.1,
+    1e5,
+    16777217.0,
+    -1.23e10,
+    1e-3,
+    math.inf,
+    math.nan,
+]
+dividends = T(values=[x for x in [*_PARTS, -math.inf, 5.4e9, 1e-20] for _ in _PARTS])
+divisors = T(values=_PARTS * (len(_PARTS) + 3))
+
 CASES = [
     case("aten.add.Tensor", T("b 4", BOOL), T("b 4", BOOL), alpha=False, label="bool-nothing"),
     case("aten.add.Tensor", "b 4", "b 4"),
@@ -61,6 +80,21 @@ CASES = [
     case("aten.floor_divide.default", ints, positive_ints),
     case("aten.floor_divide.default", "b 4", 0.25, label="float"),
     case("aten.floor_divide.Scalar", ints, -4),
+    *[
+        case(op, dividends, divisors, tolerance=0, label="exact", **options)
+        for op, options in (
+            ("aten.remainder.Tensor", {}),
+            ("aten.fmod.Tensor", {}),
+            ("aten.floor_divide.default", {}),
+            ("aten.div.Tensor_mode", {"rounding_mode": "floor"}),
+        )
+    ],
+    case(
+        "aten.remainder.Scalar", T("b 4", low=-1e6, high=1e6), 6.2831853, tolerance=0, label="turns"
+    ),
+    case("aten.fmod.Scalar", T("b 4", F16, -1e4, 1e4), -0.3, tolerance=0, label="half"),
+    case("aten.floor_divide.default", T("b s", F16), T("s", F16), tolerance=0, label="half"),
+    case("aten.remainder.Scalar_Tensor", 7.5, "b 4", tolerance=0, label="float"),
     case("aten.remainder.Tensor", ints, T("b 4", I64, -5, -1)),
     case("aten.remainder.Scalar", ints, -4),
     case("aten.remainder.Scalar", "b 4", 0.5, label="float"),

@@ -109,6 +109,8 @@ CASES = [
         "3 3",
         label="larger-source",
     ),
+    case("aten.scatter.src", "", 0, below("", 1), "", label="scalar"),
+    case("aten.scatter.value", "", 0, below("", 1), 7.0, label="scalar"),
     case("aten.scatter.value", "b 5", 1, below("b 2", 5), 7.0),
     case("aten.scatter.value", T("b 5", BOOL), 1, below("b 2", 5), True, label="bool"),
 ]

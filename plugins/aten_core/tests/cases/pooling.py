@@ -128,6 +128,19 @@ CASES = [
     decomposed(
         "aten.avg_pool2d.default", "b 2 8 6", [3], [2], [1], True, True, 5, label="ceil-divisor"
     ),
+    *[
+        decomposed(
+            "aten.avg_pool2d.default",
+            T("b 2 5 6", torch.int64, -99, 99),
+            [2],
+            [2],
+            [1],
+            False,
+            counts,
+            label=f"int-{counts}",
+        )
+        for counts in (True, False)
+    ],
     case((), "b 2 8 6", 2.0, 3, 2, function=F.lp_pool2d, label="lp_pool2d"),
     case(
         (),

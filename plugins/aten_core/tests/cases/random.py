@@ -235,4 +235,21 @@ CASES = [
         function=lambda x: ((torch.randperm(900) == torch.randperm(900)) & (x < 9)).sum() < 90,
         label="twice",
     ),
+    case(
+        "aten.multinomial.default",
+        T(values=[[0.0, 2.0, 0.0], [0.0, 0.0, 0.5]]),
+        function=lambda x: torch.multinomial(x, 1),
+    ),
+    case(
+        "aten.multinomial.default",
+        T("b 6", low=0.5, high=1.0),
+        function=lambda x: torch.multinomial(x, 6).sort()[0],
+        label="all",
+    ),
+    case(
+        "aten.multinomial.default",
+        T(values=[1.0, 0.0, 3.0]),
+        function=lambda x: mean_near(torch.multinomial(x, 2000, True), 1.5, 0.2),
+        label="again",
+    ),
 ]

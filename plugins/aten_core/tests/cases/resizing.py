@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from ..harness import T, case
+from ..harness import T, case, decomposed
 
 F16 = torch.float16
 ONE, TWO, THREE = "b 2 5", "b 2 4 5", "b 2 3 4 5"
@@ -113,4 +113,19 @@ CASES = [
         False,
         tolerance=1e-4,
     ),
+    *[
+        decomposed(
+            "aten.grid_sampler_3d.default",
+            "b 2 3 4 5",
+            T("b 2 3 2 3", low=-1.6, high=1.6),
+            mode,
+            outside,
+            aligned,
+            label=f"{mode}{outside}{aligned}",
+            tolerance=1e-4,
+        )
+        for mode in (0, 1)
+        for outside in (0, 1, 2)
+        for aligned in (False, True)
+    ],
 ]

@@ -31,6 +31,13 @@ RANGES = {
     "special_modified_bessel_i1.default": [over(-60, 60)],
     "special_bessel_j0.default": [over(-40, 40)],
     "special_bessel_j1.default": [over(-40, 40)],
+    "special_bessel_y0.default": [over(0.01, 40)],
+    "special_bessel_y1.default": [over(0.01, 40)],
+    "special_modified_bessel_k0.default": [over(0.01, 20)],
+    "special_modified_bessel_k1.default": [over(0.01, 20)],
+    "special_scaled_modified_bessel_k0.default": [over(0.01, 60)],
+    "special_scaled_modified_bessel_k1.default": [over(0.01, 60)],
+    "special_spherical_bessel_j0.default": [over(-20, 20)],
     "special_entr.default": [over(-1, 3)],
     "logit.default": [over(0, 1)],
 }
@@ -57,4 +64,12 @@ CASES = [
     decomposed("aten.polygamma.default", 0, over(0.1, 30), label="digamma"),
     decomposed("aten.polygamma.default", 1, over(0.1, 30, [])),
     decomposed("aten.polygamma.default", 1, T(values=[-7.5, -3.3, -0.4, 0.2]), label="negative"),
+    *[
+        decomposed("aten.polygamma.default", n, T(values=values), label=f"order{n}-{label}")
+        for n in (2, 3, 4, 7)
+        for label, values in (
+            ("positive", [0.1, 0.4, 0.6, 1.0, 2.5, 9.0, 30.0]),
+            ("negative", [-7.5, -3.3, -0.4, 0.2]),
+        )
+    ],
 ]

@@ -11,7 +11,18 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, TRTTensor, enforce_tensor_types, get_trt_tensor
 from torchtrt.registry import Reject
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import indexing, shape, sizes, slicing, types
+from torchtrt_converters_aten_core.impl import (
+    creation,
+    cumulation,
+    elementwise,
+    indexing,
+    ranking,
+    scatter,
+    shape,
+    sizes,
+    slicing,
+    types,
+)
 from torchtrt_converters_aten_core.registration import arguments, node_arguments, value_of
 from torchtrt_converters_aten_experimental._pack import pack
 
@@ -147,3 +158,85 @@ def masked_select(
     tensor = shape.expand(ctx, tensor, extents, name + "/wide")
     mask = shape.expand(ctx, mask, extents, name + "/wide_mask")
     return _select(ctx, tensor, mask, name)
+
+
+def fits_unique(node: Node) -> bool | Reject:
+    """Accepts what can be put in order, and the whole tensor rather than slices of it."""
+    op = node_arguments(node)
+    tensor = value_of(op.self)
+    if getattr(op, "dim", None) is not None:
+        return Reject("slices of a tensor have no order in TensorRT")
+    if tensor.numel() == 0 and isinstance(tensor.numel(), int):
+        return Reject("a tensor without elements")
+    ordered = node.target is torch.ops.aten.unique_consecutive.default
+    if ordered or ranking.sorts(tensor.dtype, (tensor.numel(),), 0):
+        return True
+    return Reject("there are too many elements to put in order")
+
+
+@pack.converter(
+    torch.ops.aten._unique2.default,
+    capability_validator=fits_unique,
+    supports_dynamic_shapes=True,
+    requires_output_allocator=True,
+)
+@pack.converter(
+    torch.ops.aten.unique_consecutive.default,
+    capability_validator=fits_unique,
+    supports_dynamic_shapes=True,
+    requires_output_allocator=True,
+)
+def unique(ctx: ConversionContext, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """The elements without repetitions, where each element's is, and how often each occurs."""
+    op = arguments(target, args, kwargs)
+    tensor = get_trt_tensor(ctx, op.self, name + "/tensor")
+    dtype = ctx.dtype_of(tensor)
+    flat = shape.flatten(ctx, tensor, name + "/flat")
+    if dtype is torch.bool:
+        flat = types.cast(ctx, flat, torch.int32, name + "/number")
+    order = None
+    if target is torch.ops.aten._unique2.default:
+        flat, order = ranking.sort(ctx, flat, 0, False, name + "/sorted")
+    first = _differs_from_before(ctx, flat, name)
+    values = _select(ctx, flat, first, name)
+    if dtype is torch.bool:
+        values = types.cast(ctx, values, dtype, name + "/bool")
+    inverse = counts = None
+    if op.return_inverse or op.return_counts:
+        number = types.cast(ctx, first, torch.int32, name + "/first_number")
+        total = cumulation.cumulate(ctx, "SUM", number, 0, name + "/total")
+        ids = elementwise.arithmetic(ctx, "SUB", total, 1, torch.int32, name + "/ids")
+        if op.return_inverse:
+            inverse = _as_places(ctx, op.self, ids, order, name + "/inverse")
+        if op.return_counts:
+            length = sizes.size_of(ctx, flat, 0, name + "/length")
+            zeros, ones = (
+                creation.full(ctx, value, [length], torch.int32, f"{name}/{value}s")
+                for value in (0, 1)
+            )
+            occurs = scatter.combine_at(ctx, "SUM", zeros, ids, ones, 0, name + "/occurs")
+            occurs = indexing.gather(ctx, occurs, ids, 0, name + "/occurs_each")
+            counts = _select(ctx, occurs, first, name + "/counts")
+            counts = types.cast(ctx, counts, torch.int64, name + "/counts")
+    return values, inverse, counts
+
+
+def _differs_from_before(ctx: ConversionContext, flat: Any, name: str) -> Any:
+    """Returns which elements of a vector do not equal the one before; the first does not."""
+    length = sizes.size_of(ctx, flat, 0, name + "/length")
+    rest = sizes.combine(ctx, "SUB", length, 1, name + "/rest")
+    before, after = (
+        shape.slice_by(ctx, flat, [start], [rest], [1], f"{name}/from{start}") for start in (0, 1)
+    )
+    changes = elementwise.compare(ctx, "ne", after, before, name + "/changes")
+    start = get_trt_tensor(ctx, [True], name + "/start")
+    return slicing.concatenate(ctx, [start, changes], 0, name + "/first")
+
+
+def _as_places(ctx: ConversionContext, tensor: Any, ids: Any, order: Any, name: str) -> Any:
+    """Returns ids in the shape and order that the elements had."""
+    if order is not None:
+        ids = indexing.scatter_elements(ctx, ids, order, ids, 0, name + "/unsorted")
+    extents = sizes.sizes_of(ctx, tensor, name + "/size")
+    ids = shape.reshape(ctx, ids, extents, name + "/shaped")
+    return types.cast(ctx, ids, torch.int64, name)

@@ -61,9 +61,14 @@ def _low_bits(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) 
     """Returns ``first & second`` as a remainder where one is a number with its lowest bits set, else ``None``."""
     if isinstance(first, int):
         first, second = second, first
-    if not isinstance(second, int) or not 0 < second < 1 << 30 or second & (second + 1):
+    if not is_low_mask(second):
         return None
     return elementwise.remainder(ctx, first, second + 1, dtype, "floor", name)
+
+
+def is_low_mask(value: Any) -> bool:
+    """Returns whether a value is a number with its lowest bits set, and no others."""
+    return isinstance(value, int) and 0 < value < 1 << 30 and not value & (value + 1)
 
 
 def _bytes(ctx: Any, value: Any, dtype: torch.dtype, rank: int, name: str) -> Any:

@@ -1,8 +1,8 @@
 """Exact reductions of whole numbers where TensorRT reduces them in float32.
 
-float32 holds whole numbers up to 2**24 exactly. A 32-bit number is cut into parts so small that no
-partial result exceeds that; the parts are reduced, and put together by elementwise arithmetic,
-which is exact and wraps on overflow as PyTorch's does.
+Over fixed sizes they are combined element by element, which is exact and wraps on overflow as
+PyTorch's does. Over sizes known at run time a 32-bit number is cut into parts so small that no
+partial result exceeds 2**24, up to which float32 is exact; the parts are reduced and put together.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> 
     """Returns the exact sum of whole numbers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is."""
     if reduces_integers_exactly():
         return reduce(ctx, "SUM", tensor, dims, keep, name)
+    if has_halves(tensor, dims):
+        return by_halves(ctx, "SUM", tensor, dims, keep, name)
     count = sizes.greatest_product([ctx.symbolic_shape(tensor)[dim] for dim in dims])
     return exact_sum(ctx, tensor, dims, keep, count or SUM_LIMIT, name)
 
@@ -35,7 +37,7 @@ def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int
     bits = 16 if count <= EXACT_LIMIT >> 16 else 8
     rest, parts = tensor, []
     for index in range(32 // bits - 1):
-        rest, low = _cut(ctx, rest, 1 << bits, f"{name}/cut{index}")
+        rest, low = cut(ctx, rest, 1 << bits, f"{name}/cut{index}")
         parts.append(low)
     parts.append(rest)
     sums = [reduce(ctx, "SUM", part, dims, keep, f"{name}/sum{i}") for i, part in enumerate(parts)]
@@ -50,7 +52,7 @@ def exact_extreme(
     ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str
 ) -> Any:
     """Returns the ``MAX`` or ``MIN`` of int32 numbers: by their upper halves, then by the lower."""
-    high, low = _cut(ctx, tensor, 1 << 16, name + "/cut")
+    high, low = cut(ctx, tensor, 1 << 16, name + "/cut")
     best = reduce(ctx, kind, high, dims, True, name + "/high")
     worst = -1 if kind == "MAX" else 1 << 16
     among = elementwise.combine(ctx, "EQUAL", high, best, name + "/among")
@@ -60,21 +62,31 @@ def exact_extreme(
     return _join(ctx, high_best, low_best, 1 << 16, name)
 
 
-def exact_product(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
-    """Returns the product of int32 numbers over dimensions of fixed sizes: of halves, of quarters, and so on."""
+def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+    """Returns the ``SUM``, ``PROD``, ``MAX`` or ``MIN`` of int32 numbers over dimensions of fixed sizes, at least 1.
+
+    Halves are combined element by element, then quarters, and so on: no reduction that TensorRT would
+    fuse with what follows and compute in float32.
+    """
     for dim in dims:
         step = 0
         while tensor.shape[dim] > 1:
             label, size = f"{name}/dim{dim}/step{step}", tensor.shape[dim]
             half = size // 2
             parts = slicing.split(ctx, tensor, dim, [half, half, size % 2][: 2 + size % 2], label)
-            halves = elementwise.combine(ctx, "PROD", parts[0], parts[1], label + "/halves")
+            halves = elementwise.combine(ctx, kind, parts[0], parts[1], label + "/halves")
             tensor = slicing.concatenate(ctx, [halves, *parts[2:]], dim, label + "/rest")
             step += 1
     return tensor if keep else shape.squeeze(ctx, tensor, dims, name)
 
 
-def _cut(ctx: Any, tensor: Any, base: int, name: str) -> tuple[Any, Any]:
+def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
+    """Returns whether :func:`by_halves` takes a network tensor or a fake one: its sizes along ``dims`` are fixed."""
+    extents = [tensor.shape[dim] for dim in dims]
+    return all(isinstance(extent, int) and extent >= 1 for extent in extents)
+
+
+def cut(ctx: Any, tensor: Any, base: int, name: str) -> tuple[Any, Any]:
     """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``."""
     high = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, base, torch.int32, name + "/high")
     whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32, name + "/whole")

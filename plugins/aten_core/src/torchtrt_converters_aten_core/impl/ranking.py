@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import ranks_integers, reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import (
@@ -45,10 +46,10 @@ def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
     if dtype is torch.bool:
         tensor, dtype = types.cast(ctx, tensor, torch.int32, name + "/number"), torch.int32
     if types.is_integer(dtype) and not reduces_integers_exactly():
-        best = integer_reduction.exact_extreme(ctx, kind, tensor, [dim], True, name + "/best")
+        found = _found_by_halves(ctx, kind, tensor, dim, name)
     else:
         best = reduction.reduce(ctx, kind, tensor, [dim], True, name + "/best")
-    found = elementwise.combine(ctx, "EQUAL", tensor, best, name + "/found")
+        found = elementwise.combine(ctx, "EQUAL", tensor, best, name + "/found")
     # float32 holds every index, and every TensorRT reduces it exactly.
     places = creation.places(ctx, tensor, dim, torch.float32, name + "/places")
     if not dtype.is_floating_point:
@@ -71,6 +72,21 @@ def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
     moved = elementwise.arithmetic(ctx, "SUM", first, _NO_PLACE, torch.float32, name + "/moved")
     index = elementwise.select(ctx, negative, moved, first, torch.float32, name + "/index")
     return types.cast(ctx, index, torch.int32, name)
+
+
+def _found_by_halves(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
+    """Returns which int32 numbers are extreme where TensorRT reduces in float32.
+
+    They are extreme in their upper half, and of these in the lower. The halves are not put together
+    again, since that would be done in float32 as well.
+    """
+    high, low = integer_reduction.cut(ctx, tensor, 1 << 16, name + "/cut")
+    best = reduction.reduce(ctx, kind, high, [dim], True, name + "/best_high")
+    among = elementwise.combine(ctx, "EQUAL", high, best, name + "/among")
+    worst = -1 if kind == "MAX" else 1 << 16
+    candidates = elementwise.select(ctx, among, low, worst, torch.int32, name + "/low_candidates")
+    best = reduction.reduce(ctx, kind, candidates, [dim], True, name + "/best_low")
+    return elementwise.combine(ctx, "EQUAL", candidates, best, name + "/found")
 
 
 _NO_PLACE = float(1 << 23)
@@ -146,7 +162,9 @@ def sort(ctx: Any, tensor: Any, dim: int, descending: bool, name: str) -> tuple[
     are put where the count of elements that come before them says.
     """
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
-    size = tensor.shape[dim] if rank else 1
+    if not rank:
+        return tensor, get_trt_tensor(ctx, 0, name + "/index")
+    size = tensor.shape[dim]
     if ranks(dtype) and 0 <= size <= LIMIT:
         return top_k(ctx, tensor, size, dim, descending, name)
     if ranks(dtype) and LIMIT < size <= 2 * LIMIT:
@@ -156,7 +174,9 @@ def sort(ctx: Any, tensor: Any, dim: int, descending: bool, name: str) -> tuple[
 
 def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
     """Returns whether :func:`sort` takes a tensor of these sizes, symbolic ones included."""
-    size = extents[dim] if extents else 1
+    if not extents:
+        return True
+    size = extents[dim]
     if ranks(dtype) and isinstance(size, int) and 1 <= size <= 2 * LIMIT:
         return True
     count = sizes.greatest(size)
@@ -165,7 +185,7 @@ def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
         if count is None or most is None:
             return False
         count *= most
-    return count is not None and 1 <= count <= COUNTING_LIMIT and 1 <= len(extents) < 8
+    return count is not None and 1 <= count <= COUNTING_LIMIT and len(extents) < 8
 
 
 def _sort_from_both_ends(

@@ -1,7 +1,8 @@
 """Recurrent layers as TensorRT loops: one step of the sequence per iteration.
 
-Each direction of a layer is a loop of its own; TensorRT 8.6 does not build one for both where sizes vary. What does not depend on the step before, the product of the input with its weights, is computed for
-the whole sequence before the loop.
+What does not depend on the step before, the product of the input with its weights, is computed for
+the whole sequence before the loop. Each direction of a layer has a loop of its own: TensorRT 8.6
+does not build one for both where sizes vary.
 """
 
 from __future__ import annotations

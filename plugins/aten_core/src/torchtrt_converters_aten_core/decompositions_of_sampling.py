@@ -1,0 +1,83 @@
+"""Samples of volumes at any place, computed by other ops, each a function of the op's own signature."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+_LINEAR, _NEAREST = 0, 1
+_ZEROS, _BORDER = 0, 1
+
+
+@pack.decomposition(aten.grid_sampler_3d.default)
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    """Returns samples of a volume at the places that a grid tells: the nearest element, or between eight of them."""
+    lengths = input.shape[2:]
+    if not all(isinstance(length, int) for length in lengths):
+        raise NotImplementedError("a volume is sampled where its sizes are fixed")
+    # The grid's coordinates are the other way round: width, height, depth.
+    places = [
+        _place(grid[..., 2 - dim], length, padding_mode, align_corners)
+        for dim, length in enumerate(lengths)
+    ]
+    if interpolation_mode == _NEAREST:
+        return _take(input, [torch.round(place) for place in places], padding_mode)
+    lower = [torch.floor(place) for place in places]
+    result = None
+    for corner in itertools.product((0, 1), repeat=3):
+        weight = None
+        for side, place, low in zip(corner, places, lower, strict=True):
+            share = place - low if side else 1 - (place - low)
+            weight = share if weight is None else weight * share
+        corner_places = [low + side for side, low in zip(corner, lower, strict=True)]
+        assert weight is not None
+        part = _take(input, corner_places, padding_mode) * weight.unsqueeze(1)
+        result = part if result is None else result + part
+    assert result is not None
+    return result
+
+
+def _place(coordinate: Tensor, length: int, padding_mode: int, align_corners: bool) -> Tensor:
+    """Returns coordinates from -1 to 1 as places along a dimension; beyond its ends by the padding mode."""
+    if align_corners:
+        place = (coordinate + 1) * ((length - 1) / 2)
+        low, span = 0.0, float(length - 1)
+    else:
+        place = ((coordinate + 1) * length - 1) / 2
+        low, span = -0.5, float(length)
+    if padding_mode == _ZEROS:
+        return place
+    if padding_mode != _BORDER:
+        place = _reflect(place - low, span) + low if span else torch.zeros_like(place)
+    return place.clamp(0, length - 1)
+
+
+def _reflect(distance: Tensor, span: float) -> Tensor:
+    """Returns a distance that is mirrored at 0 and at ``span``."""
+    distance = torch.abs(distance)
+    turns = torch.floor(distance / span)
+    rest = distance - turns * span
+    return torch.where(turns - 2 * torch.floor(turns / 2) == 0, rest, span - rest)
+
+
+def _take(input: Tensor, places: list[Tensor], padding_mode: int) -> Tensor:
+    """Returns the elements of each channel at whole places; those outside are 0."""
+    flat, inside = None, None
+    for place, length in zip(places, input.shape[2:], strict=True):
+        held = place.clamp(0, length - 1).to(torch.int64)
+        flat = held if flat is None else flat * length + held
+        fits = (place >= 0) & (place <= length - 1)
+        inside = fits if inside is None else inside & fits
+    assert flat is not None
+    assert inside is not None
+    index = flat.reshape(flat.shape[0], 1, -1).expand(-1, input.shape[1], -1)
+    values = input.flatten(2).gather(2, index).reshape(*input.shape[:2], *flat.shape[1:])
+    return torch.where(inside.unsqueeze(1), values, 0.0) if padding_mode == _ZEROS else values
