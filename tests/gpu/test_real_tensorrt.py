@@ -97,7 +97,9 @@ def test_outputs_of_unknown_size_come_out_at_their_own():
 
 def test_pytorch_runs_between_two_engines():
     """An op that no pack has splits the model; values pass through GPU memory."""
-    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), WithoutConverter(), torch.nn.ReLU())
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 8), torch.nn.Tanh(), WithoutConverter(), torch.nn.ReLU()
+    )
     model.eval().cuda()
 
     compiled = torchtrt.compile(

@@ -2,7 +2,8 @@
 
 import importlib.util
 import io
-import warnings
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,39 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import torchtrt
+from tests.torchscript.helpers import assert_same, quiet, script
 from torchtrt import torchscript
 from torchtrt.demo.models import ResNet18
 from torchtrt.errors import ExportError, FullCompilationError, InputError
 from torchtrt.torchscript.evaluators import RaisedError
 
-VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 BATCH = torch.export.Dim("batch", min=1, max=4)
-
-
-@pytest.fixture(params=VERSIONS)
-def version(request):
-    """Runs a test with the reference TensorRT of each version."""
-    with torchtrt.use_tensorrt(f"reference@{request.param}"):
-        yield request.param
-
-
-def quiet(function, *args):
-    """Calls TorchScript without PyTorch's notes that it is deprecated."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return function(*args)
-
-
-def script(model):
-    """Returns the scripted model."""
-    return quiet(torch.jit.script, model)
-
-
-def assert_same(compiled, model, *inputs):
-    """Checks a call against PyTorch."""
-    with torch.no_grad():
-        actual, expected = compiled(*inputs), model(*inputs)
-    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 class Encoder(nn.Module):
@@ -267,8 +242,26 @@ def test_an_op_without_converter_runs_in_pytorch_between_engines():
 
     assert_same(compiled, model, x)
     assert ["aten.igamma.default"] == [entry.op for entry in compiled.report.in_torch]
-    with pytest.raises(FullCompilationError, match="igamma"):
+    with pytest.raises(FullCompilationError, match="igamma") as caught:
         torchscript.compile(scripted, (x,), require_full_compilation=True)
+    assert "y = torch.igamma(y + 2, y + 3)" in str(caught.value)
+
+
+def test_everything_without_evaluator_is_in_one_error():
+    """Each schema once, with the lines of the model that use it."""
+
+    def model(x: Tensor) -> Tensor:
+        first = torch.jit.fork(torch.relu, x)
+        second = torch.jit.fork(torch.sigmoid, x)
+        numbers: list[float] = x[0].tolist()
+        return torch.jit.wait(first) * torch.jit.wait(second) * numbers[0]
+
+    with pytest.raises(ExportError, match="no evaluator for what the model uses") as caught:
+        torchscript.compile(script(model), (torch.rand(2, 3),))
+
+    text = str(caught.value)
+    assert (1, 1) == (text.count("prim::tolist"), text.count("prim::fork"))
+    assert all(f"torch.jit.fork(torch.{name}, x)" in text for name in ("relu", "sigmoid"))
 
 
 def test_a_check_of_data_is_taken_to_hold():
@@ -374,12 +367,26 @@ def test_compiled_torchscript_can_be_saved_and_loaded():
     assert_same(loaded, model, x)
 
 
-def test_compiling_torchscript_prints_no_deprecations(recwarn, capfd):
-    """PyTorch's notes about TorchScript stay out of the user's terminal."""
-    model = script(nn.Linear(3, 4).eval())
-    recwarn.clear()
+PROGRAM = """
+import sys
+import torch
+from torchtrt import torchscript
 
-    torchscript.compile(model, (torch.randn(2, 3),), min_block_size=1)
+path = sys.argv[1]
+assert torchscript.check_method_op_support(path)
+compiled = torchscript.compile(path, (torch.ones(2, 3),), min_block_size=1)
+with open(path, "rb") as file:
+    torchscript.export(file, (torch.ones(2, 3),))
+print(compiled(torch.ones(2, 3)).shape)
+"""
 
-    assert [] == [str(warning.message) for warning in recwarn]
-    assert "" == capfd.readouterr().err
+
+def test_compiling_torchscript_prints_no_deprecations(tmp_path):
+    """PyTorch's notes about TorchScript stay out of the user's terminal, and raise nothing where warnings do."""
+    path = tmp_path / "model.pt"
+    quiet(torch.jit.save, script(Controlled().eval()), path)
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ("torch.Size([2, 3])\n", "") == (done.stdout, done.stderr)

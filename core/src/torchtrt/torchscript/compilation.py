@@ -26,7 +26,7 @@ from torchtrt.torchscript.runner import STRUCTURE, has_no_evaluator, schema_of
 from torchtrt.torchscript.site import model_line, site_of
 
 TorchScript: TypeAlias = Any
-"""A scripted or traced module or function, or the file of one."""
+"""A scripted or traced module or function, or the file of one: its path, or a file that is open for reading."""
 
 
 def compile(
@@ -75,6 +75,7 @@ def export(
     The arguments are those of :func:`compile`.
     """
     module = open_method(model, method)
+    _refuse_optimized(module)
     with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING:
         warnings.simplefilter("ignore")  # that TorchScript is deprecated is no news to its users
         exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)
@@ -85,17 +86,24 @@ def export(
     return exported
 
 
+def _refuse_optimized(module: TorchScriptModule) -> None:
+    for node in module.nodes():
+        if "mkldnn" in node.kind().lower():
+            message = (
+                "The model was optimized for PyTorch on a CPU (torch.jit.optimize_for_inference): it calls "
+                f"{node.kind()}. Compile the model as it was before; torch.jit.freeze does no harm."
+            )
+            raise InputError(message)
+
+
 def open_method(model: TorchScript, method: str = "forward") -> TorchScriptModule:
     """Returns a method of a TorchScript model as a module that ``torch.export`` can trace.
 
     Raises:
         InputError: The model is not TorchScript, or has no such method.
     """
-    if isinstance(model, (str, Path)):
-        load: Any = torch.jit.load
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = load(str(model), map_location="cpu")
+    if isinstance(model, (str, Path)) or hasattr(model, "read"):
+        model = _load(model)
     function: Any = model
     if isinstance(model, torch.jit.ScriptFunction):
         return TorchScriptModule(function.inlined_graph, function.schema)
@@ -106,10 +114,22 @@ def open_method(model: TorchScript, method: str = "forward") -> TorchScriptModul
         )
         raise InputError(message)
     if not model._c._has_method(method):
-        message = f"{model.original_name} has no method {method!r} in TorchScript."
+        names = ", ".join(model._c._method_names())
+        message = f"{model.original_name} has no method {method!r} in TorchScript. It has: {names}. Pass method=..."
         raise InputError(message)
     function = getattr(model, method)
     return TorchScriptModule(function.inlined_graph, function.schema, model)
+
+
+def _load(file: Any) -> Any:
+    load: Any = torch.jit.load
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return load(file, map_location="cpu")
+    except (OSError, RuntimeError, ValueError) as error:
+        message = f"{file} is not the file of a TorchScript model: {str(error).splitlines()[0]}"
+        raise InputError(message) from error
 
 
 def open_graph(graph: torch._C.Graph) -> TorchScriptModule:

@@ -6,6 +6,7 @@ computed from them. A number that is read out of a tensor stays :class:`Undecide
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 import warnings
@@ -15,13 +16,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtrt.errors import TorchTRTError
+from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt.torchscript.numbers import Undecided, Uninitialized, held_number, holding
 from torchtrt.torchscript.operators import SCALAR_TYPES
+from torchtrt.torchscript.site import model_line
 
 # PyTorch gives these functions no types.
 _sym_not: Any = torch.sym_not
 _sym_min: Any = torch.sym_min
 _sym_max: Any = torch.sym_max
+_sym_int: Any = torch.sym_int
+_sym_sqrt: Any = torch.sym_sqrt
+_sym_float: Any = torch.sym_float
 
 Evaluator = Callable[..., Any]
 """Takes the values of a node's inputs, and returns its value, or one per output."""
@@ -29,19 +35,6 @@ Evaluator = Callable[..., Any]
 
 class RaisedError(TorchTRTError, RuntimeError):
     """The model's own ``raise`` was reached while it was compiled: it refuses these inputs."""
-
-
-class Undecided:
-    """A number or truth value that is known only when the engine runs: the value of a tensor.
-
-    Attributes:
-        tensor: A 0-d tensor: int64, float64 or bool.
-    """
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
 
 
 def _number(function: Callable[..., Any]) -> Evaluator:
@@ -66,9 +59,9 @@ def _read(dtype: torch.dtype, cast: Callable[[Any], Any]) -> Evaluator:
             value = value.tensor
         if not isinstance(value, Tensor):
             return cast(value)
-        known = getattr(value, "constant", value)  # of a fake tensor: its value, if it has one
-        if known is not None and type(known) in (Tensor, torch.nn.Parameter):
-            return cast(known.item())
+        known = held_number(value)
+        if known is not None:
+            return cast(known)
         return Undecided(value.reshape(()).to(dtype))
 
     return evaluate
@@ -77,15 +70,19 @@ def _read(dtype: torch.dtype, cast: Callable[[Any], Any]) -> Evaluator:
 def _scalar(value: Any) -> Any:
     if isinstance(value, Tensor):
         if value.dtype is torch.bool:
-            return _read(torch.bool, bool)(value)
+            return _read(torch.bool, _boolean)(value)
         if value.is_floating_point():
-            return _read(torch.float64, float)(value)
-        return _read(torch.int64, int)(value)
+            return _read(torch.float64, _fraction)(value)
+        return _read(torch.int64, _integer)(value)
     return value
 
 
 def _integer(value: Any) -> Any:
-    return value if isinstance(value, torch.SymInt) else int(value)
+    return _sym_int(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
+
+
+def _fraction(value: Any) -> Any:
+    return _sym_float(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
 
 
 def _boolean(value: Any) -> Any:
@@ -98,6 +95,14 @@ def _negated(value: Any) -> Any:
     if isinstance(value, Tensor):
         return torch.logical_not(value)
     return _sym_not(value) if isinstance(value, torch.SymBool) else not value
+
+
+def _square_root(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return torch.sqrt(value)
+    return (
+        _sym_sqrt(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else math.sqrt(value)
+    )
 
 
 def _size(tensor: Tensor, dim: int | None = None) -> Any:
@@ -124,10 +129,16 @@ def _range_length(low: Any, high: Any, step: int) -> Any:
 
 
 def _constant_tensor(data: Any, dtype: int | None, device: Any, *_: Any) -> Tensor:
-    data = _tensors(data)
     kind = None if dtype is None else SCALAR_TYPES[dtype]
+    if isinstance(data, Undecided):
+        is_fraction = kind is None and data.tensor.is_floating_point()
+        return data.tensor.to(torch.get_default_dtype() if is_fraction else kind, copy=True)
     if isinstance(data, Tensor):
         return data.clone() if kind is None else data.to(kind)
+    if isinstance(data, (bool, int)) or (isinstance(data, float) and kind in _EXACT):
+        # A constant that is lifted, as torch.tensor makes it, cannot be in a branch that writes.
+        tensor = torch.full((), data, dtype=kind, device=device)
+        return holding(tensor, _rounded(data, tensor.dtype))
     if not _any_symbolic(data):
         return torch.tensor(data, dtype=kind, device=device)
     if isinstance(data, list):
@@ -138,16 +149,27 @@ def _constant_tensor(data: Any, dtype: int | None, device: Any, *_: Any) -> Tens
     return torch.full((), data, dtype=kind, device=device)
 
 
-def _tensors(data: Any) -> Any:
-    if isinstance(data, Undecided):
-        return data.tensor
-    return list(map(_tensors, data)) if isinstance(data, list) else data
+_EXACT = (None, torch.float32, torch.float64)
+"""The dtypes that fractions are rounded to here as PyTorch does it."""
+
+
+def _rounded(data: Any, dtype: torch.dtype) -> Any:
+    """Returns a number as a tensor of a dtype holds it."""
+    if not dtype.is_floating_point:
+        return bool(data) if dtype is torch.bool else int(data)
+    return ctypes.c_float(data).value if dtype is torch.float32 else float(data)
+
+
+def _number_as_tensor(value: Any) -> Tensor:
+    tensor = _constant_tensor(value, None, None)
+    is_symbolic = isinstance(value, (torch.SymInt, torch.SymFloat))
+    return holding(tensor, value) if is_symbolic else tensor
 
 
 def _any_symbolic(data: Any) -> bool:
     if isinstance(data, list):
         return any(map(_any_symbolic, data))
-    return isinstance(data, (torch.SymInt, torch.SymFloat, Tensor))
+    return isinstance(data, (torch.SymInt, torch.SymFloat, Undecided, Tensor))
 
 
 def _dictionary(*items: Any) -> dict[Any, Any]:
@@ -165,6 +187,29 @@ def _warn(message: str, *_: Any) -> None:
 
 def _set_item(container: Any, key: Any, value: Any) -> None:
     container[key] = value
+
+
+class Instance:
+    """An object of a class that TorchScript compiled: its attributes. They are known while a model is compiled."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        """Returns an attribute."""
+        return self._attributes[name]
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets an attribute."""
+        self._attributes[name] = value
+
+
+def _enter(node: torch._C.Node, _: Any) -> None:
+    """Enters or leaves a ``with`` block. Those of PyTorch, such as ``torch.no_grad()``, mean nothing to an engine."""
+    name = str(node.input().type())
+    if not name.startswith("__torch__.torch."):
+        message = f"A with block of {name.removeprefix('__torch__.')} cannot be compiled.\n{model_line(node)}"
+        raise ExportError(message)
 
 
 def _tuple_slice(node: torch._C.Node, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -248,7 +293,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::__derive_index": _number(lambda index, start, step: start + index * step),
     "prim::min": _number(_smaller),
     "prim::max": _number(_greater),
-    "aten::sqrt": _number(math.sqrt),
+    "aten::sqrt": _number(_square_root),
     "aten::exp": _number(math.exp),
     "aten::log": _number(math.log),
     "aten::sin": _number(math.sin),
@@ -258,15 +303,15 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::round": _number(round),
     "aten::Int": _read(torch.int64, _integer),
     "aten::IntImplicit": _read(torch.int64, _integer),
-    "aten::Float": _read(torch.float64, float),
-    "aten::FloatImplicit": _read(torch.float64, float),
+    "aten::Float": _read(torch.float64, _fraction),
+    "aten::FloatImplicit": _read(torch.float64, _fraction),
     "aten::Bool": _read(torch.bool, _boolean),
     "aten::ScalarImplicit": _scalar,
     "aten::item": _scalar,
     "prim::unchecked_cast": lambda value: value,
     "prim::unchecked_unwrap_optional": lambda value: value,
     "aten::_unwrap_optional": lambda value: value,
-    "prim::Uninitialized": lambda: None,
+    "prim::Uninitialized": lambda: Uninitialized,
     "aten::__is__": operator.is_,
     "aten::__isnot__": operator.is_not,
     # What is known of tensors
@@ -279,16 +324,19 @@ EVALUATORS: dict[str, Evaluator] = {
     "prim::device": lambda tensor: tensor.device,
     "prim::layout": lambda _: 0,
     "prim::is_cuda": lambda tensor: tensor.is_cuda,
-    "prim::requires_grad": lambda _: False,
+    # PyTorch's modules ask for both before they take a fused kernel that only PyTorch has.
+    "prim::requires_grad": lambda tensor: tensor.requires_grad,
+    "aten::is_grad_enabled": lambda: True,
     "prim::data": lambda tensor: tensor,
     "aten::is_floating_point": torch.is_floating_point,
     "aten::is_complex": torch.is_complex,
     "aten::is_contiguous": lambda *_: True,
+    "prim::is_nested": lambda _: False,
     "aten::device": _device,
     # Tensors of numbers
     "aten::tensor": _constant_tensor,
     "aten::as_tensor": _constant_tensor,
-    "prim::NumToTensor": lambda value, *_: _constant_tensor(value, None, None),
+    "prim::NumToTensor": _number_as_tensor,
     # Lists, tuples, dictionaries and strings
     "prim::ListConstruct": lambda *items: list(items),
     "prim::ListUnpack": lambda items: items[0] if len(items) == 1 else tuple(items),
@@ -321,11 +369,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::Delete": operator.delitem,
     "aten::str": str,
     "aten::format": lambda text, *values: text.format(*values),
-    "aten::join": lambda text, parts: text.join(parts),
-    "aten::lower": str.lower,
-    "aten::upper": str.upper,
-    "aten::startswith": str.startswith,
-    "aten::endswith": str.endswith,
+    "prim::CreateObject": Instance,
     # What a compiled model does not do
     "aten::warn": _warn,
     "prim::Print": lambda *_: None,
@@ -337,6 +381,8 @@ EVALUATORS: dict[str, Evaluator] = {
 """The evaluator of each kind of node. Where PyTorch has an operator of the kind that makes a tensor, that is called."""
 
 NODE_EVALUATORS: dict[str, Callable[..., Any]] = {
+    "prim::Enter": _enter,
+    "prim::Exit": _enter,
     "prim::TupleSlice": _tuple_slice,
     "prim::isinstance": _is_instance,
 }

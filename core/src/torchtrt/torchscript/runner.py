@@ -8,24 +8,28 @@ trace, operators on tensors are called and so recorded, and control flow that de
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import statically_known_false, statically_known_true
 from torch.fx.traceback import annotate
-from torch.utils import _pytree as pytree
 
-from torchtrt.errors import ExportError
-from torchtrt.torchscript.evaluators import EVALUATORS, NODE_EVALUATORS, RaisedError, Undecided
-from torchtrt.torchscript.operators import find_operator, makes_tensors
+from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt.torchscript.control_flow import all_nodes, run_branch, run_loop
+from torchtrt.torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt.torchscript.numbers import Undecided, as_known, is_symbolic
+from torchtrt.torchscript.operators import (
+    find_interpreted,
+    find_operator,
+    is_view,
+    makes_tensors,
+    places_in,
+    written_inputs,
+)
 from torchtrt.torchscript.site import SITE, Site, model_line
 
-_NO_LIMIT = 2**31 - 1
-"""TorchScript writes the greatest integer where a loop's trips are not counted."""
-Environment = dict[int, Any]
+Environment: TypeAlias = dict[int, Any]
 """The value of each graph value, by its number."""
 
 
@@ -34,24 +38,39 @@ class GraphRunner:
 
     Args:
         graph: An inlined graph.
+        constants: What gives the constants of the graph that are registered elsewhere, by the number of the value.
     """
 
-    def __init__(self, graph: torch._C.Graph) -> None:
+    def __init__(
+        self, graph: torch._C.Graph, constants: Mapping[int, Callable[[], Any]] | None = None
+    ) -> None:
         self.graph = graph
+        self._constants = constants or {}
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """Returns what the graph returns: one value, or a tuple of several."""
         env: Environment = {}
-        _assign(env, self.graph.inputs(), inputs)
-        results = self._run_block(self.graph, env)
+        self.assign(env, self.graph.inputs(), inputs)
+        results = self.run_block(self.graph, env)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _run_block(self, block: Any, env: Environment) -> list[Any]:
-        for node in block.nodes():
-            self._run_node(node, env)
-        return [env[value.unique()] for value in _outputs(block)]
+    def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
+        """Gives values of the graph their results."""
+        for value, result in zip(values, results, strict=True):
+            env[value.unique()] = result
 
-    def _run_node(self, node: torch._C.Node, env: Environment) -> None:
+    def run_block(self, block: Any, env: Environment) -> list[Any]:
+        """Runs the nodes of a block, or of the graph; returns its outputs."""
+        for node in block.nodes():
+            self.run_node(node, env)
+        return [env[value.unique()] for value in block.outputs()]
+
+    def run_node(self, node: torch._C.Node, env: Environment) -> None:
+        """Runs one node.
+
+        Raises:
+            ExportError: It fails, or nothing can run it.
+        """
         kind = node.kind()
         if kind in STRUCTURE:
             STRUCTURE[kind](self, node, env)
@@ -60,7 +79,8 @@ class GraphRunner:
         try:
             with annotate({SITE: Site(node, self.graph)}):
                 result = call(node, args)
-        except (ExportError, RaisedError):
+                _write_back(node, env)
+        except TorchTRTError:
             raise
         except _NoEvaluatorError as error:
             raise ExportError(self._everything_without_evaluator()) from error
@@ -69,7 +89,7 @@ class GraphRunner:
             raise ExportError(message) from error
         outputs = list(node.outputs())
         if outputs:
-            _assign(env, outputs, (result,) if len(outputs) == 1 else result)
+            self.assign(env, outputs, (result,) if len(outputs) == 1 else result)
 
     def _everything_without_evaluator(self) -> str:
         uses: dict[str, list[str]] = {}
@@ -81,7 +101,9 @@ class GraphRunner:
     # Structure
 
     def _constant(self, node: torch._C.Node, env: Environment) -> None:
-        env[node.output().unique()] = node.output().toIValue()
+        name = node.output().unique()
+        registered = self._constants.get(name)
+        env[name] = registered() if registered is not None else node.output().toIValue()
 
     def _get_attribute(self, node: torch._C.Node, env: Environment) -> None:
         owner = env[node.input().unique()]
@@ -91,19 +113,24 @@ class GraphRunner:
         owner, value = (env[each.unique()] for each in node.inputs())
         owner.set(node.s("name"), value)
 
+    def _call_method(self, node: torch._C.Node, env: Environment) -> None:
+        owner, *args = (env[value.unique()] for value in node.inputs())
+        graph = owner.graph_of(node.s("name"))
+        env[node.output().unique()] = GraphRunner(graph).run((owner, *args))
+
     def _choose(self, node: torch._C.Node, env: Environment) -> None:
         condition = env[node.input().unique()]
         then, otherwise = node.blocks()
         if isinstance(condition, torch.SymBool):
             condition = _decided(condition)
         if isinstance(condition, bool):
-            results = self._run_block(then if condition else otherwise, env)
+            results = self.run_block(then if condition else otherwise, env)
         elif _always_raises(then) or _always_raises(otherwise):
             # A check of the data: a compiled model takes it to hold.
-            results = self._run_block(otherwise if _always_raises(then) else then, env)
+            results = self.run_block(otherwise if _always_raises(then) else then, env)
         else:
-            results = self._cond(node, condition, then, otherwise, env)
-        _assign(env, node.outputs(), results)
+            results = run_branch(self, node, condition, env)
+        self.assign(env, node.outputs(), results)
 
     def _repeat(self, node: torch._C.Node, env: Environment) -> None:
         limit, condition, *carried = (env[value.unique()] for value in node.inputs())
@@ -111,193 +138,55 @@ class GraphRunner:
         trip = 0
         while isinstance(condition, bool) and isinstance(limit, int):
             if trip >= limit or not condition:
-                _assign(env, node.outputs(), carried)
+                self.assign(env, node.outputs(), carried)
                 return
-            _assign(env, body.inputs(), (trip, *carried))
-            condition, *carried = self._run_block(body, env)
+            self.assign(env, body.inputs(), (trip, *carried))
+            condition, *carried = self.run_block(body, env)
             trip += 1
-        carried = self._while_loop(node, body, trip, limit, condition, carried, env)
-        _assign(env, node.outputs(), carried)
-
-    # Control flow that depends on data
-
-    def _cond(
-        self, node: torch._C.Node, condition: Any, then: Any, otherwise: Any, env: Environment
-    ) -> list[Any]:
-        captured = _Captured(env, self._read_inside((then, otherwise), env))
-        kinds = [str(value.type()) for value in node.outputs()]
-
-        def branch(block: Any) -> Callable[..., tuple[Any, ...]]:
-            def run(*operands: Any) -> tuple[Any, ...]:
-                with captured.within(operands, node) as inner:
-                    return _as_tensors(self._run_block(block, inner), operands, node)
-
-            return run
-
-        predicate = condition.tensor if isinstance(condition, Undecided) else condition
-        with annotate({SITE: Site(node, self.graph)}):
-            results = torch.ops.higher_order.cond(
-                predicate, branch(then), branch(otherwise), tuple(captured.operands)
-            )
-        return _as_values(results, kinds)
-
-    def _while_loop(
-        self,
-        node: torch._C.Node,
-        body: Any,
-        trip: int,
-        limit: Any,
-        condition: Any,
-        carried: Sequence[Any],
-        env: Environment,
-    ) -> list[Any]:
-        captured = _Captured(env, self._read_inside((body,), env))
-        kinds = [str(value.type()) for value in node.outputs()]
-        start = _as_tensors((trip, condition, *carried), (), node)
-        is_limited = not isinstance(limit, int) or limit < _NO_LIMIT
-        limits = _as_tensors((limit,) if is_limited else (), (), node)
-
-        def test(*operands: Any) -> Tensor:
-            index, going, *_ = operands
-            return torch.logical_and(going, index < operands[-1]) if limits else going.clone()
-
-        def step(*operands: Any) -> tuple[Any, ...]:
-            inside, outside = operands[: len(start)], operands[len(start) :]
-            with captured.within(outside[: len(captured.operands)], node) as inner:
-                values = (Undecided(inside[0]), *_as_values(inside[2:], kinds))
-                _assign(inner, body.inputs(), values)
-                results = _as_tensors(self._run_block(body, inner), operands, node)
-            return (inside[0] + 1, *results)
-
-        results: list[Any]
-        with annotate({SITE: Site(node, self.graph)}):
-            _, _, *results = torch.ops.higher_order.while_loop(
-                test, step, start, (*captured.operands, *limits)
-            )
-        return _as_values(results, kinds)
-
-    def _read_inside(self, blocks: Sequence[Any], env: Environment) -> list[int]:
-        """Returns what blocks read from outside, after reading attributes and constants early."""
-        nodes = [node for block in blocks for node in all_nodes(block)]
-        for node in nodes:
-            known = all(value.unique() in env for value in node.inputs())
-            if node.kind() in ("prim::GetAttr", "prim::Constant") and known:
-                self._run_node(node, env)
-        inner = [inner for node in nodes for inner in node.blocks()]
-        read = [value for node in nodes for value in node.inputs()]
-        read += [value for block in (*blocks, *inner) for value in _outputs(block)]
-        return sorted({value.unique() for value in read} & env.keys())
-
-
-class _Captured:
-    """What a branch or a loop's body reads from outside: its tensors and sizes become operands.
-
-    Args:
-        env: The values outside.
-        names: Those that are read inside.
-
-    Attributes:
-        operands: The tensors and symbolic sizes among them, in order, also those inside lists and dictionaries.
-    """
-
-    def __init__(self, env: Environment, names: Iterable[int]) -> None:
-        self._env = env
-        self._trees: dict[int, tuple[list[Any], pytree.TreeSpec]] = {}
-        self.operands: list[Any] = []
-        for name in names:
-            leaves, tree = pytree.tree_flatten(env[name], is_leaf=_is_undecided)
-            if any(map(_is_operand, leaves)):
-                self._trees[name] = leaves, tree
-                self.operands += [_unwrapped(leaf) for leaf in leaves if _is_operand(leaf)]
-
-    @contextlib.contextmanager
-    def within(self, operands: Sequence[Any], node: torch._C.Node) -> Iterator[Environment]:
-        """Yields the values for the inside.
-
-        Raises:
-            ExportError: The inside has changed a list or dictionary from outside.
-        """
-        given, inner = iter(operands), dict(self._env)
-        for name, (leaves, tree) in self._trees.items():
-            filled = [
-                (Undecided(next(given)) if _is_undecided(leaf) else next(given))
-                if _is_operand(leaf)
-                else leaf
-                for leaf in leaves
-            ]
-            inner[name] = pytree.tree_unflatten(filled, tree)
-        yield inner
-        for name, (_, tree) in self._trees.items():
-            if pytree.tree_structure(inner[name], is_leaf=_is_undecided) != tree:
-                message = (
-                    f"{node.kind()} depends on data and changes a list or dictionary from outside. Build it from "
-                    f"tensors that the branch or loop returns.\n{model_line(node)}"
-                )
-                raise ExportError(message)
-
-
-def _is_undecided(value: Any) -> bool:
-    return isinstance(value, Undecided)
-
-
-def _is_operand(leaf: Any) -> bool:
-    return isinstance(leaf, (Undecided, Tensor, torch.SymInt))
-
-
-def _unwrapped(leaf: Any) -> Any:
-    return leaf.tensor if isinstance(leaf, Undecided) else leaf
-
-
-def _decided(condition: torch.SymBool) -> bool | torch.SymBool:
-    """Returns a condition on sizes as what it is for all of them, if it is the same for all."""
-    if statically_known_true(condition):
-        return True
-    return False if statically_known_false(condition) else condition
-
-
-def _as_tensors(
-    results: Sequence[Any], inputs: Sequence[Any], node: torch._C.Node
-) -> tuple[Tensor, ...]:
-    """Returns what a branch or a loop's body makes as tensors, none of which is one of its inputs.
-
-    Raises:
-        ExportError: It makes something other than tensors and numbers.
-    """
-    tensors = []
-    for result in results:
-        value = _unwrapped(result)
-        if isinstance(value, (bool, int, float, torch.SymInt)):
-            value = _number(value)
-        if not isinstance(value, Tensor):
-            message = (
-                f"{node.kind()} depends on data and makes a {type(value).__name__}. What a compiled branch or loop "
-                f"makes must be tensors and numbers.\n{model_line(node)}"
-            )
-            raise ExportError(message)
-        tensors.append(value.clone() if any(value is each for each in inputs) else value)
-    return tuple(tensors)
-
-
-def _as_values(tensors: Sequence[Tensor], kinds: Sequence[str]) -> list[Any]:
-    """Returns what a branch or loop made by its types in the graph: numbers are undecided."""
-    return [
-        Undecided(tensor) if kind in ("int", "float", "bool") else tensor
-        for tensor, kind in zip(tensors, kinds, strict=True)
-    ]
+        carried = run_loop(self, node, trip, limit, condition, carried, env)
+        self.assign(env, node.outputs(), carried)
 
 
 def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
-    """Returns what a node computes, by PyTorch's operator if it makes tensors, else by an evaluator."""
-    operator, evaluator = find_operator(node), EVALUATORS.get(node.kind())
+    """Returns what a node computes.
+
+    PyTorch's operator is called if it makes tensors, else an evaluator. What has neither is
+    left to TorchScript's own interpreter if all arguments are known.
+    """
+    kind, operator = node.kind(), find_operator(node)
+    evaluator = EVALUATORS.get(kind)
     if operator is not None and (evaluator is None or makes_tensors(node)):
-        return operator(*args)
+        return as_known(kind, args, operator(*args))
     if evaluator is not None:
         result = evaluator(*args)
         is_whole = isinstance(result, int) and not isinstance(result, bool)
         return float(result) if is_whole and str(node.output().type()) == "float" else result
-    if node.kind() in NODE_EVALUATORS:
-        return NODE_EVALUATORS[node.kind()](node, *args)
-    raise _NoEvaluatorError
+    if kind in NODE_EVALUATORS:
+        return NODE_EVALUATORS[kind](node, *args)
+    interpreted = find_interpreted(node)
+    if interpreted is None:
+        raise _NoEvaluatorError
+    if is_symbolic(args):
+        message = f"{kind} takes numbers that are known when the model is compiled, not data or sizes that vary."
+        raise ExportError(f"{message}\n{model_line(node)}")
+    return interpreted(*args)
+
+
+def _write_back(node: torch._C.Node, env: Environment) -> None:
+    """Writes to where an element came from whose place depends on data, after a node wrote to the element.
+
+    It is a copy here, not the view that TorchScript takes.
+    """
+    for value in written_inputs(node):
+        while is_view(value.node()):
+            producer, source = value.node(), value.node().inputsAt(0)
+            if producer.kind() == "aten::select":
+                dim, index = (env[each.unique()] for each in list(producer.inputs())[1:])
+                if isinstance(index, Undecided):
+                    tensor, element = env[source.unique()], env[value.unique()]
+                    places = places_in(tensor, dim, index.tensor, 1)
+                    tensor.index_copy_(dim, places, element.unsqueeze(dim))
+            value = source
 
 
 def schema_of(node: torch._C.Node) -> str:
@@ -310,44 +199,30 @@ def has_no_evaluator(node: torch._C.Node) -> bool:
     """Returns whether a node is neither structure, nor evaluated, nor an operator of PyTorch."""
     kind = node.kind()
     known = kind in STRUCTURE or kind in EVALUATORS or kind in NODE_EVALUATORS
-    return not known and find_operator(node) is None
+    return not known and find_operator(node) is None and find_interpreted(node) is None
 
 
 class _NoEvaluatorError(Exception):
     pass
 
 
-def _assign(env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
-    for value, result in zip(values, results, strict=True):
-        env[value.unique()] = result
-
-
-def _outputs(block: Any) -> list[torch._C.Value]:
-    return list(block.outputs())
-
-
-def all_nodes(block: Any) -> Iterator[Any]:
-    """Yields the nodes of a block or graph, and those of the blocks inside it."""
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from all_nodes(inner)
+def _decided(condition: torch.SymBool) -> bool | torch.SymBool:
+    """Returns a condition on sizes as what it is for all of them, if it is the same for all."""
+    if statically_known_true(condition):
+        return True
+    return False if statically_known_false(condition) else condition
 
 
 def _always_raises(block: Any) -> bool:
     return any(node.kind() == "prim::RaiseException" for node in block.nodes())
 
 
-def _number(value: Any) -> Tensor:
-    kind = torch.float64 if isinstance(value, float) else torch.int64
-    return torch.full((), value, dtype=torch.bool if isinstance(value, bool) else kind)
-
-
 STRUCTURE: dict[str, Callable[[GraphRunner, torch._C.Node, Environment], None]] = {
     "prim::Constant": GraphRunner._constant,
     "prim::GetAttr": GraphRunner._get_attribute,
     "prim::SetAttr": GraphRunner._set_attribute,
+    "prim::CallMethod": GraphRunner._call_method,
     "prim::If": GraphRunner._choose,
     "prim::Loop": GraphRunner._repeat,
 }
-"""What each kind of node does that is no call: constants, attributes, branches and loops."""
+"""What each kind of node does that is no call: constants, attributes, methods of an interface, branches and loops."""

@@ -1,0 +1,107 @@
+"""Numbers that are not known when a model is compiled: symbolic sizes, and numbers read out of tensors."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
+
+
+class Undecided:
+    """A number or truth value that is known only when the engine runs: the value of a tensor.
+
+    Attributes:
+        tensor: A 0-d tensor: int64, float64 or bool.
+    """
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+class Uninitialized:
+    """Stands for a result that nothing reads: where a function returns early, what would come after it."""
+
+
+def is_undecided(value: Any) -> bool:
+    """Returns whether a value is an undecided number."""
+    return isinstance(value, Undecided)
+
+
+def is_symbolic(values: Any) -> bool:
+    """Returns whether a number in ``values`` is symbolic or undecided."""
+    kinds = (Undecided, torch.SymInt, torch.SymFloat, torch.SymBool)
+    return any(isinstance(leaf, kinds) for leaf in pytree.tree_leaves(values, is_leaf=is_undecided))
+
+
+def as_number(value: Any) -> Any:
+    """Returns an undecided number as PyTorch's own symbolic one, also those in lists, where PyTorch wants numbers."""
+    return pytree.tree_map(
+        lambda leaf: leaf.tensor.item() if is_undecided(leaf) else leaf, value, is_leaf=is_undecided
+    )
+
+
+# A trace computes with sizes as 0-d tensors. The number such a tensor holds travels with it, so that what is
+# made of it is a size again.
+
+_NUMBER = "_torchtrt_number"
+
+
+def holding(tensor: Tensor, number: Any) -> Tensor:
+    """Returns a 0-d tensor, marked as holding a symbolic number."""
+    setattr(tensor, _NUMBER, (number, tensor._version))
+    return tensor
+
+
+def held_number(tensor: Tensor) -> Any:
+    """Returns the number that a 0-d tensor is known to hold, or ``None``."""
+    number, version = getattr(tensor, _NUMBER, (None, 0))
+    if number is not None:
+        return number if version == tensor._version else None
+    known = getattr(tensor, "constant", tensor)  # of a fake tensor: its value, if it has one
+    return known.item() if type(known) in (Tensor, torch.nn.Parameter) else None
+
+
+def _added(first: Any, second: Any, alpha: Any = 1) -> Any:
+    return first + alpha * second
+
+
+def _subtracted(first: Any, second: Any, alpha: Any = 1) -> Any:
+    return first - alpha * second
+
+
+def _divided(first: Any, second: Any, rounding_mode: str | None = None) -> Any:
+    if rounding_mode is None:
+        return first / second
+    # Sizes are no less than zero: then rounding down is rounding to zero.
+    signs = all(statically_known_true(each >= 0) for each in (first, second))
+    return first // second if rounding_mode == "floor" or signs else None
+
+
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "aten::add": _added,
+    "aten::sub": _subtracted,
+    "aten::mul": operator.mul,
+    "aten::div": _divided,
+    "aten::floor_divide": operator.floordiv,
+    "aten::remainder": operator.mod,
+    "aten::neg": operator.neg,
+}
+"""What traces do with sizes."""
+
+
+def as_known(kind: str, args: Sequence[Any], result: Any) -> Any:
+    """Returns an operator's result, marked with the number that it holds if it was computed from held ones."""
+    if kind not in _ARITHMETIC or not any(hasattr(each, _NUMBER) for each in args):
+        return result
+    numbers = [held_number(each) if isinstance(each, Tensor) else each for each in args]
+    if not all(isinstance(each, (int, torch.SymInt)) for each in numbers[:2]):
+        return result
+    number = _ARITHMETIC[kind](*numbers)
+    return result if number is None else holding(result, number)
