@@ -79,6 +79,8 @@ def _eager(sample: Sample, wide: bool = False) -> list[Any]:
     if wide:
         model = _Widened(sample)
         tensors = tuple(map(_widen, tensors))
+        if not any(tensor.is_floating_point() for tensor in tensors):
+            tensors = tuple(tensor.double() for tensor in tensors)
     return [*pytree.tree_leaves(model(*tensors)), *tensors]
 
 
