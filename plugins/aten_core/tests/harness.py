@@ -12,9 +12,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 import torchtrt
+from torchtrt.errors import FullCompilationError
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt.tensorrt import is_reference
+from torchtrt.tensorrt.shims import reduces_integers_exactly
 
 SIZES = {"b": (1, 3, 5), "s": (3, 5, 8)}
 """The least, usual and greatest size of the dimensions that vary."""
@@ -208,3 +210,12 @@ def check(case: Case) -> None:
         torch.testing.assert_close(
             actual, expected, rtol=case.tolerance, atol=case.tolerance, equal_nan=True
         )
+
+
+def check_where_exact(case: Case) -> None:
+    """As :func:`check`; or the op is rejected because this TensorRT's whole numbers are not exact."""
+    try:
+        check(case)
+    except FullCompilationError as error:
+        if reduces_integers_exactly() or "loses bits beyond 2^24" not in str(error):
+            raise
