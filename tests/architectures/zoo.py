@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -83,12 +84,12 @@ def _last(model: nn.Module, *inputs: Tensor) -> Tensor:
     return model(*inputs, return_dict=False)[0]
 
 
-def _uncached(model: nn.Module, *inputs: Tensor) -> Tensor:
+def _uncached(model: Callable[..., Any], *inputs: Tensor) -> Tensor:
     return model(*inputs, use_cache=False, return_dict=False)[0]
 
 
 def _decoder(model: nn.Module, tokens: Tensor, states: Tensor) -> Tensor:
-    return _uncached(lambda *_, **kwargs: model(tokens, encoder_hidden_states=states, **kwargs))
+    return _uncached(partial(model, encoder_hidden_states=states), tokens)
 
 
 def _clip(model: nn.Module, tokens: Tensor, images: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import get_trt_tensor
 from torchtrt_converters_aten_core.impl import indexing as impl
-from torchtrt_converters_aten_core.impl import shape, sizes, types
+from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import (
     arguments,
     converts,
@@ -95,22 +95,7 @@ def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     inner = torch.int32 if logical else dtype  # booleans are scattered as numbers
     tensor = types.operand(ctx, op.self, inner, rank, name + "/tensor")
     indices = types.operand(ctx, op.index, torch.int64, rank, name + "/index")
-    extents = sizes.sizes_of(ctx, indices, name + "/size")
-    if target is aten.scatter.value:
-        value = types.operand(ctx, op.value, inner, rank, name + "/value")
-        updates = shape.expand(ctx, value, extents, name + "/updates")
-    else:
-        source = types.operand(ctx, op.src, inner, rank, name + "/source")
-        updates = source
-        if not all(
-            sizes.same(first, second)
-            for first, second in zip(
-                ctx.symbolic_shape(source), ctx.symbolic_shape(indices), strict=True
-            )
-        ):
-            updates = shape.slice_by(
-                ctx, source, [0] * rank, extents, [1] * rank, name + "/updates"
-            )
+    updates = impl.scatter_source(ctx, op, indices, inner, rank, name)
     result = impl.scatter_elements(ctx, tensor, indices, updates, op.dim, name)
     if not types.rank_of(op.self):
         result = shape.squeeze(ctx, result, [0], name + "/scalar")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
+from torchtrt_converters_aten_core.impl import elementwise, indexing, shape, types
 from torchtrt_converters_aten_core.impl import scatter as impl
 from torchtrt_converters_aten_core.registration import (
     arguments,
@@ -45,15 +45,7 @@ def scatter(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any
     rank = max(types.rank_of(op.self), 1)
     tensor = types.operand(ctx, op.self, inner, rank, name + "/tensor")
     index = types.operand(ctx, op.index, torch.int64, rank, name + "/index")
-    extents = sizes.sizes_of(ctx, index, name + "/size")
-    if target is aten.scatter.value_reduce:
-        value = types.operand(ctx, op.value, inner, rank, name + "/value")
-        source = shape.expand(ctx, value, extents, name + "/source")
-    else:
-        source = types.operand(ctx, op.src, inner, rank, name + "/source")
-        wanted, given = ctx.symbolic_shape(index), ctx.symbolic_shape(source)
-        if not all(sizes.same(*pair) for pair in zip(wanted, given, strict=True)):
-            source = shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank, name + "/used")
+    source = indexing.scatter_source(ctx, op, index, inner, rank, name)
     include_self = getattr(op, "include_self", True)
     result = impl.reduce_at(ctx, _way(op), tensor, index, source, op.dim, include_self, name)
     return _as_given(ctx, result, op.self, dtype, name)

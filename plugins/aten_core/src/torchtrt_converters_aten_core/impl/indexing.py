@@ -33,6 +33,28 @@ def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int
     return layer.get_output(0)
 
 
+def scatter_source(ctx: Any, op: Any, index: Any, dtype: torch.dtype, rank: int, name: str) -> Any:
+    """Returns what a scatter writes for each of ``index``: its number, or the part of its source that is used.
+
+    Args:
+        ctx: The conversion context.
+        op: The op's arguments by name: ``value`` or ``src``.
+        index: The indices, a network tensor.
+        dtype: The dtype to have.
+        rank: The rank of ``index``.
+        name: The prefix for the names of layers.
+    """
+    extents = sizes.sizes_of(ctx, index, name + "/size")
+    if hasattr(op, "value"):
+        value = types.operand(ctx, op.value, dtype, rank, name + "/value")
+        return shape.expand(ctx, value, extents, name + "/source")
+    source = types.operand(ctx, op.src, dtype, rank, name + "/source")
+    wanted, given = ctx.symbolic_shape(index), ctx.symbolic_shape(source)
+    if all(sizes.same(*pair) for pair in zip(wanted, given, strict=True)):
+        return source
+    return shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank, name + "/used")
+
+
 def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any, name: str) -> Any:
     """Returns ``tensor`` with rows of its first dimension replaced by those of ``updates``."""
     places = shape.unsqueeze(ctx, indices, [len(indices.shape)], name + "/places")
