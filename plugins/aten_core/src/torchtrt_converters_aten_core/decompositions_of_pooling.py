@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -132,42 +132,28 @@ def _maximum(self: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
     return best, wide.gather(-1, order.unsqueeze(-1)).squeeze(-1)
 
 
-@pack.decomposition(aten.max_pool2d_with_indices.default)
-def max_pool2d_with_indices(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    ceil_mode: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Returns the largest element of each window, dilated or not, and its place in the image."""
-    return _maximum(self, _spans(self, 2, kernel_size, stride, padding, dilation, ceil_mode))
+def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    def max_pool_with_indices(
+        self: Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        dilation: Sequence[int] = (1,),
+        ceil_mode: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the largest element of each window, dilated or not, and its place in the pooled dimensions."""
+        spans = _spans(self, count, kernel_size, stride, padding, dilation, ceil_mode)
+        return _maximum(self, spans)
+
+    return max_pool_with_indices
 
 
-@pack.decomposition(aten.max_pool3d_with_indices.default)
-def max_pool3d_with_indices(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
-    ceil_mode: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Returns the largest element of each window, dilated or not, and its place in the volume."""
-    return _maximum(self, _spans(self, 3, kernel_size, stride, padding, dilation, ceil_mode))
+def _adaptive_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    def adaptive_max_pool(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Returns the largest element of each part, and its place in the pooled dimensions."""
+        return _maximum(self, _parts(self, output_size, count))
 
-
-@pack.decomposition(aten.adaptive_max_pool2d.default)
-def adaptive_max_pool2d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Returns the largest element of each part, and its place in the image."""
-    return _maximum(self, _parts(self, output_size, 2))
-
-
-@pack.decomposition(aten.adaptive_max_pool3d.default)
-def adaptive_max_pool3d(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Returns the largest element of each part, and its place in the volume."""
-    return _maximum(self, _parts(self, output_size, 3))
+    return adaptive_max_pool
 
 
 def _average(
@@ -189,48 +175,33 @@ def _divide(total: Tensor, count: Tensor | int) -> Tensor:
     return torch.div(total, count, rounding_mode=rounding)
 
 
-@pack.decomposition(aten.avg_pool1d.default)
-def avg_pool1d(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    """Returns the average of each window by PyTorch's counts."""
-    spans = _spans(self, 1, kernel_size, stride, padding, 1, ceil_mode)
-    return _average(self, spans, count_include_pad, None)
+def _average_pool(count: int) -> Callable[..., Tensor]:
+    def average_pool(
+        self: Tensor,
+        kernel_size: Sequence[int],
+        stride: Sequence[int] = (),
+        padding: Sequence[int] = (0,),
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        """Returns the average of each window by PyTorch's counts."""
+        spans = _spans(self, count, kernel_size, stride, padding, 1, ceil_mode)
+        return _average(self, spans, count_include_pad, divisor_override)
+
+    return average_pool
 
 
-@pack.decomposition(aten.avg_pool2d.default)
-def avg_pool2d(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """Returns the average of each window by PyTorch's counts."""
-    spans = _spans(self, 2, kernel_size, stride, padding, 1, ceil_mode)
-    return _average(self, spans, count_include_pad, divisor_override)
-
-
-@pack.decomposition(aten.avg_pool3d.default)
-def avg_pool3d(
-    self: Tensor,
-    kernel_size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Tensor:
-    """Returns the average of each window by PyTorch's counts."""
-    spans = _spans(self, 3, kernel_size, stride, padding, 1, ceil_mode)
-    return _average(self, spans, count_include_pad, divisor_override)
+for _op, _function in {
+    aten.max_pool2d_with_indices.default: _max_pool(2),
+    aten.max_pool3d_with_indices.default: _max_pool(3),
+    aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
+    aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
+    aten.avg_pool1d.default: _average_pool(1),
+    aten.avg_pool2d.default: _average_pool(2),
+    aten.avg_pool3d.default: _average_pool(3),
+}.items():
+    pack.decomposition(_op)(_function)
 
 
 @pack.decomposition(aten.max_unpool2d.default)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -47,27 +47,20 @@ def gru_cell(
     return new + torch.sigmoid(keep + old_keep) * (hx - new)
 
 
-@pack.decomposition(aten.rnn_tanh_cell.default)
-def rnn_tanh_cell(
-    input: Tensor,
-    hx: Tensor,
-    w_ih: Tensor,
-    w_hh: Tensor,
-    b_ih: Tensor | None = None,
-    b_hh: Tensor | None = None,
-) -> Tensor:
-    """Returns the hidden state after one step."""
-    return torch.tanh(linear(input, w_ih, b_ih) + linear(hx, w_hh, b_hh))
+def _simple_cell(activate: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
+    def rnn_cell(
+        input: Tensor,
+        hx: Tensor,
+        w_ih: Tensor,
+        w_hh: Tensor,
+        b_ih: Tensor | None = None,
+        b_hh: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the hidden state after one step."""
+        return activate(linear(input, w_ih, b_ih) + linear(hx, w_hh, b_hh))
+
+    return rnn_cell
 
 
-@pack.decomposition(aten.rnn_relu_cell.default)
-def rnn_relu_cell(
-    input: Tensor,
-    hx: Tensor,
-    w_ih: Tensor,
-    w_hh: Tensor,
-    b_ih: Tensor | None = None,
-    b_hh: Tensor | None = None,
-) -> Tensor:
-    """Returns the hidden state after one step."""
-    return torch.relu(linear(input, w_ih, b_ih) + linear(hx, w_hh, b_hh))
+pack.decomposition(aten.rnn_tanh_cell.default)(_simple_cell(torch.tanh))
+pack.decomposition(aten.rnn_relu_cell.default)(_simple_cell(torch.relu))

@@ -299,14 +299,18 @@ def _i1e_quotient(x: Tensor) -> Tensor:
     return torch.where(x == 0, 0.5, torch.special.i1e(x) / x)
 
 
-def _i0e_tail(inverse: Tensor) -> Tensor:
-    x = 1 / inverse.clamp_min(1e-12)
-    return torch.special.i0e(x) * torch.sqrt(x)
+def _tail(function: Callable[[Tensor], Tensor], least: float) -> Callable[[Tensor], Tensor]:
+    """Returns ``function(x) * sqrt(x)`` as a function of ``1 / x``, which is smooth down to ``least``."""
+
+    def tail(inverse: Tensor) -> Tensor:
+        x = 1 / inverse.clamp_min(least)
+        return function(x) * torch.sqrt(x)
+
+    return tail
 
 
-def _i1e_tail(inverse: Tensor) -> Tensor:
-    x = 1 / inverse.clamp_min(1e-12)
-    return torch.special.i1e(x) * torch.sqrt(x)
+_i0e_tail = _tail(torch.special.i0e, 1e-12)
+_i1e_tail = _tail(torch.special.i1e, 1e-12)
 
 
 @pack.decomposition(aten.i0.default)
@@ -488,14 +492,8 @@ def _k1_of_square(square: Tensor) -> Tensor:
     return (torch.special.modified_bessel_k1(x) - pole) / x
 
 
-def _k0_tail(inverse: Tensor) -> Tensor:
-    x = 1 / inverse.clamp_min(1e-9)
-    return torch.special.scaled_modified_bessel_k0(x) * torch.sqrt(x)
-
-
-def _k1_tail(inverse: Tensor) -> Tensor:
-    x = 1 / inverse.clamp_min(1e-9)
-    return torch.special.scaled_modified_bessel_k1(x) * torch.sqrt(x)
+_k0_tail = _tail(torch.special.scaled_modified_bessel_k0, 1e-9)
+_k1_tail = _tail(torch.special.scaled_modified_bessel_k1, 1e-9)
 
 
 @pack.decomposition(aten.special_entr.default)
