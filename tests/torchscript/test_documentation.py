@@ -29,3 +29,14 @@ def test_the_page_names_everything_that_there_is():
         assert name in PAGE, name
     for name in (name for name in dir(Argument) if name.startswith("unwrap_to")):
         assert name in PAGE or f"..._{name.removeprefix('unwrap_to_')}" in PAGE, name
+
+
+def test_the_front_end_is_there_once_torchtrt_is_imported():
+    """As the README writes it: ``torchtrt.torchscript.compile``, with no import of its own."""
+    program = "import torchtrt; print(torchtrt.torchscript.compile.__module__)"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert "torchtrt.torchscript.compilation" == done.stdout.strip()

@@ -7,9 +7,10 @@ nor TensorRT.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from torchtrt import torchscript
+from torchtrt._lazy import lazy_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt, use_tensorrt
 
@@ -29,6 +30,7 @@ __all__ = [
     "compile",
     "dynamo_tensorrt_converter",
     "explain",
+    "torchscript",
     "trt",
     "use_tensorrt",
 ]
@@ -45,17 +47,7 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        message = f"module 'torchtrt' has no attribute {name!r}"
-        raise AttributeError(message)
-    value = getattr(importlib.import_module(_LAZY[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)
 
 
 # Last: packs import torchtrt, so everything above must exist by now.

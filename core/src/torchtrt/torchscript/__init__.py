@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from torchtrt._lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt.torchscript.arguments import Argument, TensorContainer
@@ -40,29 +41,18 @@ __all__ = [
 
 # Imported on first use, so that packs can register TorchScript converters at no cost.
 _LAZY = {
-    "Argument": "arguments",
-    "ConversionCtx": "context",
-    "RegisterNodeConversionPatterns": "converters",
-    "TensorContainer": "arguments",
-    "Unsupported": "compilation",
-    "Weights": "context",
-    "check_method_op_support": "compilation",
-    "compile": "compilation",
-    "export": "compilation",
-    "node_info": "site",
-    "open_graph": "compilation",
-    "unsupported_schemas": "compilation",
+    "Argument": "torchtrt.torchscript.arguments",
+    "ConversionCtx": "torchtrt.torchscript.context",
+    "RegisterNodeConversionPatterns": "torchtrt.torchscript.converters",
+    "TensorContainer": "torchtrt.torchscript.arguments",
+    "Unsupported": "torchtrt.torchscript.compilation",
+    "Weights": "torchtrt.torchscript.context",
+    "check_method_op_support": "torchtrt.torchscript.compilation",
+    "compile": "torchtrt.torchscript.compilation",
+    "export": "torchtrt.torchscript.compilation",
+    "node_info": "torchtrt.torchscript.site",
+    "open_graph": "torchtrt.torchscript.compilation",
+    "unsupported_schemas": "torchtrt.torchscript.compilation",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
-    value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

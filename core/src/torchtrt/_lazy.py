@@ -1,0 +1,30 @@
+"""Names of a package that are imported when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy_names(
+    namespace: dict[str, Any], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Returns a package's ``__getattr__`` and ``__dir__``.
+
+    Args:
+        namespace: The package's ``globals()``, with its ``__all__``.
+        modules: For each name the module that has it.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            message = f"module {namespace['__name__']!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        value = namespace[name] = getattr(importlib.import_module(modules[name]), name)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*namespace, *namespace["__all__"]})
+
+    return get, names
