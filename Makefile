@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DISTRIBUTIONS := core plugins/aten_core plugins/aten_experimental plugins/contrib/quantization .
-PYPROJECTS := $(DISTRIBUTIONS:%=%/pyproject.toml)
+# Every folder with a pyproject.toml is a distribution; the core first, because the others build on it.
+PYPROJECTS := core/pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml plugins/contrib/*/pyproject.toml)) ./pyproject.toml
+DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 
 .PHONY: demo test lint bench conformance clean
 
 demo: $(VENV)/ready
-	$(BIN)/python -m torchtrt.demo
+	$(BIN)/python -m docs.demo
 
 test: $(VENV)/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(PYTEST_ARGS)

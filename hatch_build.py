@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-SIBLINGS = {
-    "torchtrt-core": "core",
-    "torchtrt-converters-aten-core": "plugins/aten_core",
-    "torchtrt-converters-aten-experimental": "plugins/aten_experimental",
-    "torchtrt-converters-quantization": "plugins/contrib/quantization",
-}
+FOLDERS = ("core", "plugins/*", "plugins/contrib/*")
+"""Where the other distributions of this project are: every such folder with a pyproject.toml."""
 
 
 class SiblingDependencies(MetadataHookInterface):
@@ -20,19 +17,20 @@ class SiblingDependencies(MetadataHookInterface):
 
     def update(self, metadata: dict) -> None:
         """Fills in the two dynamic fields of ``pyproject.toml``."""
-        root = Path(self.root)
-        from_checkout = (root / "core/pyproject.toml").is_file() and not os.environ.get(
-            "TORCHTRT_RELEASE"
+        root, version = Path(self.root), metadata["version"]
+        from_checkout = not os.environ.get("TORCHTRT_RELEASE")
+
+        def requirement(folder: Path, extra: str = "") -> str:
+            name = _name(folder) + extra
+            return f"{name} @ {folder.as_uri()}" if from_checkout else f"{name}=={version}"
+
+        folders = sorted(
+            path.parent for pattern in FOLDERS for path in root.glob(f"{pattern}/pyproject.toml")
         )
-        version = metadata["version"]
+        metadata["dependencies"] = [requirement(folder) for folder in folders]
+        metadata["optional-dependencies"] = {"tensorrt": [requirement(root / "core", "[tensorrt]")]}
 
-        def requirement(name: str, extra: str = "") -> str:
-            if from_checkout:
-                return f"{name}{extra} @ {(root / SIBLINGS[name]).as_uri()}"
-            return f"{name}{extra}=={version}"
 
-        metadata["dependencies"] = [requirement(name) for name in SIBLINGS]
-        metadata["optional-dependencies"] = {
-            "tensorrt": [requirement("torchtrt-core", "[tensorrt]")],
-            "demo": [requirement("torchtrt-core", "[demo]")],
-        }
+def _name(folder: Path) -> str:
+    text = (folder / "pyproject.toml").read_text()
+    return re.search(r'^name = "(.+)"$', text, re.MULTILINE)[1]  # tomllib is newer than Python 3.10

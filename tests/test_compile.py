@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.demo.models import Decoder, ResNet18
-from torchtrt.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
+from docs.demo.models import Decoder, ResNet18
+from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.errors import (
     BuildError,
     ConversionError,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from torchtrt.packs.info import DOORS
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -23,7 +25,8 @@ PROJECTS = {
         ]
     )
 }
-PACKS = {folder: project for folder, project in PROJECTS.items() if folder.startswith("plugins")}
+PIECES = {folder: project for folder, project in PROJECTS.items() if folder.startswith("plugins")}
+DOORS = {door.group: door for door in DOORS}
 
 
 def test_all_distributions_share_one_version():
@@ -31,26 +34,29 @@ def test_all_distributions_share_one_version():
     assert 1 == len({project["project"]["version"] for project in PROJECTS.values()})
 
 
-@pytest.mark.parametrize("folder", PACKS)
-def test_a_packs_names_follow_from_each_other(folder):
+@pytest.mark.parametrize("folder", PIECES)
+def test_a_pieces_names_follow_from_each_other(folder):
     """Distribution, entry point and import package are one name in three spellings."""
-    project = PACKS[folder]["project"]
-    name = project["name"].removeprefix("torchtrt-converters-").replace("-", "_")
+    project = PIECES[folder]["project"]
+    ((group, entries),) = project["entry-points"].items()
+    ((name, module),) = entries.items()
+    door = DOORS[group]
 
-    assert {name: f"torchtrt_converters_{name}._pack"} == project["entry-points"][
-        "torchtrt.converters"
-    ]
-    assert (ROOT / folder / f"src/torchtrt_converters_{name}/_pack.py").is_file()
-    assert (ROOT / folder / f"src/torchtrt_converters_{name}/py.typed").is_file()
+    assert Path(folder).name == name
+    assert door.distribution_name(name) == project["name"]
+    assert door.package_name(name) == module.split(".")[0]
+    assert (ROOT / folder / "src" / door.package_name(name) / "py.typed").is_file()
 
 
-@pytest.mark.parametrize("folder", PACKS)
-def test_a_pack_requires_one_minor_version_of_the_core(folder):
+@pytest.mark.parametrize("folder", PIECES)
+def test_a_piece_requires_one_minor_version_of_the_core_or_stands_alone(folder):
     """The contract may change with a minor version before 1.0."""
-    project = PACKS[folder]["project"]
+    project = PIECES[folder]["project"]
     major, minor, _ = project["version"].split(".")
 
-    assert f"torchtrt-core>={major}.{minor},<{major}.{int(minor) + 1}" in project["dependencies"]
+    if folder != "plugins/reference":
+        wanted = f"torchtrt-core>={major}.{minor},<{major}.{int(minor) + 1}"
+        assert wanted in project["dependencies"]
 
 
 @pytest.mark.parametrize("folder", PROJECTS)
@@ -67,14 +73,6 @@ def test_the_core_requires_no_tensorrt():
     assert ["tensorrt>=8.6"] == core["optional-dependencies"]["tensorrt"]
 
 
-def test_the_root_installs_every_other_distribution():
-    """`pip install torchtrt` brings the core and all first-party packs."""
-    text = (ROOT / "hatch_build.py").read_text()
-    names = {project["project"]["name"] for folder, project in PROJECTS.items() if folder != "."}
-
-    assert names == set(re.findall(r'"(torchtrt-[a-z-]+)":', text))
-
-
 def test_importing_torchtrt_imports_no_tensorrt():
     """Nothing imports the real TensorRT before it is used."""
     code = "import sys, torchtrt; print('tensorrt' in sys.modules)"
@@ -86,14 +84,14 @@ def test_importing_torchtrt_imports_no_tensorrt():
 
 def test_the_reference_stands_alone():
     """The reference TensorRT imports nothing from the rest of torchtrt."""
-    sources = (ROOT / "core/src/torchtrt/reference").rglob("*.py")
+    sources = (ROOT / "plugins/reference/src").rglob("*.py")
     imports = {
         name
         for path in sources
         for name in re.findall(r"^\s*(?:from|import) (torchtrt[\w.]*)", path.read_text(), re.M)
     }
 
-    assert all(name.startswith("torchtrt.reference") for name in imports), imports
+    assert all(name.startswith("torchtrt_reference") for name in imports), imports
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ _SECONDS_PER_CASE = 60
 def tensorrt(on_reference: bool) -> Any:
     """Returns the reference, or whichever TensorRT ``import tensorrt`` finds."""
     if on_reference:
-        from torchtrt import reference
+        import torchtrt_reference as reference
 
         return reference.load(REFERENCE_VERSION)
     import tensorrt as trt

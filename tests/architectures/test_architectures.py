@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.exporting import export
-from torchtrt.tensorrt import is_reference
+from torchtrt.tensorrt import is_real
 
 TOLERANCE = 1e-4
 """The largest difference, relative to the largest value."""
@@ -20,7 +20,7 @@ TOLERANCE = 1e-4
 
 def tensorrts():
     """Returns a context for each TensorRT to compile with."""
-    if is_reference():
+    if not is_real():
         return [
             torchtrt.use_tensorrt(f"reference@{version}")
             for version in ("8.6.0", "10.16.1", "11.4.0")
@@ -31,7 +31,7 @@ def tensorrts():
 @pytest.fixture(autouse=True)
 def full_precision(monkeypatch):
     """Keeps TF32 off on PyTorch's side too."""
-    if is_reference():
+    if not is_real():
         return
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
@@ -41,8 +41,8 @@ def full_precision(monkeypatch):
 @pytest.mark.parametrize("architecture", ZOO, ids=lambda architecture: architecture.name)
 def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying):
     """Nothing stays in PyTorch; at the least, usual and greatest sizes the outputs are eager's to 1e-4."""
-    device = "cpu" if is_reference() else "cuda"
-    settings = {} if is_reference() else {"disable_tf32": True, "tactic_sources": 0}
+    device = "cuda" if is_real() else "cpu"
+    settings = {"disable_tf32": True, "tactic_sources": 0} if is_real() else {}
     model = architecture.model().to(device)
     example = on(device, architecture.example())
     exported = export(model, example, {}, architecture.dynamic_shapes() if varying else None)

@@ -11,8 +11,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from docs.demo.models import ResNet18
 from tests.architectures import written
-from torchtrt.demo.models import ResNet18
 
 Inputs = Callable[[int, int], tuple[Tensor, ...]]
 Axes = tuple[dict[int, str], ...]

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 
 import torchtrt
+from docs.demo.models import ResNet18
+from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from tests.benchmarks._measure import Row, run_python, seconds_in_turn
-from torchtrt.demo.models import ResNet18
-from torchtrt.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.runtime.engine_module import EngineModule
 
 VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 _START = """
 import importlib, re, torch
-from torchtrt import reference
+import torchtrt_reference as reference
 
 def peak():  # of this process image; what resource.getrusage says begins with the parent's
     with open("/proc/self/status") as file:

@@ -13,7 +13,7 @@ LOOKUP = """
 import time, warnings
 warnings.simplefilter("ignore")
 import torch, torchtrt
-from torchtrt.demo.models import Decoder
+from docs.demo.models import Decoder
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 program = torch.export.export(Decoder().eval(), (torch.ones(2, 8, dtype=torch.int64),))

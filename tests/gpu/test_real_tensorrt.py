@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import torchtrt
-from torchtrt.demo.models import Decoder, ResNet18
-from torchtrt.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
+from docs.demo.models import Decoder, ResNet18
+from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.errors import EngineError, InputError
 from torchtrt.runtime import EngineModule
-from torchtrt.tensorrt import is_reference
+from torchtrt.tensorrt import is_real
 
 pytestmark = [
     pytest.mark.tensorrt,
-    pytest.mark.skipif(is_reference(), reason="needs the real TensorRT and an NVIDIA GPU"),
+    pytest.mark.skipif(not is_real(), reason="needs the real TensorRT and an NVIDIA GPU"),
 ]
 
 SETTINGS = {"require_full_compilation": True, "disable_tf32": True, "tactic_sources": 0}

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torchtrt import torchscript
-from torchtrt._lazy import lazy_names
+from torchtrt.lazy import lazy_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt, use_tensorrt
 
@@ -30,7 +29,6 @@ __all__ = [
     "compile",
     "dynamo_tensorrt_converter",
     "explain",
-    "torchscript",
     "trt",
     "use_tensorrt",
 ]

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import ExportError, InputError, TorchTRTError
+from torchtrt.frontends import front_end_for
 from torchtrt.inputs import Input, flatten, is_input
 from torchtrt.lowering import Program
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
@@ -32,9 +33,14 @@ def export(
     """
     if isinstance(model, ExportedProgram):
         return model
+    if front_end := front_end_for(model):
+        return front_end.export(model, inputs, kwarg_inputs, dynamic_shapes)
     candidate: Any = model
-    if not isinstance(candidate, torch.nn.Module):
-        message = f"compile() takes a torch.nn.Module or an ExportedProgram, not a {type(model).__name__}."
+    if type(model).__module__.startswith("torch.jit") or not isinstance(candidate, torch.nn.Module):
+        message = (
+            f"compile() takes a torch.nn.Module or an ExportedProgram, not a {type(model).__name__}, and no installed "
+            "front end takes it. `pip install torchtrt-torchscript` brings the one for scripted and traced models."
+        )
         raise InputError(message)
     tree = (tuple(inputs), dict(kwarg_inputs))
     if not flatten(tree):

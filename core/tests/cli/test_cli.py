@@ -13,7 +13,7 @@ import torch
 
 from torchtrt.cli import main
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
-from torchtrt.packs._state import _state
+from torchtrt.packs.state import _state
 
 LETHAL = "import os\nos._exit(13)"
 
@@ -54,7 +54,9 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
     found = tuple(sorted((*(entry.info for entry in loaded), *others), key=lambda info: info.order))
     disabled = MappingProxyType({"asleep": "disabled by TORCHTRT_PACKS_DISABLE"})
     problem = Problem("ImportError: libfoo.so.2", "Repair it.", "import-failed").about(others[1])
-    monkeypatch.setattr(_state, "packs", PackSet(found, tuple(loaded), disabled))
+    monkeypatch.setattr(
+        _state, "packs", PackSet(found, tuple(loaded), disabled, others=_state.packs.others)
+    )
     monkeypatch.setattr(_state, "problems", [problem])
 
 

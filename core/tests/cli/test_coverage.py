@@ -14,7 +14,7 @@ import pytest
 from torchtrt.cli import main
 from torchtrt.cli.coverage import FILE, Coverage, OpCoverage, coverages, share
 from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
-from torchtrt.packs._state import _state
+from torchtrt.packs.state import _state
 
 VISION = Coverage(
     "2.13.0",

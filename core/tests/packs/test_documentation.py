@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from torchtrt.cli import _parser
-from torchtrt.packs import ConverterPack, _environment, _hooks
-from torchtrt.registry import ConverterRegistry, _register
+from torchtrt.packs import ConverterPack, environment, hooks
+from torchtrt.registry import ConverterRegistry, register
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted(
@@ -33,19 +33,19 @@ def first_cells(text: str, heading: str) -> set[str]:
 
 def test_every_hook_is_documented_with_its_parameters() -> None:
     """And no hook that does not exist."""
-    hooks = {
+    found = {
         f"{name}({', '.join(hook.__code__.co_varnames[: hook.__code__.co_argcount])})"
-        for name, hook in vars(_hooks).items()
+        for name, hook in vars(hooks).items()
         if name.startswith("torchtrt_")
     }
 
-    assert first_cells(page("packs"), "Hooks") == hooks
+    assert first_cells(page("packs"), "Hooks") == found
 
 
 def test_every_environment_variable_is_documented() -> None:
     """And none that has no effect."""
     variables = {
-        value for value in vars(_environment).values() if str(value).startswith("TORCHTRT_")
+        value for value in vars(environment).values() if str(value).startswith("TORCHTRT_")
     }
 
     assert first_cells(page("packs"), "Environment variables") == variables
@@ -85,7 +85,7 @@ def test_every_question_to_the_registry_is_documented() -> None:
 def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands on the page, on a pack that this test throws away."""
     local = ConverterPack("local")
-    monkeypatch.setattr(_register, "local_pack", local)
+    monkeypatch.setattr(register, "local_pack", local)
     (example,) = re.findall(r"^```python\n(.*?)^```$", page("registry"), re.MULTILINE | re.DOTALL)
 
     exec(compile(example, "registry.md", "exec"), {"__name__": "example"})

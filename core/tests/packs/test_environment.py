@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchtrt.packs._environment import is_recovery_command, read_selection
-from torchtrt.packs._info import normalise
+from torchtrt.packs.environment import is_recovery_command, read_selection
+from torchtrt.packs.info import normalise
 
 
 def test_without_variables_every_pack_is_loaded() -> None:

@@ -17,7 +17,7 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import torchtrt
 
-heavy = {"rich", "sympy", "tensorrt", "torchtrt.compiler", "torchtrt.reference", "torchtrt.registry"} & set(sys.modules)
+heavy = {"rich", "sympy", "tensorrt", "torchtrt.compiler", "torchtrt_reference", "torchtrt.registry"} & set(sys.modules)
 
 import torch
 from torchtrt import packs

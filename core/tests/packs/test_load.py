@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torchtrt import packs
 from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
-from torchtrt.packs._environment import Selection
-from torchtrt.packs._load import load
-from torchtrt.packs._scan import FoundPack, Scan, scan
+from torchtrt.packs.environment import Selection
+from torchtrt.packs.load import load
+from torchtrt.packs.scan import FoundPack, Scan, scan
 
 Loaded = tuple[PackSet, list[Problem]]
 

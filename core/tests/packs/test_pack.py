@@ -12,7 +12,7 @@ import torch
 
 from torchtrt.errors import AmbiguousTargetError, ConverterSignatureError, PackError
 from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject
-from torchtrt.packs._pack import Registration
+from torchtrt.packs.pack import Registration
 
 relu = torch.ops.aten.relu.default
 
@@ -226,7 +226,6 @@ def test_a_sealed_pack_refuses_registrations() -> None:
         pack.converter(relu),
         pack.decomposition(relu),
         pack.lowering_pass(),
-        pack.torchscript_converter("aten::relu(Tensor self) -> Tensor"),
     ):
         with pytest.raises(PackError, match="'vision' is already loaded"):
             register(convert)
@@ -246,7 +245,7 @@ def test_a_contract_is_two_whole_numbers(api: Any) -> None:
         ConverterPack("vision", api=api)
 
 
-def test_a_pack_carries_decompositions_passes_and_torchscript_converters() -> None:
+def test_a_pack_carries_decompositions_and_passes() -> None:
     """Everything that a distribution contributes is in one object, in order of registration."""
     pack = ConverterPack("vision")
 
@@ -254,8 +253,6 @@ def test_a_pack_carries_decompositions_passes_and_torchscript_converters() -> No
     pack.decomposition("aten.gelu", enabled=False)(convert)
     pack.lowering_pass()(convert)
     pack.lowering_pass("fold_boxes")(convert)
-    pack.torchscript_converter("aten::relu(Tensor self) -> Tensor")(convert)
 
     assert [entry.target for entry in pack.decompositions] == [torch.ops.aten.silu.default]
     assert [entry.name for entry in pack.lowering_passes] == ["convert", "fold_boxes"]
-    assert [entry.target for entry in pack.converters] == [torch.ops.aten.relu.default]

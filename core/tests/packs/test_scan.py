@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchtrt.packs._scan import Scan, scan
+from torchtrt.packs.scan import Scan, scan
 
 
 def scan_folders(*folders: Path) -> Scan:
@@ -79,9 +79,15 @@ def test_a_pack_is_known_from_its_metadata_alone(tmp_path: Path) -> None:
 
 
 def test_packs_come_in_pack_order(tmp_path: Path) -> None:
-    """Core, experimental, other first-party packs, then third parties by name."""
+    """Core, experimental, what the distribution torchtrt requires, then third parties by name."""
     for pack in ("zebra", "quantization", "aten_experimental", "abacus", "aten_core"):
         write_pack(tmp_path, pack)
+    root = tmp_path / "torchtrt-1.0.dist-info"
+    root.mkdir()
+    root.joinpath("METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torchtrt\nVersion: 1.0\n"
+        "Requires-Dist: torchtrt-converters-quantization ==1.0\n"
+    )
 
     expected = ["aten_core", "aten_experimental", "quantization", "abacus", "zebra"]
     assert names(scan_folders(tmp_path)) == expected

@@ -10,16 +10,22 @@ import torch
 from torch.fx import Graph, Node
 
 from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
-from torchtrt.packs._info import LOCAL, LOCAL_TIER, distribution_name, tier_of
-from torchtrt.packs._state import _state, local_pack
+from torchtrt.packs.info import FIRST_TIERS, LOCAL, LOCAL_TIER, PACKS, THIRD_PARTY_TIER
+from torchtrt.packs.state import _state, local_pack
 from torchtrt.registry import ConverterRegistry
+
+
+def tier_of(name: str) -> int:
+    """Returns the tier that a pack of this name has once it is installed, with ``quantization`` first-party."""
+    return 2 if name == "quantization" else FIRST_TIERS.get(name, THIRD_PARTY_TIER)
 
 
 def load(pack: ConverterPack, version: str = "1.0") -> LoadedPack:
     """Returns a pack as if it had been installed."""
     if pack.name == LOCAL:
         return LoadedPack(PackInfo(LOCAL, tier=LOCAL_TIER), pack)
-    info = PackInfo(pack.name, distribution_name(pack.name), version, "/site", tier_of(pack.name))
+    distribution = PACKS.distribution_name(pack.name)
+    info = PackInfo(pack.name, distribution, version, "/site", tier_of(pack.name))
     return LoadedPack(info, pack)
 
 

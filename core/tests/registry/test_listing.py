@@ -10,9 +10,9 @@ import torch
 from torch.fx import Node
 
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
-from torchtrt.packs._info import LOCAL_TIER
+from torchtrt.packs.info import LOCAL_TIER
 from torchtrt.registry import ConverterRegistry
-from torchtrt.registry._listing import list_converters
+from torchtrt.registry.listing import list_converters
 
 gelu = torch.ops.aten.gelu.default
 relu = torch.ops.aten.relu.default

@@ -11,7 +11,7 @@ import torch
 from torchtrt import packs
 from torchtrt.errors import AmbiguousTargetError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority
-from torchtrt.packs._state import _state
+from torchtrt.packs.state import _state
 from torchtrt.registry import (
     DYNAMO_CONVERTERS,
     decompositions,

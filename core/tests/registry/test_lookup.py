@@ -423,7 +423,7 @@ def test_a_pack_for_other_versions_of_tensorrt_is_passed_over(
 ) -> None:
     """The range is compared with the TensorRT in use at the time of the lookup."""
     in_use = "8.6.0"
-    monkeypatch.setattr("torchtrt.registry._registry.tensorrt_version", lambda: in_use)
+    monkeypatch.setattr("torchtrt.registry.registry.tensorrt_version", lambda: in_use)
     newer = ConverterPack("aten_core", tensorrt=">=10")
     newer.add(relu, convert)
     registry = registry_of(newer, pack("vision"))
@@ -481,16 +481,16 @@ def test_a_table_is_merged_once_for_each_state_of_the_packs(
     registry_of: RegistryOf, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lookup is a dictionary hit and validators; nothing is merged again."""
-    from torchtrt.registry import _registry
+    from torchtrt.registry import registry as module
 
     made = []
 
-    class Counted(_registry.Table):
+    class Counted(module.Table):
         def __init__(self, packs: Any) -> None:
             made.append(packs)
             super().__init__(packs)
 
-    monkeypatch.setattr(_registry, "Table", Counted)
+    monkeypatch.setattr(module, "Table", Counted)
     registry = registry_of(pack())
 
     for op in (relu, gelu, add):

@@ -3,12 +3,12 @@
 import pytest
 
 import torchtrt
-from torchtrt.tensorrt import is_reference
+from torchtrt.tensorrt import is_real
 
 VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 
 
-@pytest.fixture(params=VERSIONS if is_reference() else ["real"])
+@pytest.fixture(params=["real"] if is_real() else VERSIONS)
 def version(request):
     """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
     with torchtrt.use_tensorrt(request.param):

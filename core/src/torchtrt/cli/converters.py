@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchtrt.cli.output import add_json_flag, console, print_json, table
-from torchtrt.packs._support import qualified_function
+from torchtrt.contract import qualified_function
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
-from torchtrt.registry._listing import notes, shadowed_by
+from torchtrt.registry.listing import notes, shadowed_by
 from torchtrt.targets import parse_targets, qualified_name
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from torchtrt.cli.output import add_json_flag, console, print_json, table
 from torchtrt.errors import PackError
 from torchtrt.packs import loaded_packs
-from torchtrt.packs._info import package_name
+from torchtrt.packs.info import PACKS
 
 if TYPE_CHECKING:
     from torchtrt.cli.output import Commands
@@ -181,7 +181,7 @@ def coverages() -> dict[str, Coverage]:
     found = {}
     for loaded in loaded_packs():
         try:
-            file = resources.files(package_name(loaded.info.name)) / FILE
+            file = resources.files(PACKS.package_name(loaded.info.name)) / FILE
             if file.is_file():
                 found[loaded.info.name] = Coverage.from_json(file.read_text(encoding="utf-8"))
         except ModuleNotFoundError:

@@ -17,10 +17,10 @@ from torchtrt.cli.converters import (
 )
 from torchtrt.cli.output import add_json_flag, console, print_json
 from torchtrt.cli.packs import problem_as_json
+from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
-from torchtrt.packs._support import qualified_function
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 

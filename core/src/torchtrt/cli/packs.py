@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from torchtrt.cli.output import add_json_flag, console, print_json, table
 from torchtrt.packs import API_VERSION, Problem, current_packs, problems
-from torchtrt.packs._environment import NO_LOAD
+from torchtrt.packs.environment import NO_LOAD
 from torchtrt.registry import DYNAMO_CONVERTERS
-from torchtrt.registry._listing import IN_USE, PackRow, list_packs
+from torchtrt.registry.listing import IN_USE, PackRow, list_packs
 from torchtrt.targets import qualified_name
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ class ConversionContext:
         convert_graph: From a graph inside the node (a branch, a loop's body) and the network tensors
             for its placeholders to its results. ``None`` when a converter is called by hand.
         depth: How many branches and loops the node in conversion is inside of.
-        torchscript: The context of TorchScript converters over this one, once one has been called.
+        attachments: What a front end keeps for the length of this conversion, by its name.
     """
 
     net: Any
@@ -45,7 +45,7 @@ class ConversionContext:
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
     depth: int = 0
-    torchscript: Any = None
+    attachments: dict[str, Any] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)

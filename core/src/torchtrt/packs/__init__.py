@@ -3,25 +3,29 @@
 A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``.
 """
 
-from torchtrt.packs._hooks import hookimpl, hookspec
-from torchtrt.packs._info import PackInfo
-from torchtrt.packs._load import LoadedPack, PackSet
-from torchtrt.packs._pack import API_VERSION, ConverterPack
-from torchtrt.packs._problem import Problem
-from torchtrt.packs._state import current_packs, load_packs, loaded_packs, problems
-from torchtrt.packs._support import (
+from torchtrt.contract import (
     CallingConvention,
     ConverterPriority,
     ConverterSupport,
     Reject,
 )
+from torchtrt.packs.hooks import hookimpl, hookspec
+from torchtrt.packs.info import FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
+from torchtrt.packs.load import LoadedPack, PackSet
+from torchtrt.packs.pack import API_VERSION, ConverterPack
+from torchtrt.packs.problem import Problem
+from torchtrt.packs.state import current_packs, load_packs, loaded_packs, local_pack, problems
 
 __all__ = [
     "API_VERSION",
+    "FRONT_ENDS",
+    "PACKS",
+    "TENSORRTS",
     "CallingConvention",
     "ConverterPack",
     "ConverterPriority",
     "ConverterSupport",
+    "Door",
     "LoadedPack",
     "PackInfo",
     "PackSet",
@@ -32,5 +36,6 @@ __all__ = [
     "hookspec",
     "load_packs",
     "loaded_packs",
+    "local_pack",
     "problems",
 ]

@@ -7,9 +7,9 @@ from torchtrt.packs import (
     PackInfo,
     Reject,
 )
-from torchtrt.registry._candidate import Candidate, Rejection, Resolution
-from torchtrt.registry._order import Conflict
-from torchtrt.registry._register import (
+from torchtrt.registry.candidate import Candidate, Rejection, Resolution
+from torchtrt.registry.order import Conflict
+from torchtrt.registry.register import (
     PackPass,
     decompositions,
     dynamo_tensorrt_converter,
@@ -17,7 +17,7 @@ from torchtrt.registry._register import (
     lowering_passes,
     register_torch_trt_decomposition,
 )
-from torchtrt.registry._registry import DYNAMO_CONVERTERS, ConverterRegistry
+from torchtrt.registry.registry import DYNAMO_CONVERTERS, ConverterRegistry
 
 __all__ = [
     "DYNAMO_CONVERTERS",

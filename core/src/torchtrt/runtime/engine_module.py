@@ -12,7 +12,7 @@ import torch
 from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
-from torchtrt.tensorrt import is_reference, to_torch_dtype, trt
+from torchtrt.tensorrt import is_real, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import logger, take_errors
 from torchtrt.tensorrt.selection import current, describe, use_module
 
@@ -74,11 +74,11 @@ class EngineModule(torch.nn.Module):
         self._output_shapes: list[tuple[int, ...]] = []
 
     def _load(self, device: torch.device) -> None:
-        if not is_reference() and device.type != "cuda":
+        if is_real() and device.type != "cuda":
             message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
             raise EngineError(message)
         runtime = trt.Runtime(logger())
-        if is_reference():
+        if not is_real():
             runtime.torch_device = device
         self._engine = runtime.deserialize_cuda_engine(self.plan)
         self._context = self._engine and self._engine.create_execution_context()

@@ -1,7 +1,7 @@
 """The one place that knows TensorRT versions.
 
 ``trt`` forwards every name to the TensorRT in use: the installed ``tensorrt`` module on a machine
-with an NVIDIA GPU, or :mod:`torchtrt.reference` anywhere. Converters write
+with an NVIDIA GPU, or an installed implementation such as the reference TensorRT anywhere. Converters write
 ``trt.ActivationType.RELU`` inside their bodies (never at module level, where it would be bound to
 one version) and call the shims in :mod:`torchtrt.tensorrt.shims` where the versions differ.
 """
@@ -12,12 +12,12 @@ from torchtrt.tensorrt.dtypes import (
     to_torch_dtype,
     to_trt_dtype,
 )
-from torchtrt.tensorrt.selection import is_reference, trt, use_tensorrt, version
+from torchtrt.tensorrt.selection import is_real, trt, use_tensorrt, version
 
 __all__ = [
     "UnsupportedDtype",
     "has_dtype",
-    "is_reference",
+    "is_real",
     "to_torch_dtype",
     "to_trt_dtype",
     "trt",

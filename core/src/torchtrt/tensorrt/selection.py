@@ -1,4 +1,10 @@
-"""Chooses the TensorRT in use and gives it one name, ``trt``."""
+"""Chooses the TensorRT in use and gives it one name, ``trt``.
+
+The installed ``tensorrt`` is built in, under the name ``real``. Others are found through the
+entry-point group ``torchtrt.tensorrt``: the entry names a module with ``VERSIONS``, the versions it
+speaks, and ``load(version)``, which returns an object that is used like the module ``tensorrt``;
+without a version it chooses one.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +13,22 @@ import functools
 import importlib
 import importlib.util
 import os
+import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
 from torchtrt.errors import TensorRTUnavailableError
+from torchtrt.packs import TENSORRTS
+from torchtrt.packs.pieces import installed, module_of, why_unusable
 
 ENVIRONMENT_VARIABLE = "TORCHTRT_TENSORRT"
 
 _chosen: ContextVar[Any] = ContextVar("torchtrt_tensorrt", default=None)
+_lock = threading.Lock()
+_names: dict[
+    int, str
+] = {}  # of the TensorRTs loaded through entry points, by identity; they are never unloaded
 
 
 class _TensorRT:
@@ -42,7 +55,7 @@ def use_tensorrt(spec: str) -> Iterator[Any]:
     """Uses another TensorRT inside a ``with`` block, in this thread (or task) only.
 
     Args:
-        spec: ``"auto"``, ``"real"``, ``"reference"`` or ``"reference@VERSION"``.
+        spec: ``"auto"``, ``"real"``, or an installed one: ``"reference"``, ``"reference@VERSION"``.
 
     Yields:
         The TensorRT module.
@@ -71,30 +84,40 @@ def _default() -> Any:
 
 def load(spec: str) -> Any:
     """Returns the TensorRT that ``spec`` names; see :func:`use_tensorrt`."""
-    kind, _, wanted_version = spec.strip().partition("@")
-    if kind == "auto":
-        return _load_real() if _real_is_usable() else _load_reference("")
-    if kind == "real" and not wanted_version:
+    name, _, wanted_version = spec.strip().partition("@")
+    if name == "auto" and not wanted_version:
+        if _real_is_usable():
+            return _load_real()
+        return _load_installed(next(iter(sorted(installed(TENSORRTS))), "reference"), "")
+    if name == "real" and not wanted_version:
         return _load_real()
-    if kind == "reference":
-        return _load_reference(wanted_version)
-    message = (
-        f"{spec!r} names no TensorRT. Use 'auto', 'real', 'reference' or 'reference@VERSION' in "
-        f"{ENVIRONMENT_VARIABLE} or use_tensorrt(...)."
-    )
-    raise TensorRTUnavailableError(message)
+    return _load_installed(name, wanted_version)
 
 
-def _load_reference(wanted_version: str) -> Any:
-    from torchtrt import reference
-
-    if wanted_version and wanted_version not in reference.VERSIONS:
+def _load_installed(name: str, wanted_version: str) -> Any:
+    known = installed(TENSORRTS)
+    if name not in known:
+        options = ", ".join(repr(option) for option in ("auto", "real", *sorted(known)))
         message = (
-            f"The reference TensorRT does not speak version {wanted_version!r}. "
-            f"It speaks {', '.join(reference.VERSIONS)}."
+            f"No TensorRT named {name!r} is installed. {ENVIRONMENT_VARIABLE} and use_tensorrt(...) take {options}. "
+            "`pip install torchtrt-reference` brings one that runs anywhere."
         )
         raise TensorRTUnavailableError(message)
-    return reference.load(wanted_version or None)
+    found = known[name]
+    module = module_of(found)
+    if module is None:
+        message = (
+            f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {why_unusable(found)}."
+        )
+        raise TensorRTUnavailableError(message)
+    versions = tuple(module.VERSIONS)
+    if wanted_version and wanted_version not in versions:
+        message = f"The TensorRT {name!r} does not speak version {wanted_version!r}. It speaks {', '.join(versions)}."
+        raise TensorRTUnavailableError(message)
+    with _lock:
+        loaded = module.load(wanted_version or None)
+        _names[id(loaded)] = name
+    return loaded
 
 
 def _load_real() -> Any:
@@ -103,7 +126,7 @@ def _load_real() -> Any:
     except Exception as error:
         message = (
             f"The tensorrt package cannot be used here: {type(error).__name__}: {error}. Install it with "
-            "`pip install torchtrt[tensorrt]`, or run anywhere with "
+            "`pip install torchtrt[tensorrt]`, or run anywhere with torchtrt-reference installed and "
             f"{ENVIRONMENT_VARIABLE}=reference."
         )
         raise TensorRTUnavailableError(message) from error
@@ -115,11 +138,9 @@ def _real_is_usable() -> bool:
     return importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available()
 
 
-def is_reference() -> bool:
-    """Returns whether the TensorRT in use is the reference, which runs without a GPU."""
-    from torchtrt import reference
-
-    return bool(reference.is_reference(current()))
+def is_real() -> bool:
+    """Returns whether the TensorRT in use is NVIDIA's, which runs on a GPU."""
+    return id(current()) not in _names
 
 
 def version() -> str:
@@ -128,5 +149,6 @@ def version() -> str:
 
 
 def describe() -> str:
-    """Returns the TensorRT in use as a person would name it, such as ``"reference@11.4.0"``."""
-    return f"reference@{version()}" if is_reference() else f"TensorRT {version()}"
+    """Returns the TensorRT in use as a person would name it: ``"reference@11.4.0"``, ``"TensorRT 10.16.1"``."""
+    name = _names.get(id(current()))
+    return f"{name}@{version()}" if name else f"TensorRT {version()}"

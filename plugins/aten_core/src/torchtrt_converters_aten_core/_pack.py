@@ -1,5 +1,6 @@
-"""The entry point: who this pack is, and which modules fill it."""
+"""The entry point: who this pack is, and which folders of modules fill it."""
 
+import pkgutil
 from importlib import import_module
 
 from torchtrt.packs import ConverterPack, hookimpl
@@ -12,46 +13,6 @@ pack = ConverterPack(
     tensorrt=">=8.6",
 )
 
-FAMILIES = (
-    "activation",
-    "attention",
-    "bitwise",
-    "cast",
-    "control_flow",
-    "complex_numbers",
-    "convolution",
-    "creation",
-    "cumulation",
-    "decompositions",
-    "decompositions_of_indexing",
-    "decompositions_of_matrices",
-    "decompositions_of_pooling",
-    "decompositions_of_prims",
-    "decompositions_of_rankings",
-    "decompositions_of_recurrences",
-    "decompositions_of_sampling",
-    "decompositions_of_special_functions",
-    "elementwise",
-    "embedding",
-    "evaluators",
-    "indexing",
-    "matmul",
-    "normalization",
-    "padding",
-    "pooling",
-    "random",
-    "ranking",
-    "recurrent",
-    "reduction",
-    "resizing",
-    "scatter",
-    "shape",
-    "slicing",
-    "softmax",
-    "symbolic",
-    "unary",
-)
-
 
 @hookimpl
 def torchtrt_converter_pack() -> ConverterPack:
@@ -61,6 +22,8 @@ def torchtrt_converter_pack() -> ConverterPack:
 
 @hookimpl
 def torchtrt_register_converters() -> None:
-    """Imports the modules whose decorated functions are this pack's converters."""
-    for family in FAMILIES:
-        import_module(f"torchtrt_converters_aten_core.{family}")
+    """Imports the modules whose decorated functions are this pack's converters, decompositions and passes."""
+    for folder in ("converters", "decompositions", "passes"):
+        package = import_module(f"{__package__}.{folder}")
+        for module in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
+            import_module(f"{package.__name__}.{module}")

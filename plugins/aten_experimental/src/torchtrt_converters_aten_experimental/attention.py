@@ -17,7 +17,12 @@ from torchtrt.conversion import ConversionContext, get_trt_tensor
 from torchtrt.registry import ConverterPriority, Reject
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import add_attention, has_attention
-from torchtrt_converters_aten_core.attention import KERNELS, WHOLE, mask_of, unlike_attention
+from torchtrt_converters_aten_core.converters.attention import (
+    KERNELS,
+    WHOLE,
+    mask_of,
+    unlike_attention,
+)
 from torchtrt_converters_aten_core.impl import elementwise
 from torchtrt_converters_aten_core.registration import arguments, node_arguments, value_of
 from torchtrt_converters_aten_experimental._pack import pack

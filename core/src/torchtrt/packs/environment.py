@@ -1,0 +1,114 @@
+"""What the environment asks of packs: which to load, which to skip, which to ask first, how strict to be."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PureWindowsPath
+
+from torchtrt.packs.info import LOCAL, normalise
+from torchtrt.packs.problem import Problem
+
+ONLY = "TORCHTRT_PACKS"
+DISABLE = "TORCHTRT_PACKS_DISABLE"
+PREFER = "TORCHTRT_PACKS_PREFER"
+STRICT = "TORCHTRT_PACKS_STRICT"
+NO_LOAD = "--no-load"
+
+_SWITCH = {"1": True, "true": True, "0": False, "false": False, "": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The environment's wishes, as pack names.
+
+    Attributes:
+        only: The packs to load, or ``None`` for all.
+        disabled: Packs that are never imported.
+        preferred: Packs whose converters are asked first, in this order.
+        strict: Whether a problem is an error.
+        no_load: Whether this process is the recovery command, which imports no pack.
+        problems: Values that make no sense.
+    """
+
+    only: frozenset[str] | None = None
+    disabled: frozenset[str] = frozenset()
+    preferred: tuple[str, ...] = ()
+    strict: bool = False
+    no_load: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    def why_not(self, pack: str) -> str | None:
+        """Returns why ``pack`` is not to be imported, or ``None`` if it is."""
+        if self.no_load:
+            return f"not loaded, because of {NO_LOAD}"
+        if pack in self.disabled:
+            return f"disabled by {DISABLE}"
+        if self.only is not None and pack not in self.only:
+            return f"not listed in {ONLY}"
+        return None
+
+    def unknown_names(self, known: Iterable[str]) -> Iterator[Problem]:
+        """Yields a problem for every name that is no pack's, with the closest name that is."""
+        candidates = sorted({*known, LOCAL})
+        for variable, names in (
+            (ONLY, sorted(self.only or ())),
+            (DISABLE, sorted(self.disabled)),
+            (PREFER, self.preferred),
+        ):
+            for name in names:
+                if name not in candidates:
+                    close = difflib.get_close_matches(name, candidates, n=1)
+                    hint = (
+                        f"Did you mean {close[0]!r}?"
+                        if close
+                        else f"Installed packs: {', '.join(candidates)}."
+                    )
+                    what = f"{variable} names {name!r}, but no such pack is installed"
+                    yield Problem(what, hint, "unknown-name")
+
+
+def read_selection(environ: Mapping[str, str], no_load: bool = False) -> Selection:
+    """Returns what the environment asks for.
+
+    Names may be a pack's or a distribution's, in any spelling, separated by commas or spaces. An
+    empty ``TORCHTRT_PACKS`` means no packs; unset, it means all.
+    """
+    only = environ.get(ONLY)
+    strict = _SWITCH.get(environ.get(STRICT, "").strip().lower())
+    problems = []
+    if strict is None:
+        what = f"{STRICT}={environ[STRICT]!r} is neither on nor off"
+        problems.append(Problem(what, "Set it to 1 or 0; it counts as 0 now.", "unknown-value"))
+    return Selection(
+        only=None if only is None else frozenset(_names(only)),
+        disabled=frozenset(_names(environ.get(DISABLE, ""))),
+        preferred=tuple(dict.fromkeys(_names(environ.get(PREFER, "")))),
+        strict=bool(strict),
+        no_load=no_load,
+        problems=tuple(problems),
+    )
+
+
+def is_recovery_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Returns whether a process is ``torchtrt ... --no-load`` or ``python -m torchtrt ... --no-load``.
+
+    Python imports this package, and with it the packs, before the command's own code can read its
+    arguments. A command that helps when a pack is broken must not import that pack, so the question
+    has to be asked here.
+
+    Args:
+        command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.
+        arguments: The script, or ``"-m"`` while its package is being imported, and its arguments: ``sys.argv``.
+    """
+    if NO_LOAD not in arguments:
+        return False
+    # sys.argv is the end of the command line, except that "-m" stands where the module's name is.
+    program = "".join(command_line[-len(arguments) :][:1]).removeprefix("-m")
+    return PureWindowsPath(program).stem == "torchtrt"
+
+
+def _names(text: str) -> list[str]:
+    return [normalise(name) for name in re.split(r"[,\s]+", text) if name]

@@ -1,0 +1,95 @@
+"""Who an installed piece is: its name, the distribution that brought it, and where it stands in the order of packs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from types import MappingProxyType
+
+PROJECT = "torchtrt"
+"""The distribution without code that brings the first-party ones; what it requires is first-party."""
+
+LOCAL = "local"
+"""The pack of what a program registers itself, with ``@dynamo_tensorrt_converter``."""
+
+FIRST_TIERS = MappingProxyType({"aten_core": 0, "aten_experimental": 1})
+"""The two packs that every other pack comes after."""
+
+FIRST_PARTY_TIER = 2
+THIRD_PARTY_TIER = 3
+LOCAL_TIER = 4
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A group of entry points, through which installed distributions add something to the core.
+
+    Attributes:
+        group: The group of entry points.
+        noun: What comes through it, as a person reads it.
+        prefix: What the name of a distribution begins with, before the piece's own name.
+    """
+
+    group: str
+    noun: str
+    prefix: str
+
+    def distribution_name(self, name: str) -> str:
+        """Returns the name of the distribution that a piece of this name comes from."""
+        return self.prefix + name.replace("_", "-")
+
+    def package_name(self, name: str) -> str:
+        """Returns the name of the import package that a piece of this name has its code in."""
+        return (self.prefix + name).replace("-", "_")
+
+
+PACKS = Door("torchtrt.converters", "pack", "torchtrt-converters-")
+TENSORRTS = Door("torchtrt.tensorrt", "TensorRT", "torchtrt-")
+FRONT_ENDS = Door("torchtrt.frontends", "front end", "torchtrt-")
+DOORS = (PACKS, TENSORRTS, FRONT_ENDS)
+
+
+@dataclass(frozen=True, slots=True)
+class PackInfo:
+    """The provenance of a pack, or of another installed piece. It comes from the installed metadata alone.
+
+    Attributes:
+        name: The pack's name, such as ``"vision"``.
+        distribution: The distribution's name, ``"torchtrt-converters-vision"``; ``""`` for
+            ``local``.
+        version: The distribution's version.
+        location: The folder it is installed in.
+        tier: Its place in the order of packs: 0 aten_core, 1 aten_experimental, 2 other first-party
+            packs, 3 third parties, 4 local. Within a tier packs are ordered by name.
+        door: The group of entry points that it comes through.
+    """
+
+    name: str
+    distribution: str = ""
+    version: str = ""
+    location: str = ""
+    tier: int = THIRD_PARTY_TIER
+    door: Door = PACKS
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """The pack's place in the order of packs."""
+        return self.tier, self.name
+
+    @property
+    def origin(self) -> str:
+        """The distribution and its version, as a person reads them."""
+        return f"{self.distribution} {self.version}" if self.distribution else "this program"
+
+
+def is_pack_name(name: str) -> bool:
+    """Returns whether ``name`` can be a pack's: lower-case letters, digits and single underscores."""
+    return _NAME.fullmatch(name) is not None
+
+
+def normalise(name: str) -> str:
+    """Returns the pack name that a person means by a pack's or a distribution's name, in any spelling."""
+    flat = re.sub(r"[-_.\s]+", "_", name.strip()).lower()
+    return flat.removeprefix(PACKS.package_name(""))

@@ -1,0 +1,269 @@
+"""Imports the packs that were found, one by one, so that a broken one harms only itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+import pluggy
+import torch
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
+
+from torchtrt.errors import PackError
+from torchtrt.packs import hooks
+from torchtrt.packs.environment import DISABLE, Selection
+from torchtrt.packs.info import LOCAL, LOCAL_TIER, PACKS, PackInfo
+from torchtrt.packs.pack import API_VERSION, ConverterPack
+from torchtrt.packs.problem import Problem, describe
+from torchtrt.packs.scan import FoundPack, Scan
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPack:
+    """A pack in use: its provenance, and what it registered."""
+
+    info: PackInfo
+    pack: ConverterPack
+
+
+LOCAL_INFO = PackInfo(LOCAL, tier=LOCAL_TIER)
+
+_HOOKS = tuple(name for name in vars(hooks) if name.startswith("torchtrt_"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackSet:
+    """The packs of this process, as of one moment.
+
+    Attributes:
+        found: Every installed pack, in pack order, whether in use or not.
+        loaded: The packs in use, in pack order. ``local`` is the last.
+        disabled: For a pack that was asked not to be loaded, who asked.
+        preferred: Names of the packs whose converters are asked first, in this order.
+        strict: Whether a problem is an error.
+        others: What is installed behind the other doors: TensorRTs and front ends.
+    """
+
+    found: tuple[PackInfo, ...] = ()
+    loaded: tuple[LoadedPack, ...] = ()
+    disabled: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    preferred: tuple[str, ...] = ()
+    strict: bool = False
+    others: tuple[FoundPack, ...] = ()
+
+
+class _RefusalError(Exception):
+    """Why one pack is not used."""
+
+    def __init__(self, code: str, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.problem = Problem(what, hint, code)
+
+
+def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSet, list[Problem]]:
+    """Returns the packs in use, and every problem met on the way to them.
+
+    Args:
+        scan: What is installed.
+        selection: What the environment asks for.
+        local: The pack of what this program registers itself.
+
+    Raises:
+        PackError: Something is wrong and ``selection.strict`` is set.
+    """
+    problems: list[Problem] = []
+
+    def note(problem: Problem) -> None:
+        if selection.strict:
+            raise PackError(str(problem))
+        problems.append(problem)
+
+    for problem in (
+        *selection.problems,
+        *scan.problems,
+        *selection.unknown_names(found.info.name for found in (*scan.packs, *scan.others)),
+    ):
+        note(problem)
+    disabled = {
+        found.info.name: f"disabled by {DISABLE}"
+        for found in scan.others
+        if found.info.name in selection.disabled
+    }
+    manager = pluggy.PluginManager(hooks.PROJECT)
+    manager.add_hookspecs(hooks)
+    loaded: list[LoadedPack] = []
+    for found in scan.packs:
+        reason = selection.why_not(found.info.name)
+        if reason is not None:
+            disabled[found.info.name] = reason
+            continue
+        try:
+            loaded.append(LoadedPack(found.info, _load_pack(manager, found)))
+        except _RefusalError as refusal:
+            problem = refusal.problem.about(found.info)
+            if refusal.__cause__ is not None:
+                problem = _with_traceback(problem, refusal.__cause__)
+            try:
+                note(problem)
+            except PackError as error:
+                raise error from refusal.__cause__
+    packs = PackSet(
+        found=tuple(found.info for found in scan.packs),
+        others=scan.others,
+        loaded=(*loaded, LoadedPack(LOCAL_INFO, local)),
+        disabled=MappingProxyType(disabled),
+        preferred=selection.preferred,
+        strict=selection.strict,
+    )
+    return packs, problems
+
+
+def _with_traceback(problem: Problem, error: BaseException) -> Problem:
+    return dataclasses.replace(problem, traceback="".join(traceback.format_exception(error)))
+
+
+def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack:
+    """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
+    try:
+        return _load_checked(manager, found)
+    except (_RefusalError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # SystemExit, and whatever else a pack may raise, stops only the pack.
+        hint = _repair_or_disable(found.info)
+        raise _RefusalError("import-failed", describe(error), hint) from error
+
+
+def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack:
+    module = importlib.import_module(found.module)
+    _register(manager, found.info.name, module)
+    pack = _call(manager, module, "torchtrt_converter_pack", found.info)
+    if not isinstance(pack, ConverterPack):
+        raise _RefusalError(
+            "bad-hook",
+            f"torchtrt_converter_pack returned {_short(pack)}, not a ConverterPack"
+            if pack is not None
+            else "its module has no torchtrt_converter_pack hook that returns a ConverterPack",
+            f"Return one from a function marked @hookimpl in {found.module}.",
+        )
+    _check_identity(pack, found)
+    _check_versions(pack, found.info)
+    result = _call(manager, module, "torchtrt_register_converters", found.info, pack=pack)
+    if result is not None:
+        raise _RefusalError(
+            "bad-hook",
+            f"torchtrt_register_converters returned {_short(result)}, but it must fill the pack and return nothing",
+            "Call pack.add(...) or import modules that use @pack.converter(...).",
+        )
+    _check_contents(pack, found.info)
+    pack.seal()
+    return pack
+
+
+def _register(manager: pluggy.PluginManager, name: str, module: ModuleType) -> None:
+    try:
+        manager.register(module, name=name)
+        callers = manager.get_hookcallers(module) or []
+    except Exception as error:
+        hint = "The pack may need a newer torchtrt: update one of them."
+        raise _RefusalError("bad-hook", f"its hooks are not accepted: {error}", hint) from error
+    for caller in callers:
+        if not caller.has_spec():
+            manager.unregister(module)
+            close = difflib.get_close_matches(caller.name, _HOOKS, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Hooks: {', '.join(_HOOKS)}."
+            raise _RefusalError("bad-hook", f"it implements an unknown hook, {caller.name!r}", hint)
+        for implementation in caller.get_hookimpls():
+            if implementation.plugin is module and (
+                implementation.wrapper or implementation.hookwrapper
+            ):
+                manager.unregister(module)
+                what = f"its {caller.name} is a hook wrapper, which could see other packs"
+                raise _RefusalError("bad-hook", what, "Mark it with a plain @hookimpl.")
+
+
+def _call(
+    manager: pluggy.PluginManager, module: ModuleType, hook: str, info: PackInfo, **available: Any
+) -> Any:
+    """Returns what the module's implementation of a hook returns, or ``None`` if it has none.
+
+    The implementations of one hook are called one by one: in a pluggy call the first to raise would
+    end it for all.
+    """
+    for implementation in getattr(manager.hook, hook).get_hookimpls():
+        if implementation.plugin is module:
+            try:
+                return implementation.function(
+                    *(available[name] for name in implementation.argnames)
+                )
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                what = f"{hook} raised {describe(error)}"
+                raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
+    return None
+
+
+def _check_identity(pack: ConverterPack, found: FoundPack) -> None:
+    if pack.name != found.info.name:
+        what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
+        raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
+
+
+def _check_versions(pack: ConverterPack, info: PackInfo) -> None:
+    major, minor = pack.api
+    ours = ".".join(map(str, API_VERSION))
+    if major != API_VERSION[0] or minor > API_VERSION[1]:
+        newer = pack.api > API_VERSION
+        remedy = "Update torchtrt, or install an older" if newer else "Install a newer"
+        raise _RefusalError(
+            "contract-version",
+            f"it was written for converter contract {major}.{minor}, and this torchtrt has {ours}",
+            f"{remedy} {info.distribution}.",
+        )
+    if not satisfies(torch.__version__, pack.torch):
+        raise _RefusalError(
+            "torch-version",
+            f"it works with PyTorch {pack.torch}, and this is {torch.__version__}",
+            f"Install another version of {info.distribution} or of torch.",
+        )
+
+
+def satisfies(version: str, required: str) -> bool:
+    """Returns whether a version lies in a range such as ``">=2.9,<3"``; every version lies in ``""``.
+
+    A nightly or local build counts as the release it leads to: ``2.13.0a0+git1`` is a ``2.13.0``.
+    """
+    try:
+        allowed = SpecifierSet(required)
+    except InvalidSpecifier as error:
+        hint = "Write a range such as '>=2.9,<3'."
+        raise _RefusalError(
+            "bad-range", f"{required!r} is not a range of versions", hint
+        ) from error
+    return allowed.contains(Version(version).base_version, prereleases=True)
+
+
+def _check_contents(pack: ConverterPack, info: PackInfo) -> None:
+    satisfies("0", pack.tensorrt)  # A malformed range is found now, not at the first lookup.
+    package = PACKS.package_name(info.name)
+    for registration in pack.converters:
+        where = registration.support.converter_implementation
+        if isinstance(where, str) and where.split(":")[0].split(".")[0] != package:
+            what = f"it adds the converter {where!r}, which is outside its own package"
+            raise _RefusalError("bad-name", what, f"Import it through a module of {package}.")
+
+
+def _short(value: object) -> str:
+    return f"something of type {type(value).__name__}"
+
+
+def _repair_or_disable(info: PackInfo) -> str:
+    return f"Repair or update {info.distribution}, or set {DISABLE}={info.name}."

@@ -1,0 +1,295 @@
+"""ConverterPack: everything that one distribution contributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torchtrt.contract import (
+    CallingConvention,
+    Converter,
+    ConverterPriority,
+    ConverterSupport,
+    Validator,
+    accept_every_node,
+    calling_convention,
+    takes_settings,
+)
+from torchtrt.errors import PackError, UnknownTargetError
+from torchtrt.packs.info import is_pack_name
+from torchtrt.targets import Target, canonical_spelling, parse_target
+
+API_VERSION = (1, 0)
+"""The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
+
+_IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One converter as its pack registered it.
+
+    Attributes:
+        target: The op, or its qualified name while this PyTorch has no such op (its library may be
+            imported later).
+        support: The converter and what it can handle.
+        priority: Whether it goes to the front or to the back of the op's candidates.
+        convention: How it is called; ``None`` while it is a string that has not been imported.
+        validate: The validator as ``(node, settings)``, or ``None`` if every node will do.
+    """
+
+    target: Target | str
+    support: ConverterSupport
+    priority: ConverterPriority
+    convention: CallingConvention | None
+    validate: Validator | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """A function of an op's own signature that computes it by other ops."""
+
+    target: Target | str
+    function: Callable[..., Any]
+    priority: ConverterPriority
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringPass:
+    """A function that rewrites a graph before partitioning."""
+
+    name: str
+    function: Callable[..., Any]
+
+
+class ConverterPack:
+    """A set of converters, decompositions and passes from one distribution.
+
+    Args:
+        name: The pack's name: ``"vision"`` for the distribution ``torchtrt-converters-vision``.
+        api: The converter contract that the pack was written for.
+        summary: What it is for, in a few words.
+        torch: The PyTorch versions that it works with, as ``">=2.9"``.
+        tensorrt: The TensorRT versions that its converters work with, as ``">=8.6"``.
+
+    Raises:
+        PackError: An argument is malformed.
+    """
+
+    __slots__ = (
+        "_converters",
+        "_decompositions",
+        "_lowering_passes",
+        "_sealed",
+        "api",
+        "name",
+        "summary",
+        "tensorrt",
+        "torch",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        api: tuple[int, int] = API_VERSION,
+        summary: str = "",
+        torch: str = "",
+        tensorrt: str = "",
+    ) -> None:
+        if not isinstance(name, str) or not is_pack_name(name):
+            message = f"{name!r} cannot be a pack's name: use lower-case letters, digits and single underscores."
+            raise PackError(message)
+        if not _is_api_version(api):
+            message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two whole numbers: (1, 0)."
+            raise PackError(message)
+        self.name = name
+        self.api = api
+        self.summary = summary
+        self.torch = torch
+        self.tensorrt = tensorrt
+        self._converters: list[Registration] = []
+        self._decompositions: list[Decomposition] = []
+        self._lowering_passes: list[LoweringPass] = []
+        self._sealed = False
+
+    def __repr__(self) -> str:
+        return f"<ConverterPack {self.name!r}: {len(self._converters)} converters>"
+
+    @property
+    def converters(self) -> Sequence[Registration]:
+        """The registered converters, in the order in which they were registered."""
+        return tuple(self._converters)
+
+    @property
+    def decompositions(self) -> Sequence[Decomposition]:
+        """The registered decompositions, in the order in which they were registered."""
+        return tuple(self._decompositions)
+
+    @property
+    def lowering_passes(self) -> Sequence[LoweringPass]:
+        """The registered passes, in the order in which they run."""
+        return tuple(self._lowering_passes)
+
+    def converter(
+        self,
+        target: Target | str,
+        *,
+        enabled: bool = True,
+        capability_validator: Validator | None = None,
+        priority: ConverterPriority = ConverterPriority.STANDARD,
+        supports_dynamic_shapes: bool = False,
+        requires_output_allocator: bool = False,
+    ) -> Callable[[Function], Function]:
+        """Returns a decorator that registers a function as a converter, and leaves the function as it is.
+
+        Args:
+            target: The op: an ``OpOverload``, a Python function on sizes, a packet with only a
+            ``default`` overload, or the
+                name of one of these. A name of an op that this PyTorch does not have is noted, not
+                an error.
+            enabled: With ``False`` the function is not registered.
+            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can
+            handle a node. It may return
+                ``Reject("why")``.
+            priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
+            supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
+            requires_output_allocator: Whether an output's size depends on the data.
+
+        Raises:
+            AmbiguousTargetError: The packet has several overloads.
+            ConverterSignatureError: A signature is not that of a converter or validator.
+            PackError: The pack is already loaded.
+        """
+
+        def register(function: Function) -> Function:
+            self.add(
+                target,
+                function,
+                enabled=enabled,
+                capability_validator=capability_validator,
+                priority=priority,
+                supports_dynamic_shapes=supports_dynamic_shapes,
+                requires_output_allocator=requires_output_allocator,
+            )
+            return function
+
+        return register
+
+    def add(
+        self,
+        target: Target | str,
+        implementation: Converter | str,
+        *,
+        enabled: bool = True,
+        capability_validator: Validator | None = None,
+        priority: ConverterPriority = ConverterPriority.STANDARD,
+        supports_dynamic_shapes: bool = False,
+        requires_output_allocator: bool = False,
+    ) -> None:
+        """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
+
+        The other arguments are those of :meth:`converter`.
+        """
+        if not enabled:
+            return
+        self._check_open()
+        convention = None
+        if not isinstance(implementation, str):
+            convention = calling_convention(implementation)
+        elif not _IMPLEMENTATION.fullmatch(implementation):
+            message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
+            raise PackError(message)
+        support = ConverterSupport(
+            implementation,
+            capability_validator or accept_every_node,
+            supports_dynamic_shapes,
+            requires_output_allocator,
+        )
+        self._converters.append(
+            Registration(
+                _target_or_name(target),
+                support,
+                ConverterPriority(priority),
+                convention,
+                _as_two_argument_validator(support.capability_validator),
+            )
+        )
+        self._changed()
+
+    def decomposition(
+        self,
+        target: Target | str,
+        *,
+        enabled: bool = True,
+        priority: ConverterPriority = ConverterPriority.STANDARD,
+    ) -> Callable[[Function], Function]:
+        """Returns a decorator that registers a function as the decomposition of an op.
+
+        The function has the op's own signature and computes it with other ops. One decomposition of
+        an op is used: the first by the order law.
+        """
+
+        def register(function: Function) -> Function:
+            if enabled:
+                self._check_open()
+                self._decompositions.append(
+                    Decomposition(_target_or_name(target), function, ConverterPriority(priority))
+                )
+                self._changed()
+            return function
+
+        return register
+
+    def lowering_pass(self, name: str | None = None) -> Callable[[Function], Function]:
+        """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
+
+        Args:
+            name: What to call it in reports; the function's own name if omitted.
+        """
+
+        def register(function: Function) -> Function:
+            self._check_open()
+            self._lowering_passes.append(LoweringPass(name or function.__name__, function))
+            self._changed()
+            return function
+
+        return register
+
+    def seal(self) -> None:
+        """Ends registration: whoever asks from now on sees the same contents."""
+        self._sealed = True
+
+    def _check_open(self) -> None:
+        if self._sealed:
+            message = (
+                f"Pack {self.name!r} is already loaded and cannot change. Register everything inside its "
+                "torchtrt_register_converters hook, or use @torchtrt.registry.dynamo_tensorrt_converter in a script."
+            )
+            raise PackError(message)
+
+    def _changed(self) -> None:
+        """Is called after each registration."""
+
+
+def _is_api_version(api: object) -> bool:
+    return isinstance(api, tuple) and len(api) == 2 and all(type(part) is int for part in api)
+
+
+def _target_or_name(target: Target | str) -> Target | str:
+    try:
+        return parse_target(target)
+    except UnknownTargetError:
+        return canonical_spelling(str(target))
+
+
+def _as_two_argument_validator(validator: Validator) -> Validator | None:
+    if validator is accept_every_node:
+        return None
+    if takes_settings(validator):
+        return validator
+    return lambda node, settings: validator(node)  # noqa: ARG005

@@ -1,0 +1,63 @@
+"""A recorded failure: what is wrong with a pack, whose it is, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from torchtrt.packs.info import PackInfo
+
+
+def describe(error: BaseException) -> str:
+    """Returns an exception as one line, whatever its own ``__str__`` does."""
+    try:
+        text = str(error)
+    except Exception:
+        text = "its message cannot be shown"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason why a pack, or a part of it, is not used as a person would expect.
+
+    Attributes:
+        what: What happened, as a clause: ``"ImportError: libfoo.so.2"``.
+        hint: What to do about it, as a sentence.
+        code: The kind of problem; ``docs/packs.md`` explains each.
+        pack: The name of the pack, or ``""`` when the problem is nobody's in particular.
+        distribution: The distribution that brought the pack.
+        version: The distribution's version.
+        location: The folder it is installed in.
+        traceback: Where it happened, for problems that are exceptions.
+    """
+
+    what: str
+    hint: str = ""
+    code: str = "check-failed"
+    pack: str = ""
+    distribution: str = ""
+    version: str = ""
+    location: str = ""
+    traceback: str | None = field(default=None, repr=False)
+
+    def about(self, info: PackInfo) -> Problem:
+        """Returns this problem with the pack's provenance filled in."""
+        return dataclasses.replace(
+            self,
+            pack=info.name,
+            distribution=info.distribution,
+            version=info.version,
+            location=info.location,
+        )
+
+    def __str__(self) -> str:
+        whose = " ".join(part for part in (self.distribution, self.version) if part)
+        origin = ", ".join(part for part in (whose, self.location) if part)
+        subject = f"Pack {self.pack!r}" if self.pack else "Converter packs"
+        if origin:
+            subject += f" ({origin})"
+        text = f"{subject}: {self.what}"
+        if not text.endswith((".", "!", "?")):
+            text += "."
+        return f"{text} {self.hint}".rstrip()

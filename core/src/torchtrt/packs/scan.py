@@ -1,0 +1,238 @@
+"""Finds what is installed from metadata alone, without importing anything of it: packs, TensorRTs, front ends.
+
+``entry_points(group=...)`` reads every distribution and fails for all when one is corrupt. Here a
+broken distribution is a :class:`Problem` and the others are found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import cast
+
+import importlib_metadata
+from packaging.version import InvalidVersion, Version
+
+from torchtrt.packs.info import (
+    DOORS,
+    FIRST_PARTY_TIER,
+    FIRST_TIERS,
+    LOCAL,
+    PACKS,
+    PROJECT,
+    Door,
+    PackInfo,
+    is_pack_name,
+    normalise,
+)
+from torchtrt.packs.problem import Problem, describe
+
+_GROUPS = {door.group: door for door in DOORS}
+
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_REINSTALL = "Uninstall the distribution and install it again."
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPack:
+    """An installed pack, or another piece: who it is, and the module that its entry point names."""
+
+    info: PackInfo
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What is installed.
+
+    Attributes:
+        packs: The packs in pack order, at most one of each name.
+        problems: What could not be read, or is hidden by something else.
+        others: What comes through the other doors, by door and name.
+    """
+
+    packs: tuple[FoundPack, ...]
+    problems: tuple[Problem, ...]
+    others: tuple[FoundPack, ...] = ()
+
+
+def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None) -> Scan:
+    """Returns the packs that are installed, whatever state the rest of the environment is in.
+
+    Args:
+        distributions: Where to look; everything on ``sys.path`` if omitted.
+    """
+    if distributions is None:
+        distributions = cast(
+            "Iterable[importlib_metadata.Distribution]", importlib_metadata.distributions()
+        )
+    found: list[FoundPack] = []
+    problems: list[Problem] = []
+    first_party: set[str] = set()
+    try:
+        for distribution in distributions:
+            try:
+                _read(distribution, found, problems)
+                if _folder(distribution).partition("-")[0] == PROJECT:
+                    first_party |= _required(distribution)
+            except Exception as error:
+                problems.append(_unreadable(distribution, error))
+    except Exception as error:
+        # A finder of another library failed: the packs seen so far are still good.
+        what = f"the search for installed distributions broke off: {describe(error)}"
+        hint = "Some packs may be missing. Look at the finders in sys.meta_path."
+        problems.append(Problem(what, hint, "scan-failed", traceback=traceback.format_exc()))
+    pieces = [_ranked(piece, first_party) for piece in _without_duplicates(found, problems)]
+    pieces.sort(key=lambda piece: (DOORS.index(piece.info.door), piece.info.order))
+    packs = tuple(piece for piece in pieces if piece.info.door is PACKS)
+    return Scan(packs, tuple(problems), tuple(pieces[len(packs) :]))
+
+
+def _ranked(piece: FoundPack, first_party: set[str]) -> FoundPack:
+    """Returns the piece with its tier: the first two packs have theirs, others that `torchtrt` requires the next."""
+    info = piece.info
+    tier = FIRST_TIERS.get(info.name) if info.door is PACKS else None
+    if tier is None and _canonical(info.distribution) in first_party:
+        tier = FIRST_PARTY_TIER
+    return piece if tier is None else FoundPack(replace(info, tier=tier), piece.module)
+
+
+def _required(distribution: importlib_metadata.Distribution) -> set[str]:
+    """Returns the names of the distributions that one requires."""
+    lines = distribution.requires or ()
+    return {_canonical(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines}
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _folder(distribution: importlib_metadata.Distribution) -> str:
+    """Returns the name of a distribution's metadata folder, or ``""`` for one that is not in a folder."""
+    return str(getattr(getattr(distribution, "_path", None), "name", ""))
+
+
+def _read(
+    distribution: importlib_metadata.Distribution,
+    found: list[FoundPack],
+    problems: list[Problem],
+) -> None:
+    try:
+        text = distribution.read_text("entry_points.txt")
+    except UnicodeDecodeError as error:
+        if not any(group.encode() in error.object for group in _GROUPS):
+            return  # It is broken, but it is none of ours.
+        raise
+    if not text or f"{PROJECT}." not in text:
+        return
+    for door, pack_name, module in _entries(text):
+        name, version, location = _identity(distribution)
+        info = PackInfo(pack_name, name, version, location, door=door)
+        wrong = _misnamed(info, module)
+        if wrong is None:
+            found.append(FoundPack(info, module))
+        else:
+            problems.append(wrong.about(info))
+
+
+def _entries(text: str) -> Iterator[tuple[Door, str, str]]:
+    """Yields each entry point in one of our groups: its door, name and value."""
+    door = None
+    for raw_line in text.splitlines():
+        line = raw_line.strip()
+        if not line or line.startswith(("#", ";")):
+            continue
+        if line.startswith("["):
+            door = _GROUPS.get(line.strip("[] "))
+        elif door is not None:
+            name, _, value = line.partition("=")
+            yield door, name.strip(), value.strip()
+
+
+def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, str]:
+    """Returns a distribution's name, version and folder.
+
+    Reads two headers: ``distribution.metadata`` parses the whole file with :mod:`email`, ten times
+    as slow.
+    """
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    headers: dict[str, str] = {}
+    for line in text.splitlines():
+        if not line:
+            break
+        key, _, value = line.partition(":")
+        headers.setdefault(key.lower(), value.strip())
+    name, version = headers.get("name"), headers.get("version")
+    if not name or not version:
+        message = "its METADATA has no Name or no Version"
+        raise ValueError(message)
+    return name, version, os.path.abspath(str(distribution.locate_file("")))
+
+
+def _misnamed(info: PackInfo, module: str) -> Problem | None:
+    """Returns what is wrong with the names of a piece, of which each follows from the others."""
+    name, door = info.name, info.door
+    if not is_pack_name(name) or name == LOCAL:
+        what = f"its entry point is named {name!r}, which cannot be a {door.noun}'s name"
+        hint = "Use lower-case letters, digits and single underscores."
+        return Problem(what, hint, "bad-name")
+    if not _MODULE.fullmatch(module):
+        what = f"its entry point is {module!r}, which is not the name of a module"
+        return Problem(what, f"Write {door.package_name(name)}._pack.", "bad-name")
+    expected = door.distribution_name(name)
+    if _canonical(info.distribution) != expected:
+        what = f"a {door.noun} of this name comes from {expected}, not from {info.distribution}"
+        right = normalise(info.distribution)
+        hint = (
+            f"Name the entry point {right!r}."
+            if info.distribution.lower().startswith(door.prefix)
+            else f"Rename the distribution to {expected}."
+        )
+        return Problem(what, hint, "bad-name")
+    if module.split(".")[0] != door.package_name(name):
+        what = f"its entry point names the module {module!r}, outside its own package"
+        return Problem(what, f"Move the code to {door.package_name(name)}.", "bad-name")
+    return None
+
+
+def _unreadable(distribution: importlib_metadata.Distribution, error: Exception) -> Problem:
+    try:
+        location = os.path.abspath(str(distribution.locate_file("")))
+    except Exception:
+        location = ""
+    # The name of the metadata folder is what a person can look for when nothing in it can be read.
+    what = f"the metadata of a pack cannot be read: {describe(error)}"
+    return Problem(
+        what,
+        _REINSTALL,
+        "bad-metadata",
+        distribution=_folder(distribution),
+        location=location,
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
+def _without_duplicates(found: list[FoundPack], problems: list[Problem]) -> list[FoundPack]:
+    """Returns one piece of each door and name: what Python would import, and of two versions there the newer."""
+    places = list(dict.fromkeys(pack.info.location for pack in found))
+    order = {location: position for position, location in enumerate(places)}
+    kept: dict[tuple[str, str], FoundPack] = {}
+    by_name = sorted(found, key=lambda pack: _version(pack.info.version), reverse=True)
+    for pack in sorted(by_name, key=lambda pack: order[pack.info.location]):
+        first = kept.setdefault((pack.info.door.group, pack.info.name), pack)
+        # An editable install may be seen twice, as itself and as the egg-info folder beside its
+        # sources.
+        if (first.info.version, first.module) != (pack.info.version, pack.module):
+            what = f"version {first.info.version} at {first.info.location} hides this one"
+            problems.append(Problem(what, "Uninstall one of them.", "shadowed").about(pack.info))
+    return list(kept.values())
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return Version("0.dev0")

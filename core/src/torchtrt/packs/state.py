@@ -1,0 +1,116 @@
+"""The packs of this process: loaded once, and the one pack that can grow, ``local``."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import sys
+import threading
+import warnings
+
+from torchtrt.errors import PackError, PackWarning
+from torchtrt.packs.environment import is_recovery_command, read_selection
+from torchtrt.packs.info import LOCAL
+from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, load
+from torchtrt.packs.pack import ConverterPack
+from torchtrt.packs.problem import Problem
+from torchtrt.packs.scan import scan
+
+
+class _LocalPack(ConverterPack):
+    """The pack of what a program registers itself; it never seals."""
+
+    __slots__ = ()
+
+    def _check_open(self) -> None:
+        if _state.loading:
+            message = (
+                "A pack used @dynamo_tensorrt_converter while it was being loaded, which would hide who the "
+                "converter is from. Use @pack.converter(...) with the pack's own ConverterPack."
+            )
+            raise PackError(message)
+
+    def _changed(self) -> None:
+        # A new object tells whoever keeps something derived from the old one that it is out of
+        # date.
+        with _state.lock:
+            _state.packs = dataclasses.replace(_state.packs)
+
+
+class _State:
+    def __init__(self, local: ConverterPack) -> None:
+        self.lock = threading.RLock()
+        self.packs = PackSet(loaded=(LoadedPack(LOCAL_INFO, local),))
+        self.problems: list[Problem] = []
+        self.loaded = False
+        self.loading = False
+
+
+local_pack = _LocalPack(LOCAL, summary="registered by this program")
+_state = _State(local_pack)
+
+
+def load_packs() -> PackSet:
+    """Returns the packs of this process, finding and loading them on the first call.
+
+    ``import torchtrt`` calls it as its last step. Every problem is recorded, and shown as one
+    :class:`PackWarning`; none is fatal.
+
+    Raises:
+        PackError: A pack has a problem and ``TORCHTRT_PACKS_STRICT`` is set.
+    """
+    with _state.lock:
+        if _state.loaded or _state.loading:
+            return _state.packs
+        _state.loading = True
+        # Whatever is made here lives on. A full collection in the middle of it would go through all that
+        # PyTorch has made so far, and free nothing.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            selection = read_selection(os.environ, is_recovery_command(sys.orig_argv, sys.argv))
+            packs, problems = load(scan(), selection, local_pack)
+        finally:
+            _state.loading = False
+            if collecting:
+                gc.enable()
+        # Published whole, after everything that can fail.
+        _state.packs, _state.loaded = packs, True
+        _state.problems.extend(problems)
+    for problem in problems:
+        warnings.warn(str(problem), PackWarning, stacklevel=2)
+    return packs
+
+
+def current_packs() -> PackSet:
+    """Returns the packs as of now. The same object is returned until something changes."""
+    return _state.packs
+
+
+def loaded_packs() -> tuple[LoadedPack, ...]:
+    """Returns the packs in use, in pack order."""
+    return _state.packs.loaded
+
+
+def problems() -> tuple[Problem, ...]:
+    """Returns everything that went wrong with packs so far, at loading and since."""
+    return tuple(_state.problems)
+
+
+def record(problem: Problem) -> None:
+    """Notes a problem and shows it as a warning, the first time that it occurs.
+
+    Raises:
+        PackError: ``TORCHTRT_PACKS_STRICT`` is set.
+    """
+    with _state.lock:
+        if any(
+            (known.code, known.pack, known.what) == (problem.code, problem.pack, problem.what)
+            for known in _state.problems
+        ):
+            return
+        _state.problems.append(problem)
+    if _state.packs.strict:
+        raise PackError(str(problem))
+    warnings.warn(str(problem), PackWarning, stacklevel=3)

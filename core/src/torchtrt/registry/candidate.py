@@ -1,0 +1,127 @@
+"""Candidates for a node, and what became of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from torchtrt.contract import Converter, Validator
+from torchtrt.packs import (
+    CallingConvention,
+    ConverterPriority,
+    ConverterSupport,
+    PackInfo,
+    Problem,
+)
+from torchtrt.targets import Target, qualified_name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A converter considered for a node.
+
+    Attributes:
+        target: The op that it converts.
+        support: The converter and what it can handle.
+        priority: Whether it went to the front or to the back of the op's candidates.
+        calling_convention: How it is called; ``None`` while its function has not been imported. A
+            chosen candidate has one.
+        pack: Whose it is.
+        qualified_function: Where its function is: ``"module:function"``.
+        validate: Its validator as ``(node, settings)``, or ``None`` if every node will do.
+    """
+
+    target: Target
+    support: ConverterSupport
+    priority: ConverterPriority
+    calling_convention: CallingConvention | None
+    pack: PackInfo
+    qualified_function: str
+    validate: Validator | None = field(default=None, repr=False)
+
+    @property
+    def converter(self) -> Converter:
+        """The converter function of a chosen candidate."""
+        function = self.support.converter_implementation
+        if isinstance(function, str):
+            message = f"{function} is imported when a lookup chooses it. Ask DYNAMO_CONVERTERS.resolve(node)."
+            raise TypeError(message)
+        return function
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a candidate was passed over.
+
+    Attributes:
+        candidate: The candidate, or ``None`` when the reason is about the node as a whole.
+        reason: Why, in words.
+        traceback: Where it failed, if it failed rather than declined.
+    """
+
+    candidate: Candidate | None
+    reason: str
+    traceback: str | None = None
+
+
+# Not frozen: one is made per node, and a frozen dataclass takes three times as long to make.
+@dataclass(slots=True)
+class Resolution:
+    """The outcome of a lookup. It is true when there is a converter.
+
+    Attributes:
+        target: The op that was looked up.
+        node_name: The node's name in its graph.
+        chosen: The candidate that converts the node, if any.
+        rejections: Why each candidate before it was passed over.
+        candidates: All candidates for the op, in the order in which they are asked.
+        problems: When nothing was chosen: the problems of packs that might have had a converter.
+    """
+
+    target: Target
+    node_name: str
+    chosen: Candidate | None
+    rejections: tuple[Rejection, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.chosen is not None
+
+    @property
+    def not_asked(self) -> tuple[Candidate, ...]:
+        """The candidates that come after the chosen one."""
+        if self.chosen is None:
+            return ()
+        asked = sum(rejection.candidate is not None for rejection in self.rejections)
+        return self.candidates[asked + 1 :]
+
+    def explain(self) -> str:
+        """Returns the outcome in words: a headline, and a line for every candidate passed over or pack not loaded."""
+        lines = list(self._lines())
+        width = max((len(label) for label, _ in lines), default=0)
+        details = (f"  {label:<{width}}  {text}" if label else f"  {text}" for label, text in lines)
+        return "\n".join((self._headline(), *details))
+
+    def _headline(self) -> str:
+        subject = f"{qualified_name(self.target)} (node %{self.node_name})"
+        if self.chosen is not None:
+            pack = self.chosen.pack
+            return f"{subject} is converted by {pack.name} ({pack.origin}): {self.chosen.qualified_function}."
+        if any(rejection.candidate is not None for rejection in self.rejections):
+            return f"No converter accepted {subject}."
+        if self.rejections:
+            return f"{subject} is not converted."
+        return f"No pack has a converter for {subject}."
+
+    def _lines(self) -> Iterator[tuple[str, str]]:
+        for rejection in self.rejections:
+            if rejection.candidate is None:
+                yield "", rejection.reason
+            else:
+                yield rejection.candidate.pack.name, f"rejected: {rejection.reason}"
+        for candidate in self.not_asked:
+            yield candidate.pack.name, f"not asked: {candidate.qualified_function} comes later"
+        for problem in self.problems:
+            label = problem.pack or problem.distribution
+            yield label, f"not loaded: {problem.what}" if label else problem.what

@@ -1,0 +1,75 @@
+"""The order law: which candidate for an op is asked first.
+
+The candidates are what you would get had every pack registered, in pack order, into one list where
+STANDARD goes to the back and HIGH to the front. Packs that the person prefers come before all
+others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torchtrt.packs import ConverterPriority, PackInfo
+from torchtrt.packs.info import THIRD_PARTY_TIER
+from torchtrt.registry.candidate import Candidate
+from torchtrt.targets import Target
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two third parties each put a HIGH converter before all others of one op, and nobody said which to prefer.
+
+    Attributes:
+        target: The op.
+        candidates: Their converters. The first is the one that the order law asks first.
+    """
+
+    target: Target
+    candidates: tuple[Candidate, ...]
+
+
+def in_order(
+    registered: Iterable[Entry],
+    priority_of: Callable[[Entry], ConverterPriority],
+    pack_of: Callable[[Entry], PackInfo],
+    preferred: Sequence[str] = (),
+) -> tuple[Entry, ...]:
+    """Returns the entries for one op in the order in which they are asked.
+
+    Args:
+        registered: The entries in pack order and, within a pack, in the order of registration.
+        priority_of: Tells an entry's priority.
+        pack_of: Tells an entry's pack.
+        preferred: Names of the packs to ask first, in this order.
+    """
+    standard: list[Entry] = []
+    high: list[Entry] = []
+    for entry in registered:
+        (high if priority_of(entry) is ConverterPriority.HIGH else standard).append(entry)
+    ordered = [*reversed(high), *standard]
+    if preferred:
+        rank = {name: position for position, name in enumerate(preferred)}
+        ordered.sort(key=lambda entry: rank.get(pack_of(entry).name, len(rank)))
+    return tuple(ordered)
+
+
+def find_conflicts(
+    candidates: Mapping[Target, Sequence[Candidate]], preferred: Sequence[str] = ()
+) -> tuple[Conflict, ...]:
+    """Returns the ops for which several third parties have a HIGH converter and no preference settles it."""
+    conflicts = []
+    for target, ordered in candidates.items():
+        rivals = tuple(
+            candidate
+            for candidate in ordered
+            if candidate.priority is ConverterPriority.HIGH
+            and candidate.pack.tier == THIRD_PARTY_TIER
+            and ordered[0].pack.name not in preferred
+        )
+        if len({candidate.pack.name for candidate in rivals}) > 1:
+            conflicts.append(Conflict(target, rivals))
+    return tuple(conflicts)

@@ -1,0 +1,294 @@
+"""ConverterRegistry: finds the converter for a node, and says why it is that one."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, NoReturn, TypeVar, overload
+
+from torch.fx import Node
+
+from torchtrt.contract import Converter, Reject, qualified_function
+from torchtrt.errors import NoConverterError
+from torchtrt.packs import (
+    CallingConvention,
+    ConverterSupport,
+    PackSet,
+    Problem,
+    current_packs,
+    problems,
+)
+from torchtrt.packs.problem import describe
+from torchtrt.packs.state import record
+from torchtrt.registry.candidate import Candidate, Rejection, Resolution
+from torchtrt.registry.listing import list_converters
+from torchtrt.registry.order import Conflict
+from torchtrt.registry.symbolic import has_symbolic_dimensions
+from torchtrt.registry.table import Decompositions, Table
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import Target, qualified_name
+from torchtrt.tensorrt import version as tensorrt_version
+
+Default = TypeVar("Default")
+
+_DEFAULT_SETTINGS = CompilationSettings()
+_STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
+
+
+class ConverterRegistry:
+    """The converters of all packs in use, looked up by node.
+
+    Behind it is an ordered list of converter dictionaries, one per pack, merged into one table when
+    something is looked up after the packs have changed. It keeps nothing of a compilation: settings
+    are an argument of each lookup.
+
+    Args:
+        source: Returns the packs in use; the same object for as long as they are the same.
+    """
+
+    def __init__(self, source: Callable[[], PackSet]) -> None:
+        self._source = source
+        self._table: Table | None = None
+        self._lock = threading.Lock()
+
+    # Lookup
+
+    def resolve(self, node: Node, settings: CompilationSettings | None = None) -> Resolution:
+        """Returns the converter for ``node`` and, for every candidate passed over, the reason.
+
+        Args:
+            node: A ``call_function`` node.
+            settings: The settings of this compilation; the defaults if omitted.
+        """
+        if settings is None:
+            settings = _DEFAULT_SETTINGS
+        table = self._current_table()
+        target = node.target
+        if isinstance(target, str):
+            message = f"%{node.name} is a {node.op} node. Only call_function nodes have converters."
+            raise TypeError(message)
+        candidates = table.candidates.get(target, ())
+        if not candidates and table.knows_later(target):
+            table = self._current_table(rebuild=True)
+            candidates = table.candidates.get(target, ())
+        rejections: tuple[Rejection, ...] = ()
+        if settings.torch_executed_ops and target in settings.torch_executed_ops:
+            rejections = (Rejection(None, "torch_executed_ops keeps this op in PyTorch"),)
+            return Resolution(target, node.name, None, rejections, candidates)
+        if settings.converter_preferences and target in settings.converter_preferences:
+            candidates, rejections = _prefer(candidates, settings.converter_preferences[target])
+        unusable = table.unusable_packs(tensorrt_version()) if table.has_tensorrt_ranges else None
+        dynamic: bool | None = None
+        for candidate in candidates:
+            support = candidate.support
+            outcome: Candidate | Rejection = candidate
+            if unusable and candidate.pack.name in unusable:
+                outcome = Rejection(candidate, unusable[candidate.pack.name])
+            elif not (support.supports_dynamic_shapes or settings.assume_dynamic_shape_support):
+                if dynamic is None:
+                    dynamic = has_symbolic_dimensions(node)
+                if dynamic:
+                    outcome = Rejection(candidate, _STATIC_ONLY)
+            if outcome is candidate and candidate.validate is not None:
+                outcome = _validate(candidate, node, settings) or candidate
+            if outcome is candidate and candidate.calling_convention is None:
+                outcome = table.imported(candidate)
+            if isinstance(outcome, Candidate):
+                return Resolution(target, node.name, outcome, rejections, candidates)
+            rejections += (outcome,)
+        return Resolution(target, node.name, None, rejections, candidates, self._unloaded())
+
+    def __getitem__(self, node: Node) -> tuple[Converter, CallingConvention, Mapping[str, bool]]:
+        """Returns the converter for ``node``, how to call it, and its flags.
+
+        Raises:
+            NoConverterError: There is none. It is a ``KeyError``, and its text carries every
+                reason.
+        """
+        return self._entry(self.resolve(_as_node(node)))
+
+    @overload
+    def get(
+        self, node: Node, default: None = None, settings: CompilationSettings | None = None
+    ) -> tuple[Converter, CallingConvention, Mapping[str, bool]] | None: ...
+    @overload
+    def get(
+        self, node: Node, default: Default, settings: CompilationSettings | None = None
+    ) -> tuple[Converter, CallingConvention, Mapping[str, bool]] | Default: ...
+    def get(
+        self, node: Node, default: Any = None, settings: CompilationSettings | None = None
+    ) -> Any:
+        """Returns what ``registry[node]`` returns, or ``default`` if no converter accepts the node."""
+        resolution = self.resolve(_as_node(node), settings)
+        return self._entry(resolution) if resolution else default
+
+    def __contains__(self, key: object) -> bool:
+        """Returns whether a converter accepts a node or, for an op, whether there is any converter for it."""
+        if isinstance(key, Node):
+            return key.op == "call_function" and bool(self.resolve(key))
+        return callable(key) and bool(self.candidates(key))
+
+    def __setitem__(self, key: object, value: object) -> NoReturn:
+        message = (
+            "The registry cannot be assigned to. Register with @dynamo_tensorrt_converter(op), or from a "
+            "converter pack."
+        )
+        raise TypeError(message)
+
+    # What there is
+
+    @property
+    def registries(self) -> Mapping[str, Mapping[Target, tuple[Candidate, ...]]]:
+        """For each pack, in pack order, its converters by op."""
+        merged: dict[str, dict[Target, tuple[Candidate, ...]]] = {
+            loaded.info.name: {} for loaded in self._current_table().packs.loaded
+        }
+        for target, candidates in self._current_table().candidates.items():
+            for candidate in candidates:
+                own = merged[candidate.pack.name]
+                own[target] = (*own.get(target, ()), candidate)
+        return MappingProxyType({name: MappingProxyType(own) for name, own in merged.items()})
+
+    def candidates(self, target: Target) -> tuple[Candidate, ...]:
+        """Returns the converters for an op, in the order in which they are asked."""
+        table = self._current_table()
+        if target not in table.candidates and table.knows_later(target):
+            table = self._current_table(rebuild=True)
+        return table.candidates.get(target, ())
+
+    def unique_targets(self) -> frozenset[Target]:
+        """Returns every op that has a converter."""
+        return frozenset(self._current_table().candidates)
+
+    def missing_targets(self) -> frozenset[str]:
+        """Returns the names of ops that have a converter but that this PyTorch does not have."""
+        return self._current_table().pending
+
+    @overload
+    def get_all_converters_with_target(
+        self, target: Target, return_registry_info: Literal[False] = False
+    ) -> list[ConverterSupport]: ...
+    @overload
+    def get_all_converters_with_target(
+        self, target: Target, return_registry_info: Literal[True]
+    ) -> tuple[list[ConverterSupport], dict[str, int]]: ...
+    def get_all_converters_with_target(
+        self, target: Target, return_registry_info: bool = False
+    ) -> list[ConverterSupport] | tuple[list[ConverterSupport], dict[str, int]]:
+        """Returns the converters for an op in order and, if asked, how many each pack has."""
+        candidates = self.candidates(target)
+        converters = [candidate.support for candidate in candidates]
+        return (converters, _count_by_pack(candidates)) if return_registry_info else converters
+
+    def get_converter_support_info(self) -> dict[str, dict[str, int]]:
+        """Returns for each op, by qualified name, how many converters each pack has for it."""
+        table = self._current_table()
+        named = {qualified_name(target): found for target, found in table.candidates.items()}
+        return {name: _count_by_pack(named[name]) for name in sorted(named)}
+
+    def display_all_available_converters(self) -> str:
+        """Returns a listing of all packs and, for every op, its converters in the order in which they are asked."""
+        table = self._current_table()
+        return list_converters(table.packs, table.candidates, table.pending, problems())
+
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """Returns the ops that two third parties claim with HIGH and no preference settles."""
+        return self._current_table().conflicts
+
+    def decompositions(self) -> Decompositions:
+        """Returns for each op the decomposition in use, and the pack that it comes from.
+
+        The order law holds here too: the first pack in pack order has the op, and ``HIGH``
+        overrides it.
+        """
+        return self._current_table().decompositions
+
+    # Inside
+
+    def _current_table(self, rebuild: bool = False) -> Table:
+        packs = self._source()
+        table = self._table
+        if table is None or table.packs is not packs or rebuild:
+            with self._lock:
+                table = self._table
+                if table is None or table.packs is not packs or rebuild:
+                    table = self._table = Table(packs)
+        return table
+
+    def _unloaded(self) -> tuple[Problem, ...]:
+        noted = problems()
+        if not noted:
+            return noted
+        in_use = {loaded.info.name for loaded in self._source().loaded}
+        return tuple(problem for problem in noted if problem.pack not in in_use)
+
+    def _entry(
+        self, resolution: Resolution
+    ) -> tuple[Converter, CallingConvention, Mapping[str, bool]]:
+        chosen = resolution.chosen
+        if chosen is None:
+            name = qualified_name(resolution.target)
+            message = f"{resolution.explain()}\nRun `torchtrt explain {name}` for all that is known about this op."
+            raise NoConverterError(message)
+        assert chosen.calling_convention is not None
+        flags = {
+            "supports_dynamic_shapes": chosen.support.supports_dynamic_shapes,
+            "requires_output_allocator": chosen.support.requires_output_allocator,
+        }
+        return chosen.converter, chosen.calling_convention, flags
+
+
+DYNAMO_CONVERTERS = ConverterRegistry(current_packs)
+"""The converters of this process."""
+
+
+def _as_node(node: object) -> Node:
+    if not isinstance(node, Node):
+        message = (
+            f"The registry is looked up by graph node, not by {node!r}. "
+            "Use candidates(op) for everything there is for an op."
+        )
+        raise TypeError(message)
+    return node
+
+
+def _count_by_pack(candidates: Iterable[Candidate]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.pack.order):
+        counts[candidate.pack.name] = counts.get(candidate.pack.name, 0) + 1
+    return counts
+
+
+def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -> Rejection | None:
+    """Returns why the candidate's validator declines the node, or ``None`` if it accepts."""
+    assert candidate.validate is not None
+    try:
+        answer = candidate.validate(node, settings)
+        if answer:
+            return None
+    except Exception as error:
+        text = traceback.format_exc()
+        name = qualified_function(candidate.support.capability_validator)
+        reason = f"its validator {name} raised {describe(error)}"
+        hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
+        record(Problem(reason, hint, "validator-failed", traceback=text).about(candidate.pack))
+        return Rejection(candidate, reason, text)
+    if isinstance(answer, Reject):
+        return Rejection(candidate, answer.reason)
+    name = qualified_function(candidate.support.capability_validator)
+    return Rejection(candidate, f"its validator {name} returned {answer!r}")
+
+
+def _prefer(
+    candidates: tuple[Candidate, ...], pack_name: str
+) -> tuple[tuple[Candidate, ...], tuple[Rejection, ...]]:
+    preferred = tuple(candidate for candidate in candidates if candidate.pack.name == pack_name)
+    if not preferred:
+        reason = (
+            f"converter_preferences asks for pack {pack_name!r}, which has no converter for this op"
+        )
+        return candidates, (Rejection(None, reason),)
+    others = tuple(candidate for candidate in candidates if candidate.pack.name != pack_name)
+    return preferred + others, ()

@@ -1,0 +1,148 @@
+"""The merged table: for every op its candidates in order. Built once for each state of the packs, never changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib
+import traceback
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from torchtrt.contract import calling_convention, qualified_function
+from torchtrt.errors import UnknownTargetError
+from torchtrt.packs import ConverterPriority, PackInfo, PackSet, Problem
+from torchtrt.packs.load import satisfies
+from torchtrt.packs.pack import Registration
+from torchtrt.packs.problem import describe
+from torchtrt.packs.state import record
+from torchtrt.registry.candidate import Candidate, Rejection
+from torchtrt.registry.order import Conflict, find_conflicts, in_order
+from torchtrt.targets import Target, parse_target, qualified_name
+
+Decompositions = Mapping[Target, tuple[Callable[..., Any], PackInfo]]
+
+
+class Table:
+    """Everything that a lookup needs, derived from the packs in use.
+
+    Attributes:
+        packs: The packs that the table was made from.
+        candidates: For each op its candidates, in the order in which they are asked.
+        has_tensorrt_ranges: Whether any pack cares which TensorRT is in use.
+        pending: Names of ops that have converters but that this PyTorch does not have (yet).
+    """
+
+    def __init__(self, packs: PackSet) -> None:
+        self.packs = packs
+        registered: dict[Target, list[Candidate]] = {}
+        pending = set()
+        for loaded in packs.loaded:
+            for registration in loaded.pack.converters:
+                target = _find(registration.target)
+                if isinstance(target, str):
+                    pending.add(target)
+                else:
+                    candidate = _candidate(target, registration, loaded.info)
+                    registered.setdefault(target, []).append(candidate)
+        self.pending = frozenset(pending)
+        self.has_tensorrt_ranges = any(loaded.pack.tensorrt for loaded in packs.loaded)
+        self.candidates: Mapping[Target, tuple[Candidate, ...]] = MappingProxyType(
+            {
+                target: in_order(
+                    entries, lambda entry: entry.priority, lambda entry: entry.pack, packs.preferred
+                )
+                for target, entries in registered.items()
+            }
+        )
+        self._ready: dict[Candidate, Candidate | Rejection] = {}
+        self._unusable: dict[str, Mapping[str, str]] = {}
+
+    @functools.cached_property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        """The ops that two third parties claim with HIGH."""
+        return find_conflicts(self.candidates, self.packs.preferred)
+
+    @functools.cached_property
+    def decompositions(self) -> Decompositions:
+        """For each op the decomposition that is used, and whose it is."""
+        registered: dict[Target, list[tuple[ConverterPriority, Callable[..., Any], PackInfo]]] = {}
+        for loaded in self.packs.loaded:
+            for decomposition in loaded.pack.decompositions:
+                target = _find(decomposition.target)
+                if not isinstance(target, str):
+                    entry = (decomposition.priority, decomposition.function, loaded.info)
+                    registered.setdefault(target, []).append(entry)
+        return MappingProxyType(
+            {
+                target: in_order(
+                    entries, lambda entry: entry[0], lambda entry: entry[2], self.packs.preferred
+                )[0][1:]
+                for target, entries in registered.items()
+            }
+        )
+
+    def unusable_packs(self, tensorrt_version: str) -> Mapping[str, str]:
+        """Returns the packs that do not work with a version of TensorRT, each with the reason."""
+        unusable = self._unusable.get(tensorrt_version)
+        if unusable is None:
+            unusable = self._unusable[tensorrt_version] = {
+                loaded.info.name: (
+                    f"{loaded.info.name} works with TensorRT {loaded.pack.tensorrt}, and {tensorrt_version} is in use"
+                )
+                for loaded in self.packs.loaded
+                if not satisfies(tensorrt_version, loaded.pack.tensorrt)
+            }
+        return unusable
+
+    def imported(self, candidate: Candidate) -> Candidate | Rejection:
+        """Returns the candidate with its function imported, or why that failed. It is tried once."""
+        outcome = self._ready.get(candidate)
+        if outcome is None:
+            outcome = self._ready[candidate] = _import_function(candidate)
+        return outcome
+
+    def knows_later(self, target: Target) -> bool:
+        """Returns whether ``target`` is an op that was missing when the table was made."""
+        return bool(self.pending) and qualified_name(target) in self.pending
+
+
+def _find(target: Target | str) -> Target | str:
+    if not isinstance(target, str):
+        return target
+    try:
+        return parse_target(target)
+    except UnknownTargetError:
+        return target
+
+
+def _candidate(target: Target, registration: Registration, info: PackInfo) -> Candidate:
+    return Candidate(
+        target,
+        registration.support,
+        registration.priority,
+        registration.convention,
+        info,
+        qualified_function(registration.support.converter_implementation),
+        registration.validate,
+    )
+
+
+def _import_function(candidate: Candidate) -> Candidate | Rejection:
+    module_name, _, path = candidate.qualified_function.partition(":")
+    try:
+        function: Any = importlib.import_module(module_name)
+        for name in path.split("."):
+            function = getattr(function, name)
+        convention = calling_convention(function)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # As at loading: whatever a pack raises stops only the pack.
+        text = traceback.format_exc()
+        reason = f"{candidate.qualified_function} cannot be imported: {describe(error)}"
+        hint = "The next candidate is used instead."
+        record(Problem(reason, hint, "import-failed", traceback=text).about(candidate.pack))
+        return Rejection(candidate, reason, text)
+    support = dataclasses.replace(candidate.support, converter_implementation=function)
+    return dataclasses.replace(candidate, support=support, calling_convention=convention)

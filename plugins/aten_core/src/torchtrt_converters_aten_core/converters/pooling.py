@@ -1,0 +1,188 @@
+"""Pooling over windows, in one to three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt_converters_aten_core.converters.attention import only_first
+from torchtrt_converters_aten_core.impl import elementwise, types
+from torchtrt_converters_aten_core.impl import pooling as impl
+from torchtrt_converters_aten_core.registration import (
+    arguments,
+    converts,
+    node_arguments,
+    value_of,
+)
+
+aten = torch.ops.aten
+
+Args = tuple[Any, ...]
+Kwargs = Mapping[str, Any]
+
+MAXIMA = {
+    aten.max_pool1d.default: 1,
+    aten.max_pool2d.default: 2,
+    aten.max_pool3d.default: 3,
+}
+MAXIMA_WITH_INDICES = {
+    aten.max_pool2d_with_indices.default: 2,
+    aten.max_pool3d_with_indices.default: 3,
+}
+AVERAGES = {
+    aten.avg_pool1d.default: 1,
+    aten.avg_pool2d.default: 2,
+    aten.avg_pool3d.default: 3,
+}
+ADAPTIVE_AVERAGES = {
+    aten.adaptive_avg_pool1d.default: 1,
+    aten.adaptive_avg_pool2d.default: 2,
+    aten._adaptive_avg_pool2d.default: 2,
+    aten.adaptive_avg_pool3d.default: 3,
+    aten._adaptive_avg_pool3d.default: 3,
+}
+"""Ops by the number of dimensions that they pool over."""
+ADAPTIVE_MAXIMA = {
+    aten.adaptive_max_pool1d.default: 1,
+    aten.adaptive_max_pool2d.default: 2,
+    aten.adaptive_max_pool3d.default: 3,
+}
+SPATIAL = {**ADAPTIVE_MAXIMA, **MAXIMA, **MAXIMA_WITH_INDICES, **AVERAGES, **ADAPTIVE_AVERAGES}
+
+
+def _each(value: Any, count: int) -> tuple[int, ...]:
+    numbers = list(value) if isinstance(value, Sequence) else [value]
+    return tuple(numbers * count if len(numbers) == 1 else numbers)
+
+
+def _geometry(target: Any, op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    count = SPATIAL[target]
+    size = _each(op.kernel_size, count)
+    stride = _each(op.stride, count) if op.stride not in (None, []) else size
+    return size, stride, _each(op.padding, count)
+
+
+def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]) -> bool:
+    """Returns whether no window starts in the padding at the end, which PyTorch would leave out."""
+    return all(
+        pad + step <= extent for extent, step, pad in zip(size, stride, padding, strict=True)
+    )
+
+
+def _unfit(node: Node) -> str | None:
+    op = node_arguments(node)
+    tensor = value_of(op.self)
+    if not tensor.dtype.is_floating_point:
+        return "TensorRT pools floating-point numbers only"
+    if any(step != 1 for step in _each(getattr(op, "dilation", 1), 1)):
+        return "TensorRT pools without dilation"
+    size, stride, padding = _geometry(node.target, op)
+    if op.ceil_mode and not _rounds_alike(size, stride, padding):
+        fixed = all(isinstance(extent, int) for extent in tensor.shape[-len(size) :])
+        if not fixed or getattr(op, "count_include_pad", False):
+            return "TensorRT counts a last window that starts in the padding, PyTorch does not"
+    if op.ceil_mode and any(padding) and getattr(op, "count_include_pad", False):
+        return "PyTorch counts the padding but not what ceil_mode adds to it, TensorRT counts both"
+    if getattr(op, "divisor_override", None) is not None and op.ceil_mode:
+        return "a divisor of its own with ceil_mode has no TensorRT equivalent"
+    return None
+
+
+def _reads_indices(node: Node) -> str | None:
+    if only_first(node):
+        return None
+    return "TensorRT's pooling tells no indices"
+
+
+def _window(ctx: Any, target: Any, op: Any) -> impl.Window:
+    size, stride, padding = _geometry(target, op)
+    if not op.ceil_mode:
+        return impl.Window(size, stride, padding, padding)
+    if _rounds_alike(size, stride, padding):
+        return impl.Window(size, stride, padding, padding, round_up=True)
+    result = types.output_value(ctx)
+    counts = (result[0] if isinstance(result, tuple) else result).shape[-len(size) :]
+    extents = tuple(op.self.shape)[-len(size) :]
+    after = tuple(
+        max(0, (count - 1) * step + width - extent - pad)
+        for count, step, width, extent, pad in zip(
+            counts, stride, size, extents, padding, strict=True
+        )
+    )
+    return impl.Window(size, stride, padding, after)
+
+
+@converts(*MAXIMA, unless=_unfit)
+def maximum(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the largest element of each window."""
+    op = arguments(target, args, kwargs)
+    return impl.pool(ctx, "MAX", op.self, _window(ctx, target, op), name)
+
+
+@converts(*MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
+def maximum_with_indices(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the largest element of each window, where nothing asks for its index."""
+    return maximum(ctx, target, args, kwargs, name), None
+
+
+@converts(*AVERAGES, unless=_unfit)
+def average(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the average of each window, or its sum over a divisor of its own."""
+    op = arguments(target, args, kwargs)
+    window = _window(ctx, target, op)
+    divisor = getattr(op, "divisor_override", None)
+    if divisor is None:
+        # Without padding there is nothing to count but what ceil_mode adds, which PyTorch does not.
+        count_padding = op.count_include_pad and any(window.padding)
+        return impl.pool(ctx, "AVERAGE", op.self, window, name, count_padding)
+    count = 1
+    for extent in window.size:
+        count *= extent
+    whole = impl.pool(ctx, "AVERAGE", op.self, window, name + "/average", count_padding=True)
+    dtype = types.output_dtype(ctx)
+    return elementwise.arithmetic(ctx, "PROD", whole, count / divisor, dtype, name)
+
+
+def _varying_parts(node: Node) -> str | None:
+    op = node_arguments(node)
+    tensor = value_of(op.self)
+    if not tensor.dtype.is_floating_point:
+        return "TensorRT pools floating-point numbers only"
+    wanted = _each(op.output_size, SPATIAL[node.target])
+    for size, extent in zip(wanted, tensor.shape[-len(wanted) :], strict=True):
+        if size != 1 and not (isinstance(size, int) and isinstance(extent, int) and extent > 0):
+            return "parts of a size that is known only at run time have no fixed window"
+    return None
+
+
+@converts(*ADAPTIVE_AVERAGES, unless=_varying_parts)
+def adaptive_average(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts averages of as many equal parts as asked for."""
+    op = arguments(target, args, kwargs)
+    return impl.adaptive_average(ctx, op.self, _each(op.output_size, SPATIAL[target]), name)
+
+
+def _unequal_parts(node: Node) -> str | None:
+    op = node_arguments(node)
+    wanted = _each(op.output_size, SPATIAL[node.target])
+    extents = value_of(op.self).shape[-len(wanted) :]
+    if all(
+        isinstance(extent, int) and extent % size == 0
+        for size, extent in zip(wanted, extents, strict=True)
+    ):
+        return None
+    return "parts of unequal or unknown sizes have no fixed window"
+
+
+@converts(*ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
+def adaptive_maximum(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+    """Converts the largest element of each of equal parts, where nothing asks for its index."""
+    op = arguments(target, args, kwargs)
+    wanted = _each(op.output_size, SPATIAL[target])
+    extents = tuple(op.self.shape)[-len(wanted) :]
+    steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))
+    zeros = (0,) * len(steps)
+    return impl.pool(ctx, "MAX", op.self, impl.Window(steps, steps, zeros, zeros), name), None

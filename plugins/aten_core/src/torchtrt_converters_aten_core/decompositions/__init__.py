@@ -1,0 +1,1 @@
+"""Ops computed by other ops, one module for each family."""

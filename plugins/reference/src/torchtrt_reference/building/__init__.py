@@ -1,0 +1,1 @@
+"""From a network definition to a plan: lowering, precision, fusion, scheduling, serialization."""

@@ -1,0 +1,131 @@
+"""What weak typing makes of types: which ones a builder must allow, and what a network's outputs are.
+
+In a weakly typed network the types of floating-point tensors are wishes. TensorRT 8.6 drops a cast to float16 that
+nobody insists on, takes 8-bit integers for quantized values, and calls an output Float until it is declared otherwise.
+"""
+
+from __future__ import annotations
+
+from torchtrt_reference import dtypes
+from torchtrt_reference.interface.configuration import BuilderConfig
+from torchtrt_reference.interface.layer import Layer
+from torchtrt_reference.interface.network import NetworkDefinition
+from torchtrt_reference.interface.tensors import Tensor
+from torchtrt_reference.operations.facts import Refused
+from torchtrt_reference.operations.operation import FLOATS
+
+_FLAGS = {"HALF": "FP16", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT4": "INT4"}
+_QUANTIZING = ("quantize", "dequantize")
+_BESIDE_BYTES = ("cast", "identity")  # what may read and write UINT8
+
+
+def check_types(network: NetworkDefinition, config: BuilderConfig) -> None:
+    """Checks that the builder may use the types that a weakly typed network asks for.
+
+    Raises:
+        Refused: A flag is missing, or a type is where TensorRT has none.
+    """
+    if network._strong:
+        return
+    for layer in network._layers:
+        for name in _types_asked_for(layer):
+            flag = _FLAGS.get(name)
+            if flag is not None and not config._has_flag(flag):
+                message = (
+                    f"{layer._name}: {dtypes.SPELLING[name]} precision has been set for a layer or layer output, "
+                    f"but it is not configured in the builder: set the flag {flag}"
+                )
+                raise Refused(message)
+    if network._rules.types_are_hints:
+        _check_bytes(network)
+
+
+def _types_asked_for(layer: Layer) -> list[str]:
+    asked = list(layer._output_types.values())
+    if layer._precision is not None:
+        asked.append(layer._precision.name)
+    if layer._operation.name in _QUANTIZING:
+        asked.append("INT8")
+    return asked
+
+
+def _check_bytes(network: NetworkDefinition) -> None:
+    is_quantized = any(layer._operation.name in _QUANTIZING for layer in network._layers)
+    for tensor in network._inputs:
+        if tensor._declared == "INT8" and not is_quantized:
+            message = (
+                f"{tensor._name}: input/output with DataType Int8 in network without Q/DQ layers must have "
+                "dynamic range set when no calibrator is used. The reference does not quantize implicitly: use Int32"
+            )
+            raise Refused(message)
+    for layer in network._layers:
+        if layer._operation.name != "constant" or layer._attributes["weights"]._dtype != "INT8":
+            continue
+        readers = layer._outputs[0]._consumers.values()
+        if not all(
+            reader._operation.name == "dequantize" and reader._inputs[0] is layer._outputs[0]
+            for reader in readers
+        ):
+            message = f"{layer._name}: Int8 constant is only allowed before DQ node"
+            raise Refused(message)
+    for tensor in network._outputs:
+        producer = tensor._producer
+        is_moved = producer is not None and producer._operation.name not in _BESIDE_BYTES
+        if is_moved and tensor._fact().dtype == "UINT8":
+            message = f"{tensor._name} has datatype UInt8 but is not produced by an IdentityLayer or CastLayer"
+            raise Refused(message)
+
+
+def output_type(tensor: Tensor) -> str:
+    """Returns the type of a network output, which may differ from the type that its layer gives it.
+
+    Raises:
+        Refused: The one cannot be made of the other.
+    """
+    natural = tensor._fact().dtype
+    if not tensor._network._rules.types_are_hints or tensor._network._strong:
+        return natural
+    nominal = _nominal(tensor)
+    quantized = nominal == "FLOAT" and natural in ("HALF", "INT8")
+    if nominal != natural and not quantized:
+        message = (
+            f"Output tensor {tensor._name} of type {dtypes.SPELLING[nominal]} produced from output of "
+            f"incompatible type {dtypes.SPELLING[natural]}: declare its dtype"
+        )
+        raise Refused(message)
+    return nominal
+
+
+def _nominal(tensor: Tensor) -> str:
+    """The type of a tensor as far as TensorRT 8.6 knows while the network is built: that of a cast is its input's."""
+    layer = tensor._producer
+    declared = tensor._declared or (layer and layer._output_types.get(tensor._index))
+    if declared:
+        return declared
+    if layer is not None and layer._operation.name == "cast" and layer._inputs[0] is not None:
+        return _nominal(layer._inputs[0])
+    natural = tensor._fact().dtype
+    return "FLOAT" if natural in (*FLOATS, "INT8") else natural
+
+
+def is_dropped(layer: Layer, config: BuilderConfig) -> bool:
+    """Returns whether TensorRT drops a layer that narrows floating-point numbers because nobody insists on the type.
+
+    Args:
+        layer: Any layer.
+        config: The configuration of the build.
+    """
+    network = layer._network
+    if network._strong or not network._rules.types_are_hints:
+        return False
+    operation = layer._operation.name
+    if operation not in ("cast", "quantize") or layer._outputs[0]._declared:
+        return False
+    is_output = layer._outputs[0].is_network_output
+    if operation == "quantize":
+        return is_output
+    source = layer._inputs[0]
+    if source is None or _nominal(source) != "FLOAT":
+        return False
+    target = layer._attributes["to_type"]
+    return (target == "HALF" and not config._has_flag("FP16")) or (target == "INT8" and is_output)

@@ -1,0 +1,478 @@
+"""Makes the namespace of one TensorRT version from the description of its interface and the implementation.
+
+The descriptions (``api/<version>.json``) say which classes, methods, arguments, properties and enumeration members a
+version has. The implementation has all of them once; here each version gets subclasses that check arguments the way
+that version does and hide what it lacks.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from torchtrt_reference import dtypes
+from torchtrt_reference.building.builder import Builder
+from torchtrt_reference.interface.arguments import Signature, Types, stored
+from torchtrt_reference.interface.configuration import (
+    BuilderConfig,
+    HostMemory,
+    OptimizationProfile,
+    TimingCache,
+)
+from torchtrt_reference.interface.control_flow import (
+    IfBoundaryLayer,
+    IfConditional,
+    Loop,
+    LoopBoundaryLayer,
+)
+from torchtrt_reference.interface.dimensions import (
+    Dims,
+    Dims2,
+    Dims3,
+    Dims4,
+    DimsHW,
+    Permutation,
+    volume,
+)
+from torchtrt_reference.interface.enumerations import Enumeration, make_enumeration
+from torchtrt_reference.interface.layer import (
+    AttentionBoundaryLayer,
+    AttentionHandle,
+    FillLayer,
+    KVCacheUpdateLayer,
+    Layer,
+    MoELayer,
+    RNNLayer,
+)
+from torchtrt_reference.interface.network import NetworkDefinition
+from torchtrt_reference.interface.options import (
+    Interface,
+    Profiler,
+    RuntimeConfig,
+    SerializationConfig,
+)
+from torchtrt_reference.interface.plugins import (
+    Collection,
+    Parser,
+    PluginField,
+    PluginRegistry,
+    functions,
+)
+from torchtrt_reference.interface.reporting import ILogger, Logger
+from torchtrt_reference.interface.tensors import Tensor
+from torchtrt_reference.interface.weights import Weights
+from torchtrt_reference.operations import METHODS, OPERATIONS
+from torchtrt_reference.operations.facts import Refused
+from torchtrt_reference.operations.operation import Operation
+from torchtrt_reference.rules import RULES
+from torchtrt_reference.running.context import ExecutionContext
+from torchtrt_reference.running.engine import Engine, Inspector, Runtime
+from torchtrt_reference.running.refit import Refitter
+
+_IMPLEMENTATIONS: dict[str, type] = {
+    "Builder": Builder,
+    "Dims": Dims,
+    "Dims2": Dims2,
+    "Dims3": Dims3,
+    "Dims4": Dims4,
+    "DimsHW": DimsHW,
+    "EngineInspector": Inspector,
+    "IBuilderConfig": BuilderConfig,
+    "ICudaEngine": Engine,
+    "IExecutionContext": ExecutionContext,
+    "IFillLayer": FillLayer,
+    "IAttention": AttentionHandle,
+    "IAttentionBoundaryLayer": AttentionBoundaryLayer,
+    "IHostMemory": HostMemory,
+    "IIfConditional": IfConditional,
+    "IIfConditionalBoundaryLayer": IfBoundaryLayer,
+    "IKVCacheUpdateLayer": KVCacheUpdateLayer,
+    "ILoop": Loop,
+    "ILoopBoundaryLayer": LoopBoundaryLayer,
+    "IMoELayer": MoELayer,
+    "ILayer": Layer,
+    "ILogger": ILogger,
+    "INetworkDefinition": NetworkDefinition,
+    "IOptimizationProfile": OptimizationProfile,
+    "IRuntimeConfig": RuntimeConfig,
+    "ISerializationConfig": SerializationConfig,
+    "ITensor": Tensor,
+    "ITimingCache": TimingCache,
+    "Logger": Logger,
+    "CaffeParser": Parser,
+    "DimsExprs": Collection,
+    "ISymExprs": Collection,
+    "IPluginRegistry": PluginRegistry,
+    "IRNNv2Layer": RNNLayer,
+    "NodeIndices": Collection,
+    "OnnxParser": Parser,
+    "OnnxParserRefitter": Parser,
+    "Permutation": Permutation,
+    "PluginField": PluginField,
+    "PluginFieldCollection": Collection,
+    "PluginFieldCollection_": Collection,
+    "SubGraphCollection": Collection,
+    "UffParser": Parser,
+    "Profiler": Profiler,
+    "Refitter": Refitter,
+    "Runtime": Runtime,
+    "Weights": Weights,
+}
+# These check their arguments themselves.
+_SELF_CHECKING = {
+    "Dims",
+    "Dims2",
+    "Dims3",
+    "Dims4",
+    "DimsHW",
+    "Permutation",
+    "Weights",
+    "IHostMemory",
+}
+# Properties whose type the description leaves open.
+_OPEN_TYPES = {
+    **dict.fromkeys(("kernel", "bias", "weights", "scale", "power"), "Weights"),
+    **dict.fromkeys(("start", "shape", "stride", "axes", "reshape_dims"), "Dims"),
+    **dict.fromkeys(("alpha", "beta"), "number"),
+}
+_LOOP_BOUNDARY = {
+    "IRecurrenceLayer": "recurrence",
+    "ITripLimitLayer": "trip_limit",
+    "IIteratorLayer": "iterator",
+    "ILoopOutputLayer": "loop_output",
+}
+_MADE_BY_THE_LIBRARY = {"IHostMemory"}
+
+
+class ReferenceModule(types.ModuleType):
+    """The namespace of one version, used like the module ``tensorrt``."""
+
+    def __getattr__(self, name: str) -> Any:
+        message = f"TensorRT {self.__version__} has no {name!r} (reference)."
+        raise AttributeError(message)
+
+
+class _Absent:
+    """Stands where the implementation has something that a version lacks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        raise AttributeError(self._text)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError(self._text)
+
+
+def assemble(version: str) -> ReferenceModule:
+    """Returns the namespace of a version.
+
+    Args:
+        version: A version with a description, such as ``"8.6.0"``.
+    """
+    text = (
+        resources.files("torchtrt_reference")
+        .joinpath(f"interface/api/{version}.json")
+        .read_text("utf-8")
+    )
+    return _Assembly(version, json.loads(text)).module
+
+
+class _Assembly:
+    def __init__(self, version: str, description: Mapping[str, Any]) -> None:
+        self._version = version
+        self._description = description
+        self.module = ReferenceModule(
+            f"torchtrt_reference[{version}]", f"Reference TensorRT {version}."
+        )
+        self._names: dict[str, Any] = self.module.__dict__
+        self._names["__version__"] = version
+        self._types = Types(self._names)
+        self._operations = self._operations_by_interface()
+        for name, members in description["enums"].items():
+            if "." not in name:
+                self._names[name] = make_enumeration(version, name, members)
+        for name in description["classes"]:
+            self._class(name)
+        # Only now do all types have names that signatures can refer to.
+        for name, spec in description["classes"].items():
+            self._fill(self._names[name], name, spec)
+        for name, target in description["constants"].items():
+            enumeration, member = target.split(".")
+            self._names[name] = getattr(self._names[enumeration], member)
+        self._functions()
+
+    def _functions(self) -> None:
+        members = self._names["DataType"].__members__
+
+        def nptype(trt_type: Any) -> Any:
+            """Returns the NumPy type of a data type."""
+            name = getattr(trt_type, "name", None)
+            if name not in dtypes.NUMPY or members.get(name) is not trt_type:
+                message = f"Could not resolve TensorRT datatype {trt_type} to an equivalent numpy datatype."
+                raise TypeError(message)
+            return dtypes.NUMPY[name]
+
+        self._names["nptype"] = nptype
+        self._names["volume"] = volume
+        available = functions(self.module)
+        for name in self._description["functions"]:
+            if name in available:
+                self._names[name] = available[name]
+        sizes = {name: (None if name == "E8M0" else bits / 8) for name, bits in dtypes.BITS.items()}
+        self._names["DataType"].itemsize = property(
+            lambda member: int(size) if (size := sizes[member.name]) and size >= 1 else size
+        )
+
+    def _operations_by_interface(self) -> dict[str, Operation]:
+        methods = self._description["classes"]["INetworkDefinition"]["methods"]
+        found = {
+            methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods
+        }
+        for interface, name in _LOOP_BOUNDARY.items():
+            found[interface] = OPERATIONS[name]
+        return found
+
+    def _class(self, name: str) -> type:
+        if name in self._names:
+            found: type = self._names[name]
+            return found
+        spec = self._description["classes"][name]
+        bases = [
+            self._class(base) for base in spec["bases"] if base in self._description["classes"]
+        ]
+        implementation = _IMPLEMENTATIONS.get(name)
+        if implementation is None and not bases:
+            implementation = Interface
+        if implementation is not None and not any(
+            issubclass(base, implementation) for base in bases
+        ):
+            bases.insert(0, implementation)
+        members: dict[str, Any] = {
+            "_trt": self.module,
+            "_rules": RULES[self._version],
+            "__module__": self.module.__name__,
+            "__doc__": f"TensorRT {self._version} {name}.",
+            "__reduce_ex__": _unpicklable,
+        }
+        if name == "Dims":
+            # Where MAX_DIMS is a property, dimensions are 32-bit.
+            members["_largest"] = 2**31 - 1 if "MAX_DIMS" in spec["properties"] else 2**63 - 1
+        self._names[name] = made = type(name, tuple(bases), members)
+        self._nested(made, name, spec)
+        return made
+
+    def _fill(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        if name in _SELF_CHECKING:
+            self._limit_weights(made, spec)
+        else:
+            self._methods(made, name, spec)
+            self._properties(made, name, spec)
+            self._hide(made, name, spec)
+        if not spec["constructible"] and name not in _MADE_BY_THE_LIBRARY:
+            made.__init__ = _no_constructor(name)  # type: ignore[misc]
+
+    def _limit_weights(self, made: type, spec: Mapping[str, Any]) -> None:
+        forms = spec["methods"].get("__init__", [])
+        if made.__name__ == "Weights":
+            takes_address = any(parameter[0] == "ptr" for form in forms for parameter in form[0])
+            made._takes_address = takes_address  # type: ignore[attr-defined]
+
+    def _nested(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        for text, members in self._description["enums"].items():
+            owner, _, inner = text.rpartition(".")
+            if owner != name:
+                continue
+            # Logger and ILogger share one enumeration of severities.
+            inherited = getattr(made, inner, None)
+            enumeration = inherited or make_enumeration(self._version, text, members)
+            setattr(made, inner, enumeration)
+        for constant, value in spec.get("constants", {}).items():
+            owner, _, member = value.rpartition(".") if isinstance(value, str) else ("", "", "")
+            setattr(made, constant, getattr(getattr(made, owner), member) if owner else value)
+        if name == "Dims" and "MAX_DIMS" in spec["properties"]:
+            made.MAX_DIMS = property(lambda _: 8)  # type: ignore[attr-defined]
+
+    def _methods(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        for method, overloads in spec["methods"].items():
+            if method.startswith("__") and method != "__init__":
+                continue
+            signature = Signature(name, method, overloads, self._types)
+            if name == "INetworkDefinition" and method in METHODS:
+                setattr(made, method, self._adder(method, overloads, signature))
+                continue
+            function = getattr(made, method, None)
+            if method == "__init__" and issubclass(made, Interface):
+                continue
+            setattr(
+                made, method, _checked(method, function or _pure_virtual(name, method), signature)
+            )
+
+    def _adder(self, method: str, overloads: Any, signature: Signature) -> Any:
+        kind, operation = self._names, METHODS[method]
+        interface = overloads[0][1]
+
+        def add(self: NetworkDefinition, *args: Any, **kwargs: Any) -> Any:
+            arguments = signature.bind(args, kwargs)
+            if interface != "IAttention":
+                return self._add(kind[interface], operation, arguments, method)
+            # What attention returns is no layer; the layer of the network is its output boundary.
+            layer = self._add(kind["IAttentionOutputLayer"], operation, arguments, method)
+            return None if layer is None else AttentionHandle._of(layer)
+
+        add.__name__ = method
+        add.__doc__ = f"{operation.__doc__}\n\nReturns the layer; None, with the reason logged, if it is refused."
+        return add
+
+    def _properties(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        operation = self._operations.get(name)
+        for text, (is_settable, spelling) in spec["properties"].items():
+            existing = getattr(made, text, None)
+            if operation is not None and (operation.aliases.get(text, text) in operation.defaults):
+                attribute = operation.aliases.get(text, text)
+                setattr(made, text, self._attribute(attribute, spelling, is_settable, operation))
+            elif isinstance(existing, property):
+                if existing.fset is not None and is_settable:
+                    setattr(made, text, self._converting(existing, spelling))
+                elif existing.fset is not None:
+                    setattr(made, text, property(existing.fget, doc=existing.__doc__))
+            elif text in getattr(made, "_stored", {}):
+                default = getattr(made, "_stored")[text]  # noqa: B009 - no class of its own declares it
+                setattr(made, text, self._stored_property(text, spelling, is_settable, default))
+            elif issubclass(made, Interface):
+                setattr(made, text, None)
+
+    def _converting(self, existing: property, spelling: str | None) -> property:
+        convert, fset = self._types.converter(spelling), existing.fset
+        assert fset is not None
+
+        def set_(self: Any, value: Any) -> None:
+            fset(self, convert(value))
+
+        return property(existing.fget, set_, doc=existing.__doc__)
+
+    def _attribute(
+        self, attribute: str, spelling: str | None, is_settable: bool, operation: Operation
+    ) -> property:
+        if spelling in ("object", "numpy.ndarray"):
+            spelling = _OPEN_TYPES.get(attribute, "Weights" if attribute == "shift" else spelling)
+        convert, show = self._types.converter(spelling), self._shower(spelling)
+
+        def get(self: Any) -> Any:
+            return show(operation.read(self, attribute))
+
+        def set_(self: Any, value: Any) -> None:
+            converted = stored(convert(value))
+            try:
+                operation.write(
+                    self, attribute, tuple(converted) if isinstance(converted, list) else converted
+                )
+            except Refused as error:
+                self._network._error(f"{self._name}: {error}. The layer keeps its {attribute}.")
+            self._invalidate()
+
+        return property(get, set_ if is_settable else None, doc=f"The layer's {attribute}.")
+
+    def _stored_property(
+        self, text: str, spelling: str | None, is_settable: bool, default: Any
+    ) -> property:
+        nullable = default is None
+        convert, show = self._types.converter(spelling), self._shower(spelling)
+        if spelling in (None, "None"):
+            convert, show = (lambda value: value), (lambda value: value)
+
+        def get(self: Any) -> Any:
+            return show(self._values.get(text, default))
+
+        def set_(self: Any, value: Any) -> None:
+            self._values[text] = None if value is None and nullable else stored(convert(value))
+
+        return property(get, set_ if is_settable else None, doc=f"The option {text}.")
+
+    def _shower(self, spelling: str | None) -> Any:
+        """How a stored value is shown: the inverse of a converter."""
+        kind = self._names.get(spelling or "")
+        if isinstance(kind, type) and issubclass(kind, Enumeration):
+            members = kind.__members__
+            return lambda value: None if value is None else members[value]
+        if spelling in ("Dims", "DimsHW"):
+            dims: Any = self._class(spelling)
+            unset = None if RULES[self._version].unset_dims_are_none else "invalid"
+            return lambda value: (
+                dims(value) if value is not None else unset and self._names["Dims"]._invalid()
+            )
+        if spelling == "Permutation":
+            permutation: Any = self._class("Permutation")
+            return lambda value: permutation(range(8) if value is None else value)
+        if spelling == "Weights":
+            weights: Any = self._class("Weights")
+            return lambda value: (weights() if value is None else value).numpy()
+        if (spelling or "").startswith("List["):
+            return lambda value: list(value or ())
+        return lambda value: value
+
+    def _hide(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+        public = set(spec["methods"]) | set(spec["properties"]) | set(spec.get("constants", {}))
+        for base in made.__mro__[1:]:
+            if base.__name__ in self._description["classes"] and base is self._names.get(
+                base.__name__
+            ):
+                inherited = self._description["classes"][base.__name__]
+                public |= (
+                    set(inherited["methods"])
+                    | set(inherited["properties"])
+                    | set(inherited.get("constants", {}))
+                )
+        own = (key for base in made.__mro__ if base not in (object, bytes) for key in vars(base))
+        for key in sorted(set(own)):
+            is_kept = key in public or key.startswith("_") or key in ("Severity", "torch_device")
+            if not is_kept and not isinstance(vars(made).get(key), _Absent):
+                setattr(
+                    made,
+                    key,
+                    _Absent(
+                        f"TensorRT {self._version} {name} has no attribute {key!r} (reference)."
+                    ),
+                )
+
+
+def _checked(method: str, function: Any, signature: Signature) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # By position: some argument names of the bindings are swapped or meaningless.
+        return function(self, *signature.bind(args, kwargs).values())
+
+    call.__name__ = method
+    call.__doc__ = function.__doc__
+    return call
+
+
+def _pure_virtual(owner: str, method: str) -> Any:
+    def call(self: Any, *args: Any) -> Any:
+        if isinstance(self, Interface):
+            message = f'Tried to call pure virtual function "{owner}::{method}"'
+            raise RuntimeError(message)
+        message = (
+            f"The reference TensorRT has no {owner}.{method}: "
+            "docs/reference-tensorrt.md says what it leaves out."
+        )
+        raise NotImplementedError(message)
+
+    call.__doc__ = "To be overridden."
+    return call
+
+
+def _no_constructor(name: str) -> Any:
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        message = f"{name}: No constructor defined!"
+        raise TypeError(message)
+
+    return __init__
+
+
+def _unpicklable(self: Any, protocol: Any) -> Any:
+    message = f"cannot pickle {type(self).__name__!r} object"
+    raise TypeError(message)

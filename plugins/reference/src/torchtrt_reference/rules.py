@@ -1,0 +1,153 @@
+"""What the versions of TensorRT refuse and compute differently, each difference a named rule.
+
+This is the only place that knows versions. Layers ask for a rule by name; what a version lacks altogether (a type, a
+method, an enumeration member) is absent from its interface and needs no rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of one version.
+
+    Attributes:
+        version: The version they belong to.
+        typing: ``"weak"``; ``"flag"`` (weak unless the network is created with STRONGLY_TYPED); or ``"strong"``.
+        types_are_hints: The types of a weakly typed network are wishes (see ``building/precision.py``).
+        needs_explicit_batch: A network without the EXPLICIT_BATCH flag is an implicit-batch network, which the
+            reference does not have.
+        shape_type: The type of the shape layer's output.
+        integer_relu: RELU accepts integers.
+        integer_power: POW accepts integers.
+        integer_topk: TopK accepts integers.
+        topk_drops_the_worst: TopK never selects NaN and the infinity at the wrong end: what is left over has index -1.
+        float32_integer_reductions: Integers go through float32 on their way into and out of a reduction.
+        softmax_least_rank: The least rank of SoftMax's input.
+        shape_of_data_dependence: The Shape layer takes tensors whose dimensions depend on data.
+        empty_einsum: Einsum takes empty tensors.
+        empty_slice_beyond: A static slice of nothing with STRICT_BOUNDS may start outside the tensor.
+        boolean_slice_modes: Slices of booleans take the modes CLAMP, FILL and REFLECT.
+        empty_to_empty_reshape: A static reshape of an empty tensor to a shape with more zeros builds.
+        loops_may_differ: Loop outputs are stacked along any axis, in any order, and iterators may be longer than loops.
+        profile_needed_for_data_dependence: A network with data-dependent outputs gives no context without a profile.
+        unset_dims_are_none: Static attributes that are unset read as None, not as invalid dimensions.
+        weights_read_as_objects: Weights of types that NumPy lacks read back as Weights.
+        async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
+        if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
+        quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
+        grid_sample_most_rank: The largest rank that GridSample takes.
+        bindings_by_profile: Addresses in order are given once for each optimization profile.
+    """
+
+    version: str
+    typing: str
+    types_are_hints: bool
+    needs_explicit_batch: bool
+    shape_type: str
+    integer_relu: bool
+    integer_power: bool
+    integer_topk: bool
+    topk_drops_the_worst: bool
+    float32_integer_reductions: bool
+    softmax_least_rank: int
+    shape_of_data_dependence: bool
+    empty_einsum: bool
+    empty_slice_beyond: bool
+    boolean_slice_modes: bool
+    empty_to_empty_reshape: bool
+    loops_may_differ: bool
+    profile_needed_for_data_dependence: bool
+    unset_dims_are_none: bool
+    weights_read_as_objects: bool
+    async_allocation: bool
+    if_branches_may_differ: bool
+    quantize_scale_must_be_constant: bool
+    grid_sample_most_rank: int
+    bindings_by_profile: bool
+
+
+_V8 = Rules(
+    version="8.6.0",
+    typing="weak",
+    types_are_hints=True,
+    needs_explicit_batch=True,
+    shape_type="INT32",
+    integer_relu=False,
+    integer_power=False,
+    integer_topk=False,
+    topk_drops_the_worst=True,
+    float32_integer_reductions=True,
+    softmax_least_rank=2,
+    shape_of_data_dependence=False,
+    empty_einsum=False,
+    empty_slice_beyond=False,
+    boolean_slice_modes=False,
+    empty_to_empty_reshape=False,
+    loops_may_differ=False,
+    profile_needed_for_data_dependence=True,
+    unset_dims_are_none=False,
+    weights_read_as_objects=False,
+    async_allocation=False,
+    if_branches_may_differ=False,
+    quantize_scale_must_be_constant=True,
+    grid_sample_most_rank=4,
+    bindings_by_profile=True,
+)
+_V10 = Rules(
+    version="10.16.1",
+    typing="flag",
+    types_are_hints=False,
+    needs_explicit_batch=False,
+    shape_type="INT64",
+    integer_relu=True,
+    integer_power=True,
+    integer_topk=True,
+    topk_drops_the_worst=False,
+    float32_integer_reductions=False,
+    softmax_least_rank=1,
+    shape_of_data_dependence=True,
+    empty_einsum=True,
+    empty_slice_beyond=True,
+    boolean_slice_modes=True,
+    empty_to_empty_reshape=True,
+    loops_may_differ=True,
+    profile_needed_for_data_dependence=False,
+    unset_dims_are_none=False,
+    weights_read_as_objects=True,
+    async_allocation=True,
+    if_branches_may_differ=True,
+    quantize_scale_must_be_constant=False,
+    grid_sample_most_rank=4,
+    bindings_by_profile=False,
+)
+_V11 = Rules(
+    version="11.4.0",
+    typing="strong",
+    types_are_hints=False,
+    needs_explicit_batch=False,
+    shape_type="INT64",
+    integer_relu=True,
+    integer_power=True,
+    integer_topk=True,
+    topk_drops_the_worst=False,
+    float32_integer_reductions=False,
+    softmax_least_rank=1,
+    shape_of_data_dependence=True,
+    empty_einsum=True,
+    empty_slice_beyond=True,
+    boolean_slice_modes=True,
+    empty_to_empty_reshape=True,
+    loops_may_differ=True,
+    profile_needed_for_data_dependence=False,
+    unset_dims_are_none=True,
+    weights_read_as_objects=True,
+    async_allocation=True,
+    if_branches_may_differ=True,
+    quantize_scale_must_be_constant=False,
+    grid_sample_most_rank=5,
+    bindings_by_profile=False,
+)
+RULES = {rules.version: rules for rules in (_V8, _V10, _V11)}

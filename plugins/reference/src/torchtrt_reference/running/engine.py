@@ -1,0 +1,459 @@
+"""``Runtime``, ``ICudaEngine`` and ``EngineInspector``: a plan that was loaded."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from torchtrt_reference import dtypes
+from torchtrt_reference.building.graph import Node, Port
+from torchtrt_reference.building.plan import (
+    EngineDescription,
+    UnreadablePlan,
+    decode,
+    encode,
+    read_all,
+)
+from torchtrt_reference.interface.reporting import report
+from torchtrt_reference.operations.facts import Fact
+from torchtrt_reference.rules import Rules
+from torchtrt_reference.running.bindings import EngineBindings
+from torchtrt_reference.running.context import ExecutionContext
+from torchtrt_reference.running.program import Program, bind_graph, move_constants
+
+_PROGRAMS_KEPT = 32
+
+
+class Runtime:
+    """Loads plans.
+
+    Attributes:
+        torch_device: Where its engines execute. An extension of the reference: TensorRT always means a GPU.
+    """
+
+    _trt: ClassVar[Any]
+    _rules: ClassVar[Rules]
+    _stored: ClassVar[Mapping[str, Any]] = {
+        "DLA_core": -1,
+        "num_DLA_cores": 0,
+        "gpu_allocator": None,
+        "error_recorder": None,
+        "max_threads": 1,
+        "temporary_directory": "",
+        "tempfile_control_flags": 3,
+        "engine_host_code_allowed": False,
+        "dla_workspace_allocation_strategy": "DEFAULT",
+    }
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+        self.torch_device = torch.device("cpu")
+        self._values: dict[str, Any] = {}
+
+    @property
+    def logger(self) -> Any:
+        """The logger that errors go to."""
+        return self._logger
+
+    def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
+        """Returns the engine in a plan; None, with the reason logged, if the bytes are no plan of this version."""
+        try:
+            plan = _bytes_from(serialized_engine)
+            description, owner = decode(plan, self._rules.version)
+        except UnreadablePlan as error:
+            report(self._logger, f"Error Code 1: Serialization ({error})", self)
+            return None
+        kind = self._trt.ICudaEngine
+        engine = kind.__new__(kind)
+        Engine.__init__(engine, self, description, owner)
+        return engine
+
+    def get_plugin_registry(self) -> Any:
+        """Returns the registry of plugin creators."""
+        return self._trt.get_plugin_registry()
+
+    def load_runtime(self, path: str) -> Any:
+        """Returns a runtime loaded from a lean-runtime library; the reference has none."""
+        report(self._logger, f"The reference has no lean runtime to load from {path!r}.", self)
+        return None
+
+
+def _bytes_from(source: Any) -> Any:
+    """The bytes of a plan: themselves, or what a stream reader gives."""
+    if not hasattr(source, "read"):
+        return source
+    if hasattr(source, "seek"):
+        return read_all(lambda size: bytes(source.read(size, 0)))  # on the default stream
+    return read_all(lambda size: bytes(source.read(size)))
+
+
+class Engine(EngineBindings):
+    """A loaded plan: what goes in, what comes out, and programs for the shapes seen so far."""
+
+    _trt: ClassVar[Any]
+    _rules: ClassVar[Rules]
+    _stored: ClassVar[Mapping[str, Any]] = {
+        "error_recorder": None,
+        "tactic_sources": 0,
+        "num_aux_streams": 0,
+        "max_batch_size": 1,
+        "weight_streaming_budget": 0,
+        "weight_streaming_budget_v2": 0,
+    }
+
+    def __init__(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
+        self._runtime = runtime
+        self._logger = runtime._logger
+        self._values: dict[str, Any] = {}
+        self._description = description
+        self._owner = owner  # the bytes that the constants are views over
+        self.torch_device = runtime.torch_device
+        self._constants = move_constants(description.graph, self.torch_device)
+        self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._refits = 0  # contexts that keep a program compare this
+        graph = description.graph
+        self._inputs = {port.name: port for port in graph.inputs}
+        self._outputs = {port.name: port for port in graph.outputs}
+        self._ports: list[Port] = [*graph.inputs, *graph.outputs]
+
+    def _program(self, facts: Mapping[int, Fact]) -> Program:
+        """The program for these inputs, made on first use.
+
+        Raises:
+            Refused: A rule is broken.
+        """
+        key = tuple(
+            (
+                fact.shape,
+                None if fact.constant is None else tuple(fact.constant.reshape(-1).tolist()),
+            )
+            for fact in facts.values()
+        )
+        program = self._programs.get(key)
+        if program is None:
+            with torch.inference_mode():
+                program = bind_graph(
+                    self._description.graph, facts, self._rules, self._constants, self.torch_device
+                )
+            self._programs[key] = program
+            if len(self._programs) > _PROGRAMS_KEPT:
+                self._programs.popitem(last=False)
+        return program
+
+    def _replace_constant(self, slot: int, value: torch.Tensor) -> None:
+        self._description.graph.constants[slot] = value
+        self._constants[slot] = value.to(self.torch_device)
+        self._programs.clear()
+        self._refits += 1
+
+    def _error(self, message: str) -> None:
+        report(self._logger, message, self, self._runtime)
+
+    def _port(self, name: str) -> Port | None:
+        port = self._inputs.get(name) or self._outputs.get(name)
+        if port is None:
+            self._error(f"The engine has no input or output named {name!r}.")
+        return port
+
+    def __len__(self) -> int:
+        return self.num_bindings if self._rules.bindings_by_profile else len(self._ports)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str) and self._rules.bindings_by_profile:
+            return self.get_binding_index(index)
+        if not 0 <= index < len(self):
+            message = f"The engine has {len(self)} inputs and outputs; there is no number {index}."
+            raise IndexError(message)
+        return self._ports[index].name if index < len(self._ports) else self.get_binding_name(index)
+
+    @property
+    def num_io_tensors(self) -> int:
+        """The number of inputs and outputs."""
+        return len(self._ports)
+
+    def get_tensor_name(self, index: int) -> str | None:
+        """Returns the name of an input or output."""
+        return self._ports[index].name if 0 <= index < len(self._ports) else None
+
+    def get_tensor_mode(self, name: str) -> Any:
+        """Returns whether a tensor is an input, an output or neither."""
+        mode = "INPUT" if name in self._inputs else "OUTPUT" if name in self._outputs else "NONE"
+        return self._trt.TensorIOMode.__members__[mode]
+
+    def get_tensor_shape(self, name: str) -> Any:
+        """Returns the build-time shape of an input or output; -1 where only the runtime knows."""
+        port = self._port(name)
+        return self._trt.Dims._invalid() if port is None else self._trt.Dims(port.shape)
+
+    def get_tensor_dtype(self, name: str) -> Any:
+        """Returns the type of an input or output."""
+        port = self._port(name)
+        return self._trt.DataType.__members__["FLOAT" if port is None else port.dtype]
+
+    def get_tensor_location(self, name: str) -> Any:
+        """Returns where an input or output is read: shape inputs on the host."""
+        port = self._port(name)
+        host = port is not None and port.is_shape
+        return self._trt.TensorLocation.__members__["HOST" if host else "DEVICE"]
+
+    def is_shape_inference_io(self, name: str) -> bool:
+        """Returns whether the values of an input decide shapes."""
+        port = self._port(name)
+        return port is not None and port.is_shape
+
+    def get_tensor_bytes_per_component(self, name: str, profile_index: int = 0) -> int:  # noqa: ARG002
+        """Returns the bytes of one component of a vectorized format; -1 as the reference has linear formats only."""
+        self._port(name)
+        return -1
+
+    def get_tensor_components_per_element(self, name: str, profile_index: int = 0) -> int:  # noqa: ARG002
+        """Returns the components of one element of a vectorized format; -1 for linear formats."""
+        self._port(name)
+        return -1
+
+    def get_tensor_format(self, name: str, profile_index: int = 0) -> Any:  # noqa: ARG002
+        """Returns the memory format of an input or output: linear."""
+        self._port(name)
+        return self._trt.TensorFormat.LINEAR
+
+    def get_tensor_format_desc(self, name: str, profile_index: int = 0) -> str:  # noqa: ARG002
+        """Returns the memory format of an input or output as text."""
+        port = self._port(name)
+        return (
+            ""
+            if port is None
+            else f"Row-major linear {dtypes.SPELLING[port.dtype]} format (kLINEAR)"
+        )
+
+    def get_tensor_vectorized_dim(self, name: str, profile_index: int = 0) -> int:  # noqa: ARG002
+        """Returns the dimension that a vectorized format splits; -1 for linear formats."""
+        self._port(name)
+        return -1
+
+    def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Any]:
+        """Returns the least, typical and largest shape of an input in a profile."""
+        if name not in self._inputs or not 0 <= profile_index < len(self._description.profiles):
+            self._error(f"Profile {profile_index} has no shapes for {name!r}.")
+            return []
+        return [self._trt.Dims(shape) for shape in self._description.profiles[profile_index][name]]
+
+    def get_tensor_profile_values(self, profile_index: int, name: str) -> list[list[int]]:
+        """Returns the least, typical and largest values of a shape input in a profile."""
+        if not 0 <= profile_index < len(self._description.value_profiles):
+            return []
+        return [
+            list(values) for values in self._description.value_profiles[profile_index].get(name, ())
+        ]
+
+    def get_aliased_input_tensor(self, name: str) -> str | None:
+        """Returns the input whose memory an output must share, None if there is none."""
+        slot = self._outputs[name].slot if name in self._outputs else None
+        for node in self._description.graph.nodes:
+            if node.operation == "kv_cache_update" and slot in node.outputs:
+                return next(
+                    (port.name for port in self._inputs.values() if port.slot == node.inputs[0]),
+                    None,
+                )
+        return None
+
+    def create_execution_context(self, strategy: Any = None) -> Any:  # noqa: ARG002
+        """Returns a context; None, with the reason logged, where TensorRT gives none."""
+        depends_on_data = any(-1 in port.shape for port in self._outputs.values()) and not any(
+            -1 in port.shape for port in self._inputs.values()
+        )
+        if (
+            depends_on_data
+            and self._rules.profile_needed_for_data_dependence
+            and not self._description.has_profile
+        ):
+            self._error(
+                "An engine with data-dependent outputs needs an optimization profile, even an empty one: "
+                "call config.add_optimization_profile(builder.create_optimization_profile()).",
+            )
+            return None
+        kind = self._trt.IExecutionContext
+        context = kind.__new__(kind)
+        ExecutionContext.__init__(context, self)
+        return context
+
+    def create_execution_context_without_device_memory(self) -> Any:
+        """Returns a context whose memory the caller provides; the reference needs none."""
+        return self.create_execution_context()
+
+    def create_runtime_config(self) -> Any:
+        """Returns the options of a context."""
+        return self._trt.IRuntimeConfig._made()
+
+    def create_serialization_config(self) -> Any:
+        """Returns the options of serialization."""
+        return self._trt.ISerializationConfig._made()
+
+    def create_engine_inspector(self) -> Any:
+        """Returns an object that describes the engine's layers."""
+        kind = self._trt.EngineInspector
+        inspector = kind.__new__(kind)
+        Inspector.__init__(inspector, self)
+        return inspector
+
+    def serialize(self) -> Any:
+        """Returns the plan, with refitted weights."""
+        return self._trt.IHostMemory(encode(self._description))
+
+    def serialize_with_config(self, config: Any) -> Any:  # noqa: ARG002
+        """Returns the plan; the reference always includes the weights."""
+        return self.serialize()
+
+    @property
+    def name(self) -> str:
+        """The network's name."""
+        return self._description.name
+
+    @property
+    def num_layers(self) -> int:
+        """The number of layers after fusion."""
+        return len(self._description.graph.nodes)
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        """The number of profiles; at least one."""
+        return len(self._description.profiles)
+
+    @property
+    def refittable(self) -> bool:
+        """Whether weights can be replaced."""
+        return self._description.refittable
+
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        """Whether the batch dimension is implicit; it never is."""
+        return False
+
+    @property
+    def engine_capability(self) -> Any:
+        """The capability it was built for."""
+        return self._trt.EngineCapability.__members__[
+            self._description.settings["engine_capability"]
+        ]
+
+    @property
+    def profiling_verbosity(self) -> Any:
+        """How much the inspector says."""
+        return self._trt.ProfilingVerbosity.__members__[
+            self._description.settings["profiling_verbosity"]
+        ]
+
+    @property
+    def hardware_compatibility_level(self) -> Any:
+        """The hardware it was built for."""
+        level = self._description.settings["hardware_compatibility_level"]
+        return self._trt.HardwareCompatibilityLevel.__members__[level]
+
+    @property
+    def device_memory_size(self) -> int:
+        """The memory a context needs from its caller: none."""
+        return 0
+
+    @property
+    def device_memory_size_v2(self) -> int:
+        """The memory a context needs from its caller: none."""
+        return 0
+
+    def get_device_memory_size_for_profile(self, profile_index: int) -> int:  # noqa: ARG002
+        """Returns the memory a context needs from its caller: none."""
+        return 0
+
+    def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:  # noqa: ARG002
+        """Returns the memory a context needs from its caller: none."""
+        return 0
+
+    @property
+    def streamable_weights_size(self) -> int:
+        """The weights that could be streamed: none, they stay where they are."""
+        return 0
+
+    @property
+    def minimum_weight_streaming_budget(self) -> int:
+        """The least budget for streamed weights."""
+        return 0
+
+    @property
+    def weight_streaming_scratch_memory_size(self) -> int:
+        """The memory that streaming needs."""
+        return 0
+
+    def get_weight_streaming_automatic_budget(self) -> int:
+        """Returns the budget that the runtime would choose."""
+        return 0
+
+    def is_debug_tensor(self, name: str) -> bool:
+        """Returns whether a tensor is one that listeners may want to see."""
+        return any(port.name == name for port in self._description.graph.debug)
+
+    def get_engine_stat(self, stat: Any = None) -> int:
+        """Returns a figure about the engine, in bytes."""
+        if stat is not None and stat.name == "STRIPPED_WEIGHTS_SIZE":
+            return 0
+        constants = self._description.graph.constants.values()
+        return sum(constant.numel() * constant.element_size() for constant in constants)
+
+
+class Inspector:
+    """Describes an engine's layers as text or JSON."""
+
+    _trt: ClassVar[Any]
+    _stored: ClassVar[Mapping[str, Any]] = {"execution_context": None, "error_recorder": None}
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._values: dict[str, Any] = {}
+
+    def _layer(self, node: Node) -> Any:
+        if self._engine._description.settings["profiling_verbosity"] != "DETAILED":
+            return node.name
+        return {
+            "Name": node.name,
+            "LayerType": node.operation,
+            "Inputs": [self._slot(slot) for slot in node.inputs if slot >= 0],
+            "Outputs": [self._slot(slot) for slot in node.outputs],
+            "Metadata": node.metadata,
+        }
+
+    def _slot(self, slot: int) -> dict[str, Any]:
+        ports = {port.slot: port for port in self._engine._ports}
+        if slot in ports:
+            port = ports[slot]
+            return {
+                "Name": port.name,
+                "Dimensions": list(port.shape),
+                "Datatype": dtypes.SPELLING[port.dtype],
+            }
+        return {"Name": f"(slot {slot})"}
+
+    def get_layer_information(self, layer_index: int, format: Any) -> str:
+        """Returns the description of one layer."""
+        nodes: Sequence[Node] = self._engine._description.graph.nodes
+        if not 0 <= layer_index < len(nodes):
+            report(
+                self._engine._logger, f"The engine has no layer {layer_index}.", self, self._engine
+            )
+            return ""
+        return _shown(self._layer(nodes[layer_index]), format)
+
+    def get_engine_information(self, format: Any) -> str:
+        """Returns the description of all layers, and the names of inputs and outputs."""
+        layers = [self._layer(node) for node in self._engine._description.graph.nodes]
+        if format.name == "ONELINE":
+            return "\n".join(_shown(layer, format) for layer in layers)
+        names = [port.name for port in self._engine._ports]
+        key = "I/O Tensors" if self._engine._rules.typing == "strong" else "Bindings"
+        return json.dumps({"Layers": layers, key: names}, indent=1)
+
+
+def _shown(layer: Any, form: Any) -> str:
+    if form.name == "JSON":
+        return json.dumps(layer)
+    return layer if isinstance(layer, str) else str(layer["Name"])

@@ -1,0 +1,63 @@
+"""The TorchScript front end: scripted and traced models, on the same packs and the same runtime.
+
+``torchtrt_torchscript.compile(model, inputs)`` compiles one. A pack adds a converter for a function schema with
+``@torchscript_converter(pack, schema)``, a program with :class:`RegisterNodeConversionPatterns`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchtrt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torchtrt_torchscript.arguments import Argument, TensorContainer
+    from torchtrt_torchscript.compilation import (
+        Unsupported,
+        check_method_op_support,
+        compile,
+        export,
+        open_graph,
+        unsupported_schemas,
+    )
+    from torchtrt_torchscript.context import ConversionCtx, Weights
+    from torchtrt_torchscript.converters import (
+        RegisterNodeConversionPatterns,
+        torchscript_converter,
+    )
+    from torchtrt_torchscript.site import node_info
+
+__all__ = [
+    "Argument",
+    "ConversionCtx",
+    "RegisterNodeConversionPatterns",
+    "TensorContainer",
+    "Unsupported",
+    "Weights",
+    "check_method_op_support",
+    "compile",
+    "export",
+    "node_info",
+    "open_graph",
+    "torchscript_converter",
+    "unsupported_schemas",
+]
+
+# Imported on first use, so that packs can register TorchScript converters at no cost.
+_LAZY = {
+    "Argument": "torchtrt_torchscript.arguments",
+    "ConversionCtx": "torchtrt_torchscript.context",
+    "RegisterNodeConversionPatterns": "torchtrt_torchscript.converters",
+    "TensorContainer": "torchtrt_torchscript.arguments",
+    "Unsupported": "torchtrt_torchscript.compilation",
+    "Weights": "torchtrt_torchscript.context",
+    "check_method_op_support": "torchtrt_torchscript.compilation",
+    "compile": "torchtrt_torchscript.compilation",
+    "export": "torchtrt_torchscript.compilation",
+    "node_info": "torchtrt_torchscript.site",
+    "open_graph": "torchtrt_torchscript.compilation",
+    "torchscript_converter": "torchtrt_torchscript.converters",
+    "unsupported_schemas": "torchtrt_torchscript.compilation",
+}
+
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -1,0 +1,196 @@
+"""``torchtrt_torchscript.compile``: from a scripted or traced module to engines."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx.traceback import preserve_node_meta
+
+from torchtrt import compiler
+from torchtrt.errors import InputError
+from torchtrt.exporting import export as export_module
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.runtime import CompiledModule
+from torchtrt.targets import parse_target
+from torchtrt_torchscript.converters import op_of_schema
+from torchtrt_torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt_torchscript.module import TorchScriptModule
+from torchtrt_torchscript.operators import overload_of
+from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator, schema_of
+from torchtrt_torchscript.site import model_line, site_of
+
+TorchScript: TypeAlias = Any
+"""A scripted or traced module or function, or the file of one: its path, or a file that is open for reading."""
+
+
+def compile(
+    model: TorchScript,
+    inputs: Sequence[Any] = (),
+    *,
+    method: str = "forward",
+    kwarg_inputs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    **settings: Any,
+) -> CompiledModule:
+    """Compiles a TorchScript model: what the installed packs support runs in TensorRT engines, the rest in PyTorch.
+
+    Args:
+        model: A scripted or traced module in eval mode, a scripted function, or the file of one.
+        inputs: The positional inputs: example tensors, or :class:`torchtrt.Input` where sizes vary.
+        method: The method to compile.
+        kwarg_inputs: The keyword inputs, likewise.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        **settings: Fields of :class:`torchtrt.CompilationSettings`.
+
+    Returns:
+        A module that is called like the original and carries a ``report``.
+
+    Raises:
+        InputError: The model is not TorchScript, or the inputs do not fit it.
+        ExportError: The model does something that cannot be compiled; the message has the model's line.
+        TorchTRTError: As :func:`torchtrt.compile`.
+    """
+    exported = export(
+        model, inputs, method=method, kwarg_inputs=kwarg_inputs, dynamic_shapes=dynamic_shapes
+    )
+    return compiler.compile(exported, inputs, kwarg_inputs=kwarg_inputs, **settings)
+
+
+def export(
+    model: TorchScript,
+    inputs: Sequence[Any] = (),
+    *,
+    method: str = "forward",
+    kwarg_inputs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """Returns a TorchScript model as an exported program, whose nodes know where in the model they come from.
+
+    The arguments are those of :func:`compile`.
+    """
+    module = open_method(model, method)
+    _refuse_optimized(module)
+    with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING:
+        warnings.simplefilter("ignore")  # that TorchScript is deprecated is no news to its users
+        exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)
+    for graph_module in exported.graph_module.modules():
+        for node in getattr(graph_module, "graph", torch.fx.Graph()).nodes:
+            if site := site_of(node):
+                node.meta["stack_trace"] = model_line(site.node)
+    return exported
+
+
+def _refuse_optimized(module: TorchScriptModule) -> None:
+    for node in module.nodes():
+        if "mkldnn" in node.kind().lower():
+            message = (
+                "The model was optimized for PyTorch on a CPU (torch.jit.optimize_for_inference): it calls "
+                f"{node.kind()}. Compile the model as it was before; torch.jit.freeze does no harm."
+            )
+            raise InputError(message)
+
+
+def open_method(model: TorchScript, method: str = "forward") -> TorchScriptModule:
+    """Returns a method of a TorchScript model as a module that ``torch.export`` can trace.
+
+    Raises:
+        InputError: The model is not TorchScript, or has no such method.
+    """
+    if isinstance(model, (str, Path)) or hasattr(model, "read"):
+        model = _load(model)
+    function: Any = model
+    if isinstance(model, torch.jit.ScriptFunction):
+        return TorchScriptModule(function.inlined_graph, function.schema)
+    if not isinstance(model, torch.jit.ScriptModule):
+        message = (
+            f"torchtrt_torchscript compiles scripted and traced models, not a {type(model).__name__}. "
+            "torchtrt.compile takes modules as they are."
+        )
+        raise InputError(message)
+    if not model._c._has_method(method):
+        names = ", ".join(model._c._method_names())
+        message = f"{model.original_name} has no method {method!r} in TorchScript. It has: {names}. Pass method=..."
+        raise InputError(message)
+    function = getattr(model, method)
+    return TorchScriptModule(function.inlined_graph, function.schema, model)
+
+
+def _load(file: Any) -> Any:
+    load: Any = torch.jit.load
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return load(file, map_location="cpu")
+    except (OSError, RuntimeError, ValueError) as error:
+        message = f"{file} is not the file of a TorchScript model: {str(error).splitlines()[0]}"
+        raise InputError(message) from error
+
+
+def open_graph(graph: torch._C.Graph) -> TorchScriptModule:
+    """Returns a TorchScript graph, such as ``torch._C.parse_ir`` makes, as a module that ``torch.export`` can trace."""
+    function: Any = torch._C._create_function_from_graph("graph", graph)
+    return TorchScriptModule(graph, function.schema)
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A function schema that stays in PyTorch or cannot be compiled.
+
+    Attributes:
+        schema: The schema.
+        reason: Why.
+        lines: Where the model uses it.
+    """
+
+    schema: str
+    reason: str
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.schema}: {self.reason}", *self.lines))
+
+
+def unsupported_schemas(model: TorchScript, method: str = "forward") -> list[Unsupported]:
+    """Returns the schemas of a model for which no pack has a converter and torchtrt no evaluator.
+
+    Nothing is run: a converter may still reject a node because of its shapes.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for node in open_method(model, method).nodes():
+        if reason := _why_unsupported(node):
+            found.setdefault((schema_of(node), reason), []).append(model_line(node))
+    return [
+        Unsupported(schema, reason, tuple(dict.fromkeys(filter(None, lines))))
+        for (schema, reason), lines in found.items()
+    ]
+
+
+def check_method_op_support(model: TorchScript, method: str = "forward") -> bool:
+    """Returns whether every op of a model's method has a converter or an evaluator.
+
+    Those that have none are listed in one warning, with the lines of the model that they come from.
+    """
+    missing = unsupported_schemas(model, method)
+    if missing:
+        text = "\n".join(map(str, missing))
+        warnings.warn(f"These ops stay in PyTorch or cannot be compiled:\n{text}", stacklevel=2)
+    return not missing
+
+
+def _why_unsupported(node: torch._C.Node) -> str:
+    if has_no_evaluator(node):
+        return "torchtrt has no evaluator for it, and PyTorch dispatches no such operator"
+    overload = None if node.schema() == "(no schema)" else overload_of(node.schema())
+    is_evaluated = node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS
+    if is_evaluated or overload is None:
+        return ""
+    target = parse_target(op_of_schema(node.schema()))
+    if DYNAMO_CONVERTERS.candidates(target) or target in DYNAMO_CONVERTERS.decompositions():
+        return ""
+    return "no pack has a converter for it"

@@ -1,0 +1,136 @@
+"""What a TorchScript converter can use: the network, and what has become of the graph's values."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import torch
+
+from torchtrt.conversion import ConversionContext, get_weights
+from torchtrt.conversion.constants import as_torch_tensor
+from torchtrt.errors import ConversionError
+from torchtrt_torchscript.arguments import uncontained
+
+
+class ValueMap(MutableMapping[Any, Any]):
+    """A mapping from values of a TorchScript graph, which are equal where they are the same value of the same graph."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, tuple[torch._C.Value, Any]] = {}
+
+    def __getitem__(self, value: torch._C.Value) -> Any:
+        return self._items[value.unique()][1]
+
+    def __setitem__(self, value: torch._C.Value, item: Any) -> None:
+        self._items[value.unique()] = (value, item)
+
+    def __delitem__(self, value: torch._C.Value) -> None:
+        del self._items[value.unique()]
+
+    def __iter__(self) -> Iterator[torch._C.Value]:
+        return (value for value, _ in self._items.values())
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class ConversionCtx:
+    """The first argument of a TorchScript converter. It lives as long as the conversion of one block.
+
+    Attributes:
+        net: The TensorRT network under construction.
+        settings: The settings of this compilation.
+        value_tensor_map: The network tensor of each graph value that has one.
+        evaluated_value_map: The value of each graph value that is known when the engine is built.
+        label: The name for the layers of the node in conversion: see :func:`node_info`.
+        conversion: The context that the converters of the other front end receive. The building
+            blocks of the packs take it.
+    """
+
+    def __init__(self, conversion: ConversionContext) -> None:
+        self.conversion = conversion
+        self.net = conversion.net
+        self.settings = conversion.compilation_settings
+        self.value_tensor_map: MutableMapping[Any, Any] = ValueMap()
+        self.evaluated_value_map: MutableMapping[Any, Any] = ValueMap()
+        self.label = ""
+        self._names: set[str] = set()
+
+    def associate_value_and_tensor(self, value: torch._C.Value, tensor: Any) -> Any:
+        """Says which network tensor an output of the node is; names it by the value's debug name.
+
+        Returns:
+            The tensor.
+        """
+        name = value.debugName()
+        while name in self._names:  # a loop that was unrolled makes the value again
+            name += "'"
+        if not tensor.is_network_input and self.conversion.known_value(tensor) is None:
+            self._names.add(name)
+            tensor.name = name
+        self.value_tensor_map[value] = tensor
+        return tensor
+
+    def associate_value_and_ivalue(self, value: torch._C.Value, ivalue: Any) -> Any:
+        """Says what an output of the node is, where it is known already: a number, or a list of tensor containers.
+
+        Returns:
+            The value.
+        """
+        self.evaluated_value_map[value] = ivalue
+        return ivalue
+
+    def hold(self, owner: Any) -> Any:
+        """Keeps ``owner``, whose memory the network points to, until the engine is built; returns it."""
+        self.conversion.cpu_weights_reference_holder.append(owner)
+        return owner
+
+    def result_of(self, value: torch._C.Value) -> Any:
+        """Returns what has been associated with a value: a network tensor or a value.
+
+        With neither there is a warning that names the value, and an error if something reads it.
+
+        Raises:
+            ConversionError: Nothing has been associated with a value that is read.
+        """
+        if value in self.value_tensor_map:
+            return self.value_tensor_map[value]
+        if value in self.evaluated_value_map:
+            return uncontained(self.evaluated_value_map[value])
+        message = (
+            f"The converter of {self.label} returned True, but associated neither a tensor nor a value with "
+            f"%{value.debugName()}. Call ctx.associate_value_and_tensor or ctx.associate_value_and_ivalue for each "
+            "output of the node."
+        )
+        if value.uses():
+            raise ConversionError(message)
+        warnings.warn(message, stacklevel=2)
+        return None
+
+
+class Weights:
+    """TensorRT weights of a tensor or a number. The memory is kept until the engine is built.
+
+    Args:
+        ctx: The conversion context.
+        value: A weight, or a number, which becomes a tensor of one element.
+
+    Attributes:
+        data: The ``trt.Weights``.
+        shape: The sizes: ``(output maps, input maps, *kernel)`` for a convolution.
+        kernel_shape: The sizes after the first two.
+        num_output_maps: The first size; 1 for a scalar.
+        num_input_maps: The second size; 1 where there is none.
+    """
+
+    def __init__(self, ctx: ConversionCtx, value: torch.Tensor | float) -> None:
+        tensor = as_torch_tensor(value)
+        if tensor.dim() == 0:
+            tensor = tensor.reshape(1)
+        self.data = get_weights(ctx.conversion, tensor)
+        self.shape = tuple(tensor.shape)
+        self.kernel_shape = self.shape[2:]
+        self.num_output_maps = self.shape[0]
+        self.num_input_maps = self.shape[1] if len(self.shape) > 1 else 1

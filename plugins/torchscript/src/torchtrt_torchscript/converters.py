@@ -1,0 +1,140 @@
+"""TorchScript converters: how they are registered, and how they are called."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from torchtrt.contract import ConverterPriority
+from torchtrt.errors import ConversionError, PackError
+from torchtrt.packs import ConverterPack, local_pack
+from torchtrt_torchscript.site import from_torchscript, node_info, site_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+TorchScriptConverter = Callable[[Any, torch._C.Node, Sequence[Any]], bool]
+"""A function ``(ctx, node, args)`` that adds a node to a network and returns whether it could."""
+
+
+def torchscript_converter(
+    pack: ConverterPack,
+    schema: str,
+    *,
+    enabled: bool = True,
+    priority: ConverterPriority = ConverterPriority.STANDARD,
+) -> Callable[[Function], Function]:
+    """Returns a decorator that registers a converter ``(ctx, node, args)`` by function schema.
+
+    It is a candidate for the schema's op under the same law as every other, and accepts only nodes
+    that come from TorchScript. An op without one is converted by the op's ordinary converters.
+
+    Args:
+        pack: The pack to register in.
+        schema: A function schema: ``"aten::relu(Tensor self) -> Tensor"``.
+        enabled: With ``False`` the function is not registered.
+        priority: As for :meth:`torchtrt.packs.ConverterPack.converter`.
+
+    Raises:
+        PackError: The schema cannot be read, or the pack is already loaded.
+    """
+
+    def register(function: Function) -> Function:
+        pack.add(
+            op_of_schema(schema),
+            as_graph_converter(function),
+            enabled=enabled,
+            capability_validator=from_torchscript,
+            priority=priority,
+            supports_dynamic_shapes=True,
+        )
+        return function
+
+    return register
+
+
+class RegisterNodeConversionPatterns:
+    """Registers TorchScript converters of this program, in the pack named ``local``.
+
+    ``RegisterNodeConversionPatterns().pattern("aten::relu(Tensor self) -> Tensor", convert_relu).pattern(...)``
+
+    Args:
+        priority: ``HIGH`` puts the converters before those of every pack.
+    """
+
+    def __init__(self, priority: ConverterPriority = ConverterPriority.STANDARD) -> None:
+        self._priority = priority
+
+    def pattern(
+        self, schema: str, converter: TorchScriptConverter
+    ) -> RegisterNodeConversionPatterns:
+        """Registers a converter for a function schema; returns this object.
+
+        Raises:
+            PackError: The schema cannot be read.
+        """
+        torchscript_converter(local_pack, schema, priority=self._priority)(converter)
+        return self
+
+
+def op_of_schema(schema: str) -> str:
+    """Returns the name of a schema's op: ``"aten.add.Tensor"``.
+
+    Raises:
+        PackError: The schema cannot be read.
+    """
+    try:
+        parsed = torch._C.parse_schema(schema)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        message = (
+            f"{schema!r} is not a function schema ({reason}). Write it as PyTorch does: "
+            '"aten::relu(Tensor self) -> Tensor".'
+        )
+        raise PackError(message) from error
+    namespace, _, name = parsed.name.partition("::")
+    return f"{namespace}.{name}.{parsed.overload_name or 'default'}"
+
+
+def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
+    """Returns a TorchScript converter as the interpreter calls converters."""
+
+    @functools.wraps(converter)
+    def convert(ctx: Any, target: Any, args: Sequence[Any], kwargs: Any, _: str) -> Any:
+        from torchtrt_torchscript.arguments import Argument, contained
+        from torchtrt_torchscript.context import ConversionCtx
+
+        site = site_of(ctx.node)
+        assert site is not None, "the validator has seen to it"
+        torchscript = ctx.attachments.setdefault(__package__, None) or ConversionCtx(ctx)
+        ctx.attachments[__package__] = torchscript
+        torchscript.label = node_info(site.node)
+        arguments = [
+            Argument(parameter.name, contained(value))
+            for parameter, value in _in_order(target, args, kwargs)
+        ]
+        for value, argument in zip(site.node.inputs(), arguments, strict=False):
+            if argument.is_itensor():
+                torchscript.value_tensor_map[value] = argument.ITensor()
+            else:
+                torchscript.evaluated_value_map[value] = argument.IValue()
+        outputs = list(site.node.outputs())
+        for value in outputs:
+            torchscript.value_tensor_map.pop(value, None)
+            torchscript.evaluated_value_map.pop(value, None)
+        if not converter(torchscript, site.node, arguments):
+            message = f"The converter returned False: it could not convert {torchscript.label}."
+            raise ConversionError(message)
+        results = [torchscript.result_of(value) for value in outputs]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    del convert.__wrapped__  # its signature is not the converter's
+    return convert
+
+
+def _in_order(target: Any, args: Sequence[Any], kwargs: Any) -> list[tuple[Any, Any]]:
+    """Returns the parameters of an op's schema in order, each with its argument."""
+    parameters = target._schema.arguments
+    rest = [kwargs.get(each.name, each.default_value) for each in parameters[len(args) :]]
+    return list(zip(parameters, (*args, *rest), strict=True))

@@ -1,0 +1,389 @@
+"""Evaluators: what TorchScript computes without tensors, computed when the model is compiled.
+
+A number, list, tuple or dictionary of the graph is a Python value here. Sizes may be symbolic, and then so is what is
+computed from them. A number that is read out of a tensor stays :class:`Undecided`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt_torchscript.numbers import Undecided, Uninitialized, held_number, holding
+from torchtrt_torchscript.operators import SCALAR_TYPES
+from torchtrt_torchscript.site import model_line
+
+# PyTorch gives these functions no types.
+_sym_not: Any = torch.sym_not
+_sym_min: Any = torch.sym_min
+_sym_max: Any = torch.sym_max
+_sym_int: Any = torch.sym_int
+_sym_sqrt: Any = torch.sym_sqrt
+_sym_float: Any = torch.sym_float
+
+Evaluator = Callable[..., Any]
+"""Takes the values of a node's inputs, and returns its value, or one per output."""
+
+
+class RaisedError(TorchTRTError, RuntimeError):
+    """The model's own ``raise`` was reached while it was compiled: it refuses these inputs."""
+
+
+def _number(function: Callable[..., Any]) -> Evaluator:
+    """Makes an evaluator of a function of numbers that works on 0-d tensors too."""
+
+    def evaluate(*args: Any) -> Any:
+        if not any(isinstance(value, Undecided) for value in args):
+            return function(*args)
+        result = function(
+            *(value.tensor if isinstance(value, Undecided) else value for value in args)
+        )
+        return Undecided(result) if isinstance(result, Tensor) else result
+
+    return evaluate
+
+
+def _read(dtype: torch.dtype, cast: Callable[[Any], Any]) -> Evaluator:
+    """Makes an evaluator that reads a number out of a tensor, or converts a number."""
+
+    def evaluate(value: Any) -> Any:
+        if isinstance(value, Undecided):
+            value = value.tensor
+        if not isinstance(value, Tensor):
+            return cast(value)
+        known = held_number(value)
+        if known is not None:
+            return cast(known)
+        return Undecided(value.reshape(()).to(dtype))
+
+    return evaluate
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        if value.dtype is torch.bool:
+            return _read(torch.bool, _boolean)(value)
+        if value.is_floating_point():
+            return _read(torch.float64, _fraction)(value)
+        return _read(torch.int64, _integer)(value)
+    return value
+
+
+def _integer(value: Any) -> Any:
+    return _sym_int(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
+
+
+def _fraction(value: Any) -> Any:
+    return _sym_float(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
+
+
+def _boolean(value: Any) -> Any:
+    if isinstance(value, torch.SymBool):
+        return value
+    return value != 0 if isinstance(value, (torch.SymInt, torch.SymFloat)) else bool(value)
+
+
+def _negated(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return torch.logical_not(value)
+    return _sym_not(value) if isinstance(value, torch.SymBool) else not value
+
+
+def _square_root(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return torch.sqrt(value)
+    return (
+        _sym_sqrt(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else math.sqrt(value)
+    )
+
+
+def _size(tensor: Tensor, dim: int | None = None) -> Any:
+    return list(tensor.shape) if dim is None else tensor.shape[dim]
+
+
+def _length(values: Any) -> Any:
+    return values.shape[0] if isinstance(values, Tensor) else len(values)
+
+
+def _slice(values: Any, *bounds: Any) -> Any:
+    return values[slice(*bounds)]
+
+
+def _round_to_zero_floordiv(first: int, second: int) -> int:
+    return -(-first // second) if (first < 0) != (second < 0) else first // second
+
+
+def _range_length(low: Any, high: Any, step: int) -> Any:
+    if all(isinstance(value, int) for value in (low, high, step)):
+        return len(range(low, high, step))
+    length = -((low - high) // step) if step > 0 else -((high - low) // -step)
+    return _sym_max(length, 0)
+
+
+def _constant_tensor(data: Any, dtype: int | None, device: Any, *_: Any) -> Tensor:
+    kind = None if dtype is None else SCALAR_TYPES[dtype]
+    if isinstance(data, Undecided):
+        is_fraction = kind is None and data.tensor.is_floating_point()
+        return data.tensor.to(torch.get_default_dtype() if is_fraction else kind, copy=True)
+    if isinstance(data, Tensor):
+        return data.clone() if kind is None else data.to(kind)
+    if isinstance(data, (bool, int)) or (isinstance(data, float) and kind in _EXACT):
+        # A constant that is lifted, as torch.tensor makes it, cannot be in a branch that writes.
+        tensor = torch.full((), data, dtype=kind, device=device)
+        return holding(tensor, _rounded(data, tensor.dtype))
+    if not _any_symbolic(data):
+        return torch.tensor(data, dtype=kind, device=device)
+    if isinstance(data, list):
+        pieces = [_constant_tensor(each, dtype, device) for each in data]
+        return torch.stack(pieces)
+    if kind is None:
+        kind = torch.int64 if isinstance(data, torch.SymInt) else torch.get_default_dtype()
+    return torch.full((), data, dtype=kind, device=device)
+
+
+_EXACT = (None, torch.float32, torch.float64)
+"""The dtypes that fractions are rounded to here as PyTorch does it."""
+
+
+def _rounded(data: Any, dtype: torch.dtype) -> Any:
+    """Returns a number as a tensor of a dtype holds it."""
+    if not dtype.is_floating_point:
+        return bool(data) if dtype is torch.bool else int(data)
+    return ctypes.c_float(data).value if dtype is torch.float32 else float(data)
+
+
+def _number_as_tensor(value: Any) -> Tensor:
+    tensor = _constant_tensor(value, None, None)
+    is_symbolic = isinstance(value, (torch.SymInt, torch.SymFloat))
+    return holding(tensor, value) if is_symbolic else tensor
+
+
+def _any_symbolic(data: Any) -> bool:
+    if isinstance(data, list):
+        return any(map(_any_symbolic, data))
+    return isinstance(data, (torch.SymInt, torch.SymFloat, Undecided, Tensor))
+
+
+def _dictionary(*items: Any) -> dict[Any, Any]:
+    return dict(zip(items[::2], items[1::2], strict=True))
+
+
+def _raise(*args: Any) -> None:
+    message = f"The model raises while it is compiled for these inputs: {args[0] if args else ''}"
+    raise RaisedError(message.strip())
+
+
+def _warn(message: str, *_: Any) -> None:
+    warnings.warn(f"The model warns: {message}", stacklevel=2)
+
+
+def _set_item(container: Any, key: Any, value: Any) -> None:
+    container[key] = value
+
+
+class Instance:
+    """An object of a class that TorchScript compiled: its attributes. They are known while a model is compiled."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[str, Any] = {}
+
+    def get(self, name: str) -> Any:
+        """Returns an attribute."""
+        return self._attributes[name]
+
+    def set(self, name: str, value: Any) -> None:
+        """Sets an attribute."""
+        self._attributes[name] = value
+
+
+def _enter(node: torch._C.Node, _: Any) -> None:
+    """Enters or leaves a ``with`` block. Those of PyTorch, such as ``torch.no_grad()``, mean nothing to an engine."""
+    name = str(node.input().type())
+    if not name.startswith("__torch__.torch."):
+        message = f"A with block of {name.removeprefix('__torch__.')} cannot be compiled.\n{model_line(node)}"
+        raise ExportError(message)
+
+
+def _tuple_slice(node: torch._C.Node, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return values[node.i("beg") : node.i("end")]
+
+
+def _is_instance(node: torch._C.Node, value: Any) -> bool:
+    """Whether a value is of one of the node's types: asked of optionals and unions."""
+    return any(_is_of_type(value, kind) for kind in node.tys("types"))
+
+
+def _is_of_type(value: Any, kind: Any) -> bool:
+    name = kind.kind()
+    if name == "NoneType":
+        return value is None
+    python: Any = {
+        "TensorType": Tensor,
+        "IntType": (int, torch.SymInt),
+        "FloatType": (float, torch.SymFloat),
+        "BoolType": (bool, torch.SymBool),
+        "StringType": str,
+        "ListType": list,
+        "DictType": dict,
+        "TupleType": tuple,
+    }.get(name)
+    if python is None:
+        return False
+    return isinstance(value, python) and not (name == "IntType" and isinstance(value, bool))
+
+
+def _smaller(first: Any, second: Any = None) -> Any:
+    return _extreme(_sym_min, torch.minimum, first, second)
+
+
+def _greater(first: Any, second: Any = None) -> Any:
+    return _extreme(_sym_max, torch.maximum, first, second)
+
+
+def _extreme(of_numbers: Any, of_tensors: Any, first: Any, second: Any) -> Any:
+    if second is None:
+        result = first[0]
+        for value in first[1:]:
+            result = of_numbers(result, value)
+        return result
+    if isinstance(first, Tensor) or isinstance(second, Tensor):
+        return of_tensors(torch.as_tensor(first), torch.as_tensor(second))
+    return of_numbers(first, second)
+
+
+def _device(text: str, index: int | None = None) -> torch.device:
+    return torch.device(text) if index is None else torch.device(text, index)
+
+
+EVALUATORS: dict[str, Evaluator] = {
+    # Numbers
+    "aten::add": _number(operator.add),
+    "aten::sub": _number(operator.sub),
+    "aten::mul": _number(operator.mul),
+    "aten::div": _number(operator.truediv),
+    "aten::floordiv": _number(operator.floordiv),
+    "aten::remainder": _number(operator.mod),
+    "aten::fmod": _number(math.fmod),
+    "aten::pow": _number(operator.pow),
+    "aten::neg": _number(operator.neg),
+    "aten::abs": _number(abs),
+    "prim::abs": _number(abs),
+    "aten::eq": _number(operator.eq),
+    "aten::ne": _number(operator.ne),
+    "aten::lt": _number(operator.lt),
+    "aten::le": _number(operator.le),
+    "aten::gt": _number(operator.gt),
+    "aten::ge": _number(operator.ge),
+    "aten::__and__": _number(operator.and_),
+    "aten::__or__": _number(operator.or_),
+    "aten::__xor__": _number(operator.xor),
+    "aten::__lshift__": _number(operator.lshift),
+    "aten::__rshift__": _number(operator.rshift),
+    "aten::__not__": _number(_negated),
+    "aten::__round_to_zero_floordiv": _number(_round_to_zero_floordiv),
+    "aten::__range_length": _range_length,
+    "aten::__derive_index": _number(lambda index, start, step: start + index * step),
+    "prim::min": _number(_smaller),
+    "prim::max": _number(_greater),
+    "aten::sqrt": _number(_square_root),
+    "aten::exp": _number(math.exp),
+    "aten::log": _number(math.log),
+    "aten::sin": _number(math.sin),
+    "aten::cos": _number(math.cos),
+    "aten::floor": _number(math.floor),
+    "aten::ceil": _number(math.ceil),
+    "aten::round": _number(round),
+    "aten::Int": _read(torch.int64, _integer),
+    "aten::IntImplicit": _read(torch.int64, _integer),
+    "aten::Float": _read(torch.float64, _fraction),
+    "aten::FloatImplicit": _read(torch.float64, _fraction),
+    "aten::Bool": _read(torch.bool, _boolean),
+    "aten::ScalarImplicit": _scalar,
+    "aten::item": _scalar,
+    "prim::unchecked_cast": lambda value: value,
+    "prim::unchecked_unwrap_optional": lambda value: value,
+    "aten::_unwrap_optional": lambda value: value,
+    "prim::Uninitialized": lambda: Uninitialized,
+    "aten::__is__": operator.is_,
+    "aten::__isnot__": operator.is_not,
+    # What is known of tensors
+    "aten::size": _size,
+    "prim::shape": _size,
+    "aten::numel": Tensor.numel,
+    "aten::dim": Tensor.dim,
+    "aten::len": _length,
+    "prim::dtype": lambda tensor: SCALAR_TYPES.index(tensor.dtype),
+    "prim::device": lambda tensor: tensor.device,
+    "prim::layout": lambda _: 0,
+    "prim::is_cuda": lambda tensor: tensor.is_cuda,
+    # PyTorch's modules ask for both before they take a fused kernel that only PyTorch has.
+    "prim::requires_grad": lambda tensor: tensor.requires_grad,
+    "aten::is_grad_enabled": lambda: True,
+    "prim::data": lambda tensor: tensor,
+    "aten::is_floating_point": torch.is_floating_point,
+    "aten::is_complex": torch.is_complex,
+    "aten::is_contiguous": lambda *_: True,
+    "prim::is_nested": lambda _: False,
+    "aten::device": _device,
+    # Tensors of numbers
+    "aten::tensor": _constant_tensor,
+    "aten::as_tensor": _constant_tensor,
+    "prim::NumToTensor": _number_as_tensor,
+    # Lists, tuples, dictionaries and strings
+    "prim::ListConstruct": lambda *items: list(items),
+    "prim::ListUnpack": lambda items: items[0] if len(items) == 1 else tuple(items),
+    "prim::TupleConstruct": lambda *items: items,
+    "prim::TupleUnpack": lambda items: items[0] if len(items) == 1 else tuple(items),
+    "prim::TupleIndex": operator.getitem,
+    "prim::DictConstruct": _dictionary,
+    "prim::rangelist": lambda count: list(range(count)),
+    "aten::__getitem__": operator.getitem,
+    "aten::_set_item": _set_item,
+    "aten::__contains__": operator.contains,
+    "aten::slice": _slice,
+    "aten::list": list,
+    "aten::append": lambda values, item: values.append(item) or values,
+    "aten::extend": lambda values, items: values.extend(items),
+    "aten::insert": lambda values, place, item: values.insert(place, item),
+    "aten::pop": lambda values, *place: values.pop(*place),
+    "aten::clear": lambda values: values.clear(),
+    "aten::reverse": lambda values: values.reverse(),
+    "aten::copy": lambda values: values.copy(),
+    "aten::index": lambda values, item: values.index(item),
+    "aten::count": lambda values, item: values.count(item),
+    "aten::add_": lambda values, items: values.extend(items) or values,
+    "aten::keys": lambda values: list(values.keys()),
+    "aten::values": lambda values: list(values.values()),
+    "aten::items": lambda values: list(values.items()),
+    "aten::get": lambda values, key, default=None: values.get(key, default),
+    "aten::setdefault": lambda values, key, default: values.setdefault(key, default),
+    "aten::update": lambda values, others: values.update(others),
+    "aten::Delete": operator.delitem,
+    "aten::str": str,
+    "aten::format": lambda text, *values: text.format(*values),
+    "prim::CreateObject": Instance,
+    # What a compiled model does not do
+    "aten::warn": _warn,
+    "prim::Print": lambda *_: None,
+    "prim::RaiseException": _raise,
+    "prim::annotate": lambda value: value,
+    "prim::TimePoint": lambda: 0,
+    "prim::profile": lambda *values: values[0] if values else None,
+}
+"""The evaluator of each kind of node. Where PyTorch has an operator of the kind that makes a tensor, that is called."""
+
+NODE_EVALUATORS: dict[str, Callable[..., Any]] = {
+    "prim::Enter": _enter,
+    "prim::Exit": _enter,
+    "prim::TupleSlice": _tuple_slice,
+    "prim::isinstance": _is_instance,
+}
+"""Evaluators that need the node too, for its attributes; it comes first."""

@@ -1,0 +1,156 @@
+"""A scripted module as a plain module: its parameters by their own names, its code run node by node."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchtrt.errors import InputError
+from torchtrt_torchscript.control_flow import all_nodes
+from torchtrt_torchscript.numbers import as_number
+from torchtrt_torchscript.runner import GraphRunner
+
+
+class TorchScriptModule(nn.Module):
+    """What ``torch.export`` is given in place of a scripted or traced module.
+
+    Parameters and buffers are the scripted module's own, under the same names, so that an engine's
+    weights can be replaced by name. So are the constants that freezing a module made of them. A call
+    runs the graph with PyTorch: what is known is evaluated, and every operator on tensors is called.
+
+    Args:
+        graph: The inlined graph of the method. Its first input is the module, unless ``module`` is ``None``.
+        schema: The method's schema.
+        module: The scripted module whose method it is; ``None`` for a function.
+    """
+
+    def __init__(
+        self, graph: torch._C.Graph, schema: torch._C.FunctionSchema, module: Any = None
+    ) -> None:
+        super().__init__()
+        self._graph = graph
+        itself = () if module is None else (Attributes(module, self),)
+        arguments = schema.arguments[len(itself) :]
+        runner = GraphRunner(graph, _register_frozen(self, graph))
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return as_number(runner.run((*itself, *bound.arguments.values())))
+
+        signature = inspect.Signature(
+            [
+                inspect.Parameter(
+                    argument.name,
+                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=argument.default_value
+                    if argument.has_default_value()
+                    else inspect.Parameter.empty,
+                )
+                for argument in arguments
+            ]
+        )
+        forward.__signature__ = signature  # type: ignore[attr-defined]  # torch.export reads it
+        self.forward: Callable[..., Any] = forward
+        self.train(getattr(module, "training", False))  # a frozen module does not say
+
+    def nodes(self) -> Iterator[torch._C.Node]:
+        """Yields every node of the graph, those of its inner blocks included."""
+        yield from all_nodes(self._graph)
+
+
+def _register_frozen(module: nn.Module, graph: torch._C.Graph) -> dict[int, Callable[[], Any]]:
+    """Registers the weights that ``torch.jit.freeze`` wrote into a graph; returns what gives each, by value number.
+
+    It names them as they were named before: ``%self.encoder.weight``.
+    """
+    found: dict[int, Callable[[], Any]] = {}
+    for node in all_nodes(graph):
+        if node.kind() != "prim::Constant" or not node.output().debugName().startswith("self."):
+            continue
+        value, (_, *path, name) = node.output().toIValue(), node.output().debugName().split(".")
+        owner: Any = module
+        for part in path:
+            if isinstance(owner, nn.Module) and not hasattr(owner, part):
+                owner.add_module(part, nn.Module())
+            owner = getattr(owner, part, None)
+        if isinstance(value, Tensor) and isinstance(owner, nn.Module) and not hasattr(owner, name):
+            owner.register_buffer(name, value)
+            found[node.output().unique()] = functools.partial(getattr, owner, name)
+    return found
+
+
+class Attributes:
+    """What ``prim::GetAttr`` and ``prim::SetAttr`` see of a module.
+
+    Tensors are registered on a plain module, as ``torch.export`` needs them; all else is read where it is.
+
+    Args:
+        source: The scripted module.
+        target: The plain module that gets its parameters, buffers and submodules.
+    """
+
+    def __init__(self, source: Any, target: nn.Module) -> None:
+        self._source, self._target = source, target
+        self._children: dict[str, Attributes] = {}
+        for name, parameter in source.named_parameters(recurse=False):
+            # A loaded module gives its parameters as plain tensors.
+            target.register_parameter(name, nn.Parameter(parameter, parameter.requires_grad))
+        for name, buffer in source.named_buffers(recurse=False):
+            target.register_buffer(name, buffer)
+        for name, child in source.named_children():
+            module = nn.Module()
+            target.add_module(name, module)
+            self._children[name] = Attributes(child, module)
+
+    def get(self, name: str) -> Any:
+        """Returns an attribute: a tensor, the attributes of a submodule, or a constant.
+
+        Raises:
+            InputError: It is an object of a class, such as the packed weights of a quantized module.
+        """
+        if name in self._children:
+            return self._children[name]
+        if name in self._target._parameters or name in self._target._buffers:
+            return getattr(self._target, name)
+        value = getattr(self._source, name)
+        if isinstance(value, torch.ScriptObject):
+            message = (
+                f"The attribute {name!r} of {self._source.original_name} is an object of the class "
+                f"{str(value._type()).rpartition('.')[2]}, which TensorRT has no use for. Quantized modules keep "
+                "their weights in such objects: compile the model that was not quantized, or one with fake "
+                "quantization."
+            )
+            raise InputError(message)
+        return value
+
+    def graph_of(self, method: str) -> torch._C.Graph:
+        """Returns the graph of a method: of a submodule that the model knows by its interface only."""
+        graph: torch._C.Graph = getattr(self._source, method).inlined_graph
+        return graph
+
+    def set(self, name: str, value: Any) -> None:
+        """Writes to a buffer. No other state can live in a compiled module.
+
+        Raises:
+            InputError: The attribute is no buffer of the value's shape and dtype.
+        """
+        buffer = self._target._buffers.get(name)
+        if (
+            not isinstance(buffer, Tensor)
+            or not isinstance(value, Tensor)
+            or (buffer.shape, buffer.dtype) != (value.shape, value.dtype)
+        ):
+            kind = "tensor" if isinstance(value, Tensor) else type(value).__name__
+            message = (
+                f"The model stores a {kind} in its attribute {name!r} while it runs. A compiled model "
+                "writes only to buffers, and only tensors of the buffer's own shape and dtype. Take the state as "
+                "an argument and return it, or compile the submodule that keeps none."
+            )
+            raise InputError(message)
+        buffer.copy_(value)

@@ -1,0 +1,247 @@
+"""From the nodes of a TorchScript graph to PyTorch's operators, and TorchScript's numbers for dtypes to dtypes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Container
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from torchtrt_torchscript.numbers import as_number, is_undecided
+
+SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.float64,
+    None,  # complex of half precision
+    torch.complex64,
+    torch.complex128,
+    torch.bool,
+    torch.qint8,
+    torch.quint8,
+    torch.qint32,
+    torch.bfloat16,
+)
+"""PyTorch's dtypes in the order of ``c10::ScalarType``: TorchScript writes a dtype as its place here."""
+_LAYOUTS = (torch.strided,)
+_MEMORY_FORMATS = (
+    torch.contiguous_format,
+    torch.preserve_format,
+    torch.channels_last,
+    torch.channels_last_3d,
+)
+
+
+def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
+    """Returns the operator that a node calls, taking the node's inputs in order.
+
+    ``None`` if it is an instruction of TorchScript's interpreter, which PyTorch does not dispatch.
+    """
+    schema = node.schema()
+    return None if schema == "(no schema)" else _operator(schema)
+
+
+def makes_tensors(node: torch._C.Node) -> bool:
+    """Returns whether a node's result is a tensor, several, or a list of them."""
+    return any("Tensor" in str(value.type()) for value in node.outputs())
+
+
+def overload_of(schema: str) -> OpOverload | None:
+    """Returns the operator of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
+    parsed = torch._C.parse_schema(schema)
+    qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
+    if not torch._C._dispatch_has_kernel(qualified):
+        return None
+    namespace, _, name = parsed.name.partition("::")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), name)
+        overload = getattr(packet, parsed.overload_name or "default")
+    except AttributeError:
+        return None
+    return overload if isinstance(overload, OpOverload) else None
+
+
+@functools.cache
+def _schema(text: str) -> Any:
+    return torch._C.parse_schema(text)
+
+
+def written_inputs(node: torch._C.Node) -> list[torch._C.Value]:
+    """Returns the inputs of a node that it writes to in place."""
+    if node.schema() == "(no schema)":
+        return []
+    arguments = _schema(node.schema()).arguments
+    return [
+        value
+        for value, argument in zip(node.inputs(), arguments, strict=False)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+
+
+def is_view(node: torch._C.Node) -> bool:
+    """Returns whether a node's result shares the memory of its first input, or is an element of it."""
+    if node.schema() == "(no schema)":
+        return False
+    schema = _schema(node.schema())
+    aliased = [each.alias_info is not None for each in (*schema.arguments[:1], *schema.returns[:1])]
+    return aliased == [True, True]
+
+
+def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
+    """Returns the value whose memory a value shares, through views that are not taken ``outside`` already."""
+    while value.unique() not in outside and is_view(value.node()):
+        value = value.node().inputsAt(0)
+    return value
+
+
+def find_interpreted(node: torch._C.Node) -> Callable[..., Any] | None:
+    """Returns the function of TorchScript's interpreter that a node calls, if it takes and makes no tensors."""
+    schema = node.schema()
+    return None if schema == "(no schema)" else _interpreted(schema)
+
+
+@functools.cache
+def _interpreted(text: str) -> Callable[..., Any] | None:
+    schema = _schema(text)
+    if "..." in text:
+        return None  # it takes what its node says besides
+    parts = (*schema.arguments, *schema.returns)
+    if any(part.alias_info is not None and part.alias_info.is_write for part in parts):
+        return None
+    if any(re.search(r"\b(Tensor|Any|t|__torch__)\b", str(part.type)) for part in parts):
+        return None
+    try:
+        found = torch._C._get_operation_overload(schema.name, schema.overload_name)
+    except RuntimeError:
+        return None
+    return found[0] if found else None
+
+
+def places_in(tensor: torch.Tensor, dim: int, start: torch.Tensor, length: int) -> torch.Tensor:
+    """Returns ``length`` indices of a dimension from a 0-d ``start`` on, which may count from the end."""
+    places = start.reshape(1) + torch.arange(length, device=tensor.device)
+    return torch.where(places < 0, places + tensor.shape[dim], places)
+
+
+def _narrow(tensor: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
+    return torch.index_select(tensor, dim, places_in(tensor, dim, start, length))
+
+
+def _select(tensor: torch.Tensor, dim: int, index: Any) -> torch.Tensor:
+    if is_undecided(index):
+        return _narrow(tensor, dim, index.tensor, 1).squeeze(dim)
+    return torch.select(tensor, dim, index)
+
+
+def _to_device_and_dtype(
+    tensor: torch.Tensor, device: Any, dtype: int | None, non_blocking: bool, copy: bool
+) -> torch.Tensor:
+    kind = tensor.dtype if dtype is None else SCALAR_TYPES[dtype]
+    return tensor.to(device or tensor.device, kind, non_blocking, copy)
+
+
+def _convolution(*args: Any) -> torch.Tensor:
+    result: torch.Tensor = torch.ops.aten.convolution.default(*args[:9])  # the rest is for cuDNN
+    return result
+
+
+_BY_OTHER_OPERATORS: dict[str, Callable[..., Any]] = {
+    "aten::_convolution": _convolution,
+    "aten::_convolution.deprecated": _convolution,
+    "aten::narrow.Tensor": _narrow,
+    "aten::select.int": _select,
+    "aten::to.prim_Device": _to_device_and_dtype,
+    "aten::to.prim_dtype": lambda tensor, dtype, non_blocking, copy: _to_device_and_dtype(
+        tensor, None, dtype, non_blocking, copy
+    ),
+}
+"""Operators of TorchScript's interpreter alone, and those that PyTorch cannot export as they are."""
+
+
+@functools.cache
+def _operator(schema: str) -> Callable[..., Any] | None:
+    other = _BY_OTHER_OPERATORS.get(schema.partition("(")[0])
+    if other is not None:
+        return other
+    overload = overload_of(schema)
+    if overload is None:
+        return None
+    parameters = [
+        (argument.name, argument.kwarg_only, _conversion(str(argument.real_type)))
+        for argument in overload._schema.arguments
+    ]
+    of_tensors = _overload_of_tensors(overload)
+
+    def call(*values: Any) -> Any:
+        if of_tensors is not None and any(map(is_undecided, values)):
+            return of_tensors(*values)
+        args, kwargs = [], {}
+        for value, (name, keyword, convert) in zip(values, parameters, strict=True):
+            converted = convert(value)
+            if keyword:
+                kwargs[name] = converted
+            else:
+                args.append(converted)
+        return overload(*args, **kwargs)
+
+    return call
+
+
+def _overload_of_tensors(overload: OpOverload) -> Callable[..., Any] | None:
+    """Returns what an operator does with undecided numbers: the overload that takes 0-d tensors in their place.
+
+    Such as ``add.Tensor`` for ``add.Scalar``. ``None`` if there is none.
+    """
+    for name in overload.overloadpacket.overloads():
+        sibling = getattr(overload.overloadpacket, name)
+        mine, theirs = overload._schema.arguments, sibling._schema.arguments
+        if [each.name for each in mine] != [each.name for each in theirs]:
+            continue
+        kinds = [
+            (str(first.type), str(second.type)) for first, second in zip(mine, theirs, strict=True)
+        ]
+        replaced = [first != second for first, second in kinds]
+        if any(replaced) and all(
+            first == second or ("number" in first and "Tensor" in second) for first, second in kinds
+        ):
+            return functools.partial(_call_with_tensors, sibling, replaced)
+    return None
+
+
+def _call_with_tensors(sibling: OpOverload, replaced: list[bool], *values: Any) -> Any:
+    tensor = next(value for value in values if isinstance(value, torch.Tensor))
+    args, kwargs = [], {}
+    for value, is_replaced, argument in zip(
+        values, replaced, sibling._schema.arguments, strict=True
+    ):
+        given = as_number(value)
+        if is_replaced and value is not None:
+            given = value.tensor if is_undecided(value) else torch.tensor(value)
+            # Next to a tensor, a number decides the result's kind but not its precision.
+            kind = (
+                bool if given.dtype is torch.bool else float if given.is_floating_point() else int
+            )(1)
+            given = given.to(torch.result_type(tensor, kind))
+        if argument.kwarg_only:
+            kwargs[argument.name] = given
+        else:
+            args.append(given)
+    return sibling(*args, **kwargs)
+
+
+def _conversion(kind: str) -> Callable[[Any], Any]:
+    if "ScalarType" in kind:
+        return lambda value: SCALAR_TYPES[value] if isinstance(value, int) else value
+    if "Layout" in kind:
+        return lambda value: _LAYOUTS[value] if isinstance(value, int) else value
+    if "MemoryFormat" in kind:
+        return lambda value: _MEMORY_FORMATS[value] if isinstance(value, int) else value
+    return as_number

@@ -1,0 +1,37 @@
+"""Helpers of the tests of the TorchScript front end."""
+
+import warnings
+
+import torch
+
+import torchtrt_torchscript as torchscript
+
+
+def quiet(function, *args):
+    """Calls TorchScript without PyTorch's notes that it is deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args)
+
+
+def script(model):
+    """Returns the scripted model."""
+    return quiet(torch.jit.script, model)
+
+
+def assert_same(compiled, model, *inputs):
+    """Checks a call against PyTorch."""
+    with torch.no_grad():
+        actual, expected = compiled(*inputs), model(*inputs)
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def assert_compiles(function, *calls, dynamic_shapes=None, **settings):
+    """Compiles a function whole for the first call's inputs, and checks every call against PyTorch."""
+    scripted = script(function)
+    settings = {"require_full_compilation": True, **settings}
+    compiled = torchscript.compile(scripted, calls[0], dynamic_shapes=dynamic_shapes, **settings)
+    for inputs in calls:
+        copies = [[tensor.clone() for tensor in inputs] for _ in range(2)]
+        torch.testing.assert_close(compiled(*copies[0]), function(*copies[1]), rtol=1e-4, atol=1e-4)
+    return compiled
