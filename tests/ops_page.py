@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from torchtrt.contract import Unless
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.targets import qualified_name
 
@@ -67,8 +68,11 @@ def _link(function: Callable[..., Any]) -> str:
 
 def _reasons(candidate: Candidate) -> Iterator[str]:
     validator = candidate.support.capability_validator
-    for check in getattr(validator, "checks", (validator,)):
-        yield from _messages(check)
+    for check in validator.checks if isinstance(validator, Unless) else (validator,):
+        if not check.__module__.endswith(
+            "aten_core.registration"
+        ):  # what the introduction says of all
+            yield from _messages(check)
 
 
 def _messages(check: Callable[..., Any]) -> Iterator[str]:

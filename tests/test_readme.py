@@ -13,13 +13,19 @@ import torch, torchtrt
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return torch.copysign(x, -2.0)
+        return torch.ops.aten.isposinf(x)
 
-x = torch.tensor([1.0, -2.0, 0.5])
+numbers = [1.0, -2.0, 0.0, -0.0, float("nan"), float("inf"), -float("inf")]
 for version in ("8.6.0", "10.16.1", "11.4.0"):
     with torchtrt.use_tensorrt(f"reference@{version}"):
-        compiled = torchtrt.compile(Model().eval(), (x,), require_full_compilation=True)
-    torch.testing.assert_close(compiled(x), Model()(x))
+        for dtype in (torch.float32, torch.float16, torch.int64, torch.bool):
+            for x in (torch.tensor(numbers).nan_to_num(posinf=9, neginf=9).to(dtype)
+                      if not dtype.is_floating_point else torch.tensor(numbers, dtype=dtype),
+                      torch.ones((), dtype=dtype), torch.ones(2, 0, 3, dtype=dtype)):
+                compiled = torchtrt.compile(Model().eval(), (x,), min_block_size=1)
+                assert torch.equal(compiled(x), Model()(x)), (version, dtype, x)
+x = torch.tensor(numbers)
+compiled = torchtrt.compile(Model().eval(), (x,), require_full_compilation=True)
 print([row.pack for row in compiled.report.converted])
 """
 
@@ -39,8 +45,9 @@ def test_the_pack_in_the_readme_works(tmp_path):
     (package / "_pack.py").write_text(code)
     metadata = tmp_path / "torchtrt_converters_hello-0.1.0.dist-info"
     metadata.mkdir()
-    (metadata / "METADATA").write_text("Name: torchtrt-converters-hello\nVersion: 0.1.0\n")
-    group, line = re.match(r'\[project\.entry-points\."(.+)"\]\n(.+)\n', entry_point).groups()
+    name, version = re.search(r'name = "(.+)"\nversion = "(.+)"', entry_point).groups()
+    (metadata / "METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    group, line = re.search(r'\[project\.entry-points\."(.+)"\]\n(.+)\n', entry_point).groups()
     (metadata / "entry_points.txt").write_text(f"[{group}]\n{line.replace(chr(34), '')}\n")
 
     done = subprocess.run(

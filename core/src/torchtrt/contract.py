@@ -1,19 +1,23 @@
-"""What a pack says about one converter: the function, its validator, its priority and what it can handle."""
+"""What a pack says about one converter: the function and how it is called, its validator, and what it can handle."""
 
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
-from collections.abc import Callable
+import keyword
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from torch.fx import Node
 
 from torchtrt.errors import ConverterSignatureError
+from torchtrt.targets import Target, qualified_name
 
 Converter = Callable[..., Any]
-"""A function ``(ctx, target, args, kwargs, name)`` that adds one op to a network."""
+"""A function that adds one op to a network, in one of the forms of :class:`CallingConvention`."""
 
 Validator = Callable[..., Any]
 """A function ``(node, settings)`` or ``(node)`` that says whether a converter can handle one node."""
@@ -27,10 +31,21 @@ class ConverterPriority(enum.Enum):
 
 
 class CallingConvention(enum.Enum):
-    """What a converter's first argument is; the others are always ``target, args, kwargs, name``."""
+    """How a converter is called, told from its parameters.
 
-    LEGACY = "net"
+    Attributes:
+        SCHEMA: ``(ctx, ...)`` with the parameters of the op's schema, by name; the interpreter fills
+            in defaults and makes network tensors of weights.
+        CTX: ``(ctx, target, args, kwargs, name)`` with the conversion context.
+        LEGACY: ``(net, target, args, kwargs, name)`` with the network.
+    """
+
+    SCHEMA = "schema"
     CTX = "ctx"
+    LEGACY = "net"
+
+
+# Validators
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,66 +67,73 @@ def accept_every_node(node: Node, settings: Any) -> bool:  # noqa: ARG001
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class ConverterSupport:
-    """One converter and what it can handle.
+def objection(answer: object) -> Reject | None:
+    """Returns what a validator's answer means: a rejection, or ``None`` where it accepts.
 
-    Attributes:
-        converter_implementation: The function, or ``"module:function"`` to import it on first use.
-        capability_validator: Says whether the converter can handle one node.
-        supports_dynamic_shapes: Whether the converter handles nodes with symbolic dimensions.
-        requires_output_allocator: Whether an output's size depends on the data.
-    """
-
-    converter_implementation: Converter | str
-    capability_validator: Validator = accept_every_node
-    supports_dynamic_shapes: bool = False
-    requires_output_allocator: bool = False
-
-
-_CONVENTIONS = {
-    "ctx": CallingConvention.CTX,
-    "net": CallingConvention.LEGACY,
-    "network": CallingConvention.LEGACY,
-}
-
-
-def calling_convention(converter: Converter) -> CallingConvention:
-    """Returns how ``converter`` wants to be called, told from the name of its first parameter.
+    ``True`` and ``None`` accept; ``False``, a :class:`Reject` and a string, which is the reason, reject.
 
     Raises:
-        ConverterSignatureError: The name does not tell.
+        TypeError: The answer is none of these.
     """
-    first = _first_parameter(converter)
-    convention = _CONVENTIONS.get(first)
-    if convention is None:
-        message = (
-            f"The calling convention of converter {qualified_function(converter)} cannot be told: its first parameter "
-            f"is {first!r}. Write (ctx, target, args, kwargs, name) for the conversion context, or (net, target, args, "
-            "kwargs, name) for the bare network."
-        )
-        raise ConverterSignatureError(message)
-    return convention
+    if answer is True or answer is None:
+        return None
+    if isinstance(answer, Reject):
+        return answer
+    if isinstance(answer, str):
+        return Reject(answer)
+    if answer is False:
+        return Reject("")
+    message = f"a {type(answer).__name__} where True, False, None, Reject(...) or a reason is meant"
+    raise TypeError(message)
 
 
-def _first_parameter(function: Converter) -> str:
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is not None and code.co_argcount and not inspect.ismethod(function):
-        return str(code.co_varnames[0])  # inspect.signature takes ten times as long
-    try:
-        return next(iter(inspect.signature(function).parameters), "")
-    except (TypeError, ValueError):
-        return ""
+class Unless:
+    """A validator made of small checks: it accepts the nodes to which none of them objects.
+
+    Args:
+        *checks: Functions ``(node)`` or ``(node, settings)`` that return a reason, or ``None``.
+            Their names are shown in listings.
+    """
+
+    def __init__(self, *checks: Validator) -> None:
+        self.checks = checks
+        self._calls = tuple(map(with_settings, checks))
+
+    def __call__(self, node: Node, settings: Any) -> Any:
+        """Returns the first objection, or ``None``."""
+        for check in self._calls:
+            answer = check(node, settings)
+            if answer is not None and answer is not True:
+                return answer
+        return None
 
 
-def takes_settings(validator: Validator) -> bool:
-    """Returns whether ``validator`` is called with ``(node, settings)``; otherwise it is called with ``(node)``.
+def check_names(validator: Validator) -> tuple[str, ...]:
+    """Returns the names of a validator's checks, as listings show them."""
+    if isinstance(validator, Unless):
+        return tuple(name for check in validator.checks for name in check_names(check))
+    function: Any = inspect.unwrap(validator)
+    function = getattr(function, "func", function)  # functools.partial
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return (name.strip("_<>"),)
+
+
+def with_settings(validator: Validator) -> Validator:
+    """Returns a validator as ``(node, settings)``.
 
     Raises:
-        ConverterSignatureError: It can be called with neither.
+        ConverterSignatureError: It can be called with neither one nor two arguments.
     """
-    if _is_function_of_two(validator):
+    if _takes_settings(validator):
+        return validator
+    return functools.wraps(validator)(lambda node, settings: validator(node))  # noqa: ARG005
+
+
+def _takes_settings(validator: Validator) -> bool:
+    if isinstance(validator, Unless) or _is_function_of(2, validator):
         return True
+    if _is_function_of(1, validator):
+        return False
     try:
         signature = inspect.signature(validator)
     except (TypeError, ValueError) as error:
@@ -125,13 +147,15 @@ def takes_settings(validator: Validator) -> bool:
     raise ConverterSignatureError(_validator_message(validator))
 
 
-def _is_function_of_two(validator: Validator) -> bool:
-    """Returns whether a function is of the common form, in a hundredth of the time of inspect.signature."""
+def _is_function_of(count: int, validator: Validator) -> bool:
+    """Returns whether a function is of a common form, in a hundredth of the time of inspect.signature."""
     code = getattr(validator, "__code__", None)
     return (
         code is not None
-        and code.co_argcount == 2
+        and code.co_argcount == count
         and not code.co_kwonlyargcount
+        and not code.co_flags & inspect.CO_VARARGS
+        and not validator.__defaults__
         and not inspect.ismethod(validator)
         and not hasattr(validator, "__wrapped__")
     )
@@ -144,6 +168,205 @@ def _validator_message(validator: Validator) -> str:
     )
 
 
+# What a converter can handle
+
+
+@dataclass(frozen=True, slots=True)
+class ConverterSupport:
+    """One converter and what it can handle.
+
+    Attributes:
+        converter_implementation: The function, or ``"module:function"`` to import it on first use.
+        capability_validator: Says whether the converter can handle one node.
+        supports_dynamic_shapes: Whether the converter handles nodes with symbolic dimensions.
+        requires_output_allocator: Whether an output's size depends on the data.
+        keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor``; without it
+            they are network tensors. In the other conventions weights always are ``torch.Tensor``.
+    """
+
+    converter_implementation: Converter | str
+    capability_validator: Validator = accept_every_node
+    supports_dynamic_shapes: bool = False
+    requires_output_allocator: bool = False
+    keep_constants: bool = False
+
+
+# Calling conventions
+
+_CTX_PARAMETERS = ("target", "args", "kwargs")
+_FORMS = (
+    "Write (ctx, target, args, kwargs, name), (net, target, args, kwargs, name), or (ctx, ...) with the parameters of "
+    "the op's schema."
+)
+
+
+def calling_convention(converter: Converter) -> CallingConvention:
+    """Returns how ``converter`` wants to be called, told from the names of its parameters.
+
+    Raises:
+        ConverterSignatureError: They do not tell.
+    """
+    first, *rest = _parameter_names(converter) or ("",)
+    if first in ("net", "network"):
+        convention = CallingConvention.LEGACY
+    elif first == "ctx":
+        classic = tuple(rest[:3]) == _CTX_PARAMETERS
+        convention = CallingConvention.CTX if classic else CallingConvention.SCHEMA
+    else:
+        message = (
+            f"The calling convention of converter {qualified_function(converter)} cannot be told: its first parameter "
+            f"is {first!r}. {_FORMS}"
+        )
+        raise ConverterSignatureError(message)
+    if (
+        convention is not CallingConvention.SCHEMA
+        and len(rest) != 4
+        and not _is_variadic(converter)
+    ):
+        message = (
+            f"The converter {qualified_function(converter)} takes ({', '.join((first, *rest))}), which is no calling "
+            f"convention. {_FORMS}"
+        )
+        raise ConverterSignatureError(message)
+    return convention
+
+
+def _parameter_names(function: Converter) -> tuple[str, ...]:
+    """Returns the names of a function's positional parameters."""
+    function = inspect.unwrap(function)
+    code = getattr(function, "__code__", None)
+    if code is not None and not inspect.ismethod(function):
+        return tuple(
+            code.co_varnames[: code.co_argcount]
+        )  # inspect.signature takes ten times as long
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return tuple(each.name for each in parameters if each.kind in positional)
+
+
+def _is_variadic(function: Converter) -> bool:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return code is None or bool(code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS))
+
+
+class SchemaArguments:
+    """Binds a node's arguments to the parameters of a ``SCHEMA`` converter.
+
+    Every argument of the schema is a parameter of the same name (a Python keyword with an underscore behind it), or
+    goes into ``**rest``. A parameter that the schema lacks must have a default: so one function can serve ops that
+    differ. Ops without a schema, Python functions on sizes and higher-order ops, are bound by position.
+
+    Args:
+        converter: The converter.
+        target: The op.
+
+    Raises:
+        ConverterSignatureError: A parameter is not in the schema, or an argument of the schema is not taken.
+    """
+
+    __slots__ = ("_defaults", "_names")
+
+    def __init__(self, converter: Converter, target: Target) -> None:
+        schema = getattr(target, "_schema", None)
+        self._names: tuple[str, ...] | None = None
+        if schema is None:
+            return
+        arguments = [
+            (_as_parameter(argument.name), argument.default_value) for argument in schema.arguments
+        ]
+        taken, takes_rest = _keywords(converter)
+        names = [name for name, _ in arguments]
+        for name, is_optional in taken.items():
+            if name not in names and not is_optional:
+                self._refuse(
+                    converter, target, f"has no argument {name!r}, which the converter takes"
+                )
+        for name in names:
+            if name not in taken and not takes_rest:
+                text = f"has the argument {name!r}, which the converter does not take"
+                self._refuse(converter, target, f"{text}; name it, or take the rest with **_")
+        self._names = tuple(names)
+        self._defaults = dict(arguments)
+
+    @staticmethod
+    def _refuse(converter: Converter, target: Target, what: str) -> None:
+        schema = target._schema  # type: ignore[attr-defined]
+        message = (
+            f"The converter {qualified_function(converter)} does not fit {qualified_name(target)}: the op {what}.\n"
+            f"  schema  {schema}"
+        )
+        raise ConverterSignatureError(message)
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns what to call the converter with, behind the context."""
+        if self._names is None:
+            return tuple(args), dict(kwargs)
+        bound = {**self._defaults, **dict(zip(self._names, args, strict=False))}
+        for name, value in kwargs.items():
+            bound[_as_parameter(name)] = value
+        return (), bound
+
+
+def _as_parameter(name: str) -> str:
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+@functools.lru_cache(
+    maxsize=256
+)  # the same function is registered for many ops, one after the other
+def _keywords(converter: Converter) -> tuple[dict[str, bool], bool]:
+    """Returns a converter's parameters behind the context, whether each has a default, and whether there is ``**``."""
+    parameters = list(inspect.signature(converter).parameters.values())[1:]
+    rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
+    named = {
+        each.name: each.default is not inspect.Parameter.empty
+        for each in parameters
+        if each not in rest
+    }
+    return named, bool(rest)
+
+
+def looks_like_converter(value: object) -> bool:
+    """Returns whether a function is of a converter's form, as one that a decorator was given in place of an op."""
+    return isinstance(value, FunctionType) and _parameter_names(value)[:1] in (("ctx",), ("net",))
+
+
+def arguments_of(node: Node) -> Any:
+    """Returns a node's arguments as attributes named as in the op's schema, defaults filled in.
+
+    For validators: tensors are graph nodes, see :func:`value_of`.
+    """
+    return named_arguments(node.target, node.args, node.kwargs)
+
+
+def named_arguments(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Returns an op's arguments as attributes named as in its schema, defaults filled in."""
+    values = dict(_schema_defaults(target))
+    values.update(zip(values, args, strict=False))
+    values.update(kwargs)
+    return SimpleNamespace(**values)
+
+
+@functools.lru_cache(maxsize=4096)
+def _schema_defaults(target: Any) -> tuple[tuple[str, Any], ...]:
+    return tuple((argument.name, argument.default_value) for argument in target._schema.arguments)
+
+
+def value_of(argument: Any) -> Any:
+    """Returns what PyTorch knows of a node's argument: a fake tensor, a symbolic size, or the argument itself."""
+    return argument.meta.get("val") if isinstance(argument, Node) else argument
+
+
+def is_constant(argument: Any) -> bool:
+    """Returns whether an argument of a node is known when the network is built."""
+    return not isinstance(argument, Node) or argument.op == "get_attr"
+
+
 def qualified_function(function: Callable[..., Any] | str) -> str:
     """Returns where a function is: ``"module:function"``."""
     if isinstance(function, str):
@@ -152,3 +375,26 @@ def qualified_function(function: Callable[..., Any] | str) -> str:
     function = getattr(function, "func", function)  # functools.partial
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', None) or 'builtins'}:{name}"
+
+
+__all__ = [
+    "CallingConvention",
+    "Converter",
+    "ConverterPriority",
+    "ConverterSupport",
+    "Reject",
+    "SchemaArguments",
+    "Unless",
+    "Validator",
+    "accept_every_node",
+    "arguments_of",
+    "calling_convention",
+    "check_names",
+    "is_constant",
+    "looks_like_converter",
+    "named_arguments",
+    "objection",
+    "qualified_function",
+    "value_of",
+    "with_settings",
+]

@@ -50,6 +50,14 @@ class TensorRTUnavailableError(TorchTRTError, RuntimeError):
     """The TensorRT that was asked for cannot be used here."""
 
 
+class UnsupportedDtypeError(TorchTRTError):
+    """The TensorRT in use has no such dtype."""
+
+
+class NewAssumptionError(TorchTRTError):
+    """Code that looked at a graph would have fixed one of its symbolic sizes."""
+
+
 class PackError(TorchTRTError):
     """A converter pack is unusable, or a pack was used wrongly."""
 

@@ -188,7 +188,7 @@ def test_converters_of_an_op_as_json(ask: Callable[..., Any], spelling: str) -> 
         "converter": f"{__name__}:convert",
         "supports_dynamic_shapes": False,
         "requires_output_allocator": False,
-        "validator": f"{__name__}:accepts",
+        "checks": ["accepts"],
         "shadowed_by": None,
     }
 

@@ -102,7 +102,7 @@ not in this PyTorch: vision.fold.default
 
 aten.gelu.default
   1.  HIGH      vision     torchtrt-converters-vision 0.3.0     torchtrt_converters_vision.gelu:gelu_tanh\
-      static shapes only, validator gelu_is_tanh
+      static shapes only, checks gelu_is_tanh
   2.  STANDARD  aten_core  torchtrt-converters-aten-core 0.1.0  torchtrt_converters_aten_core.activation:gelu\
   dynamic shapes
 

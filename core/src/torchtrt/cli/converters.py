@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from torchtrt.cli.output import add_json_flag, console, print_json, table
-from torchtrt.contract import qualified_function
+from torchtrt.contract import check_names
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.registry.listing import notes, shadowed_by
 from torchtrt.targets import parse_targets, qualified_name
@@ -92,8 +92,9 @@ def candidates_as_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
             "converter": candidate.qualified_function,
             "supports_dynamic_shapes": candidate.support.supports_dynamic_shapes,
             "requires_output_allocator": candidate.support.requires_output_allocator,
-            "validator": candidate.validate
-            and qualified_function(candidate.support.capability_validator),
+            "checks": list(check_names(candidate.support.capability_validator))
+            if candidate.validate is not None
+            else [],
             "shadowed_by": _one_based(shadowed_by(candidates, position)),
         }
         for position, candidate in enumerate(candidates)

@@ -10,7 +10,7 @@ from torchtrt.conversion.interpreter import InterpretedNetwork
 from torchtrt.errors import BuildError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.logging import take_errors
+from torchtrt.tensorrt.logging import collecting
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import allow_half_precision, allow_quantization
 
@@ -18,7 +18,7 @@ from torchtrt.tensorrt.shims import allow_half_precision, allow_quantization
 def build_plan(
     builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings
 ) -> bytes:
-    """Returns the serialised engine of a network.
+    """Returns the serialized engine of a network.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged.
@@ -30,10 +30,10 @@ def build_plan(
     for spec in interpreted.inputs:
         if spec.is_dynamic:
             profile.set_shape(spec.name, spec.min, spec.opt, spec.max)
-    if config.add_optimization_profile(profile) < 0:
-        message = (
-            f"{describe()} refused the sizes {list(interpreted.inputs)}: {'; '.join(take_errors())}"
-        )
+    with collecting() as log:
+        index = config.add_optimization_profile(profile)
+    if index < 0:
+        message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
         raise BuildError(message)
     if settings.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
@@ -49,12 +49,10 @@ def build_plan(
         allow_half_precision(config)
     allow_quantization(interpreted.network, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    take_errors()
-    plan = builder.build_serialized_network(interpreted.network, config)
-    errors = take_errors()
+    with collecting() as log:
+        plan = builder.build_serialized_network(interpreted.network, config)
     if plan is None:
-        details = "\n  ".join(errors) or "It logged no reason."
-        message = f"{describe()} could not build the engine:\n  {details}"
+        message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
         raise BuildError(message)
     return bytes(plan)
 

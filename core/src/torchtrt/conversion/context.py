@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.conversion.network import CheckedNetwork
+from torchtrt.conversion.values import CONSTANT_TYPES, as_torch_tensor, is_network_tensor
+from torchtrt.errors import ConversionError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
-from torchtrt.tensorrt.shims import add_shape
+from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.shims import add_cast, add_shape, weights_of
 
 SymbolicSize = int | torch.SymInt | None
 """A size that is known, known as an expression of the model's symbols, or unknown until run time."""
@@ -22,7 +28,8 @@ class ConversionContext:
     """The first argument of every converter.
 
     Attributes:
-        net: The TensorRT network under construction.
+        net: The TensorRT network under construction. What TensorRT refuses raises, and layers that
+            nobody names have the node's name.
         compilation_settings: The settings of this compilation.
         requires_output_allocator: Whether an output's size depends on the data.
         weight_refit_map: Weights recorded for refit: the name in the engine to the model's tensor.
@@ -50,6 +57,60 @@ class ConversionContext:
     _shapes: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)
     _constants: dict[Any, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.net, CheckedNetwork):
+            self.net = CheckedNetwork(self.net)
+
+    def part(self, name: str) -> AbstractContextManager[None]:
+        """Names the layers that are added inside a ``with`` block after a part of the node: ``op/node/name/kind``."""
+        network: CheckedNetwork = self.net
+        return network.part(name)
+
+    def tensor(self, value: Any, dtype: torch.dtype | None = None) -> Any:
+        """Returns a network tensor for a value; see :func:`torchtrt.conversion.get_trt_tensor`."""
+        if is_network_tensor(value):
+            if dtype is None or self.dtype_of(value) is inner_dtype(dtype):
+                return value
+            return add_cast(self.net, value, dtype)
+        if not isinstance(value, CONSTANT_TYPES):
+            message = f"A {type(value).__name__} cannot become a TensorRT constant: {value!r}."
+            raise ConversionError(message)
+        tensor = as_torch_tensor(value, dtype)
+        if tensor.numel() > 1 or isinstance(value, (np.ndarray, torch.Tensor)):
+            return self.add_constant(tensor)
+        # repr tells -0.0 from 0.0
+        key = (tensor.dtype, tuple(tensor.shape), repr(tensor.tolist()))
+        if key not in self._constants:
+            self._constants[key] = self.add_constant(tensor)
+        return self._constants[key]
+
+    def add_constant(self, tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Any:
+        """Returns a new constant with a tensor's values, in another shape of as many elements if one is given."""
+        if tensor.dtype is torch.bool:
+            # Boolean weights are undocumented on some versions: an integer constant and a cast are
+            # safe on all.
+            return add_cast(self.net, self.add_constant(tensor.to(torch.int32), shape), torch.bool)
+        weights = self.weights(tensor)
+        layer = self.net.add_constant(tuple(tensor.shape) if shape is None else shape, weights)
+        self.name_weights(weights, tensor)
+        return layer.get_output(0)
+
+    def weights(self, tensor: torch.Tensor) -> Any:
+        """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
+        weights, owner = weights_of(tensor)
+        self.cpu_weights_reference_holder.append(owner)
+        return weights
+
+    def name_weights(self, weights: Any, tensor: torch.Tensor) -> None:
+        """Gives weights that a layer now uses the model's name for ``tensor``, if it is one of its weights."""
+        name = self.weight_names.get(id(tensor))
+        if (
+            name is not None
+            and name not in self.weight_refit_map
+            and self.net.set_weights_name(weights, name)
+        ):
+            self.record_weight(name, tensor)
 
     def record_weight(self, name: str, weight: torch.Tensor) -> None:
         """Notes that the engine's weights ``name`` hold ``weight``, so that they can be refitted."""
@@ -86,25 +147,21 @@ class ConversionContext:
             )
         return shape
 
-    def shape_of(self, tensor: Any, name: str) -> Any:
+    def shape_of(self, tensor: Any) -> Any:
         """Returns the run-time shape of ``tensor``: int32, shape ``(rank,)``. Made once per tensor."""
         if tensor.name not in self._shapes:
-            self._shapes[tensor.name] = add_shape(self.net, tensor, name)
+            self._shapes[tensor.name] = add_shape(self.net, tensor)
         return self._shapes[tensor.name]
 
-    def size_of(self, tensor: Any, dim: int, name: str) -> int | Any:
+    def size_of(self, tensor: Any, dim: int) -> int | Any:
         """Returns one size of ``tensor``: an ``int`` where it is fixed, else a 0-d int32 tensor."""
         dim %= len(tensor.shape)
         if tensor.shape[dim] >= 0:
             return int(tensor.shape[dim])
         key = (tensor.name, dim)
         if key not in self._sizes:
-            from torchtrt.conversion.constants import get_trt_tensor
-
-            shape = self.shape_of(tensor, name + "/shape")
-            layer = self.net.add_gather(shape, get_trt_tensor(self, dim, f"{name}/dim"), 0)
-            layer.name = name
-            self._sizes[key] = layer.get_output(0)
+            shape = self.shape_of(tensor)
+            self._sizes[key] = self.net.add_gather(shape, self.tensor(dim), 0).get_output(0)
         return self._sizes[key]
 
 

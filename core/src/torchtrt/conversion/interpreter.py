@@ -14,15 +14,18 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.constants import get_trt_tensor, is_network_tensor, network_type
+from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
+from torchtrt.conversion.network import CheckedNetwork
+from torchtrt.conversion.results import check_result
 from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.lowering import no_new_assumptions, resolution_of
-from torchtrt.registry import CallingConvention, Candidate
+from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import to_trt_dtype
+from torchtrt.tensorrt.dtypes import inner_dtype, to_trt_dtype
 from torchtrt.tensorrt.shims import mark_output
 
 
@@ -74,13 +77,15 @@ class TRTInterpreter:
         self.inputs = tuple(inputs)
         self.settings = settings
         self.on_node = on_node
+        self.network = CheckedNetwork(network)
         self.context = ConversionContext(
-            network, settings, weight_names=weight_names or {}, convert_graph=self.convert_graph
+            self.network,
+            settings,
+            weight_names=weight_names or {},
+            convert_graph=self.convert_graph,
         )
         self.env: dict[Node, Any] = {}
         self.converted_by: dict[str, str] = {}
-        self.layer_count = 0
-        self.layer_names: set[str] = set()
 
     def run(self) -> InterpretedNetwork:
         """Returns the network.
@@ -102,7 +107,7 @@ class TRTInterpreter:
         (output,) = self.block.graph.find_nodes(op="output")
         output_names, output_dtypes = self.add_outputs(output)
         return InterpretedNetwork(
-            self.context.net,
+            self.network.raw,
             self.inputs,
             output_names,
             output_dtypes,
@@ -138,13 +143,7 @@ class TRTInterpreter:
     def add_input(self, profile: InputProfile, node: Node) -> Any:
         """Returns a new input of the network."""
         dtype = to_trt_dtype(profile.dtype, self.settings.truncate_double)
-        tensor = self.context.net.add_input(profile.name, dtype, profile.shape)
-        if tensor is None:
-            message = (
-                f"TensorRT refused the input {profile.name!r} of dtype {profile.dtype} and shape {profile.shape}. "
-                "Its log says why."
-            )
-            raise ConversionError(message)
+        tensor = self.network.add_input(profile.name, dtype, profile.shape)
         self.context.remember(tensor, node.meta.get("val"))
         return tensor
 
@@ -158,37 +157,39 @@ class TRTInterpreter:
             raise ConversionError(message)
         candidate = resolution.chosen
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self.env.__getitem__)
-        context = self.context
-        context.node = node
-        first = context.net
-        if candidate.calling_convention is CallingConvention.CTX:
-            first = context
+        self.context.node = node
         name = f"{qualified_name(node.target)}/{node.name}"
+        pack = f"{candidate.pack.name} {candidate.pack.version}"
         try:
-            result = candidate.converter(first, node.target, tuple(args), dict(kwargs), name)
+            with self.network.node(name, f"{node.name} = {node.target} [{pack}]"):
+                result = self.call(candidate, node, tuple(args), dict(kwargs), name)
+            check_result(self.context, node, result)
         except Exception as error:
             raise ConversionError(_conversion_message(node, candidate, error)) from error
         if candidate.support.requires_output_allocator:
-            context.requires_output_allocator = True
-        pack = f"{candidate.pack.name} {candidate.pack.version}"
+            self.context.requires_output_allocator = True
         self.converted_by[node.name] = pack
-        self.describe_new_layers(f"{node.name} = {node.target} [{pack}]")
-        _remember(context, result, node.meta.get("val"))
+        _remember(self.context, result, node.meta.get("val"))
         return result
 
-    def describe_new_layers(self, description: str) -> None:
-        """Writes the node and the pack into the new layers' metadata, and makes their names unique.
-
-        Engine inspectors show both; TensorRT refuses networks in which a name occurs twice.
-        """
-        network = self.context.net
-        for index in range(self.layer_count, network.num_layers):
-            layer = network.get_layer(index)
-            layer.metadata = description
-            if layer.name in self.layer_names:
-                layer.name = f"{layer.name}#{index}"
-            self.layer_names.add(layer.name)
-        self.layer_count = network.num_layers
+    def call(
+        self,
+        candidate: Candidate,
+        node: Node,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        name: str,
+    ) -> Any:
+        """Returns what a converter makes of a node's arguments, called by its convention."""
+        converter = candidate.converter
+        if candidate.arguments is None:
+            is_legacy = candidate.calling_convention is CallingConvention.LEGACY
+            first = self.network if is_legacy else self.context
+            return converter(first, node.target, args, kwargs, name)
+        if not candidate.support.keep_constants:
+            args, kwargs = pytree.tree_map_only(torch.Tensor, self.context.tensor, (args, kwargs))
+        args, kwargs = candidate.arguments.bind(args, kwargs)
+        return converter(self.context, *args, **kwargs)
 
     def add_outputs(self, node: Node) -> tuple[tuple[str, ...], tuple[torch.dtype, ...]]:
         """Marks the block's outputs; returns their names, and their dtypes outside the engine."""
@@ -200,14 +201,13 @@ class TRTInterpreter:
             while name in taken:
                 name += "_"
             dtype = source.meta["val"].dtype
-            inside = network_type(dtype)
-            tensor = get_trt_tensor(self.context, self.env[source], f"{name}/value", inside)
-            if tensor.name in taken or tensor.is_network_input:
-                # One tensor cannot be two outputs, nor an input and an output.
-                layer = self.context.net.add_identity(tensor)
-                layer.name = f"{name}/copy"
-                tensor = layer.get_output(0)
-            mark_output(self.context.net, tensor, name, inside)
+            inside = inner_dtype(dtype)
+            with self.network.node(name, ""):
+                tensor = self.context.tensor(self.env[source], inside)
+                if tensor.name in taken or tensor.is_network_input:
+                    # One tensor cannot be two outputs, nor an input and an output.
+                    tensor = self.network.add_identity(tensor).get_output(0)
+            mark_output(self.network, tensor, name, inside)
             taken.add(name)
             names.append(name)
             dtypes.append(dtype)

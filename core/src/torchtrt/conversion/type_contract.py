@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from torchtrt.conversion.constants import as_torch_tensor, get_trt_tensor, is_network_tensor
+from torchtrt.conversion.constants import get_trt_tensor
+from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
 from torchtrt.errors import ConversionError
 
 

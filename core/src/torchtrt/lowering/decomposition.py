@@ -22,6 +22,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from torchtrt.errors import UnsupportedDtypeError
 from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.constant_folding import fold_constants
 from torchtrt.lowering.functionalization import rewrite_writes
@@ -29,7 +30,7 @@ from torchtrt.lowering.symbols import no_new_assumptions
 from torchtrt.registry import DYNAMO_CONVERTERS, Rejection, Resolution, decompositions
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import UnsupportedDtype, network_dtype
+from torchtrt.tensorrt.dtypes import network_dtype
 
 _RESOLUTION = "torchtrt_resolution"
 _DEPTH_LIMIT = 16
@@ -114,7 +115,7 @@ class _Resolver:
                 if isinstance(leaf, torch.Tensor):
                     try:
                         network_dtype(leaf.dtype, self.settings.truncate_double)
-                    except UnsupportedDtype as error:
+                    except UnsupportedDtypeError as error:
                         return str(error)
         return None
 

@@ -16,11 +16,7 @@ import torch
 from torch.fx import Graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from torchtrt.errors import TorchTRTError
-
-
-class NewAssumptionError(TorchTRTError):
-    """Code that looked at a graph would have fixed one of its symbolic sizes."""
+from torchtrt.errors import NewAssumptionError
 
 
 def shape_env_of(graph: Graph) -> ShapeEnv | None:

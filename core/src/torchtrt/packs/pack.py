@@ -12,10 +12,13 @@ from torchtrt.contract import (
     Converter,
     ConverterPriority,
     ConverterSupport,
+    SchemaArguments,
+    Unless,
     Validator,
     accept_every_node,
     calling_convention,
-    takes_settings,
+    looks_like_converter,
+    with_settings,
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import is_pack_name
@@ -40,6 +43,8 @@ class Registration:
         priority: Whether it goes to the front or to the back of the op's candidates.
         convention: How it is called; ``None`` while it is a string that has not been imported.
         validate: The validator as ``(node, settings)``, or ``None`` if every node will do.
+        arguments: How a ``SCHEMA`` converter's arguments are bound; ``None`` for others, and while the
+            op or the function is a name.
     """
 
     target: Target | str
@@ -47,6 +52,7 @@ class Registration:
     priority: ConverterPriority
     convention: CallingConvention | None
     validate: Validator | None
+    arguments: SchemaArguments | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,45 +143,56 @@ class ConverterPack:
 
     def converter(
         self,
-        target: Target | str,
-        *,
+        *targets: Target | str,
         enabled: bool = True,
         capability_validator: Validator | None = None,
+        unless: Validator | Sequence[Validator] = (),
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
+        keep_constants: bool = False,
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
         Args:
-            target: The op: an ``OpOverload``, a Python function on sizes, a packet with only a
-            ``default`` overload, or the
-                name of one of these. A name of an op that this PyTorch does not have is noted, not
-                an error.
+            *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
+                a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
+                does not have is noted, not an error.
             enabled: With ``False`` the function is not registered.
-            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can
-            handle a node. It may return
-                ``Reject("why")``.
+            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a
+                node. ``True`` and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is
+                the reason, reject it.
+            unless: Checks of the same form, which object with a reason. All of them and the validator
+                must accept; listings show them by name.
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
             supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
             requires_output_allocator: Whether an output's size depends on the data.
+            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
+                than as network tensors.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
-            ConverterSignatureError: A signature is not that of a converter or validator.
-            PackError: The pack is already loaded.
+            ConverterSignatureError: A signature is not that of a converter or validator, or the
+                converter's parameters are not those of the op's schema.
+            PackError: The pack is already loaded, or an argument is of the wrong kind.
         """
+        if not targets or looks_like_converter(targets[0]):
+            message = f"Pack {self.name!r}: write @pack.converter(op), with the op that the function converts."
+            raise PackError(message)
 
         def register(function: Function) -> Function:
-            self.add(
-                target,
-                function,
-                enabled=enabled,
-                capability_validator=capability_validator,
-                priority=priority,
-                supports_dynamic_shapes=supports_dynamic_shapes,
-                requires_output_allocator=requires_output_allocator,
-            )
+            for target in targets:
+                self.add(
+                    target,
+                    function,
+                    enabled=enabled,
+                    capability_validator=capability_validator,
+                    unless=unless,
+                    priority=priority,
+                    supports_dynamic_shapes=supports_dynamic_shapes,
+                    requires_output_allocator=requires_output_allocator,
+                    keep_constants=keep_constants,
+                )
             return function
 
         return register
@@ -187,9 +204,11 @@ class ConverterPack:
         *,
         enabled: bool = True,
         capability_validator: Validator | None = None,
+        unless: Validator | Sequence[Validator] = (),
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
+        keep_constants: bool = False,
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
@@ -198,25 +217,40 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        convention = None
+        flags: tuple[object, ...] = (
+            supports_dynamic_shapes,
+            requires_output_allocator,
+            keep_constants,
+        )
+        for flag in flags:
+            if flag is not True and flag is not False:
+                message = f"Pack {self.name!r}: {flag!r} was given where True or False is meant ({target})."
+                raise PackError(message)
+        op = _target_or_name(target)
+        convention = arguments = None
         if not isinstance(implementation, str):
             convention = calling_convention(implementation)
+            if convention is CallingConvention.SCHEMA and not isinstance(op, str):
+                arguments = SchemaArguments(implementation, op)
         elif not _IMPLEMENTATION.fullmatch(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
+        validator = _joined(capability_validator, unless)
         support = ConverterSupport(
             implementation,
-            capability_validator or accept_every_node,
+            validator or accept_every_node,
             supports_dynamic_shapes,
             requires_output_allocator,
+            keep_constants,
         )
         self._converters.append(
             Registration(
-                _target_or_name(target),
+                op,
                 support,
                 ConverterPriority(priority),
                 convention,
-                _as_two_argument_validator(support.capability_validator),
+                None if validator is None else with_settings(validator),
+                arguments,
             )
         )
         self._changed()
@@ -245,16 +279,19 @@ class ConverterPack:
 
         return register
 
-    def lowering_pass(self, name: str | None = None) -> Callable[[Function], Function]:
+    def lowering_pass(self, name: object = None) -> Callable[[Function], Function]:
         """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
 
         Args:
             name: What to call it in reports; the function's own name if omitted.
         """
+        if callable(name):
+            message = f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses."
+            raise PackError(message)
 
         def register(function: Function) -> Function:
             self._check_open()
-            self._lowering_passes.append(LoweringPass(name or function.__name__, function))
+            self._lowering_passes.append(LoweringPass(str(name or function.__name__), function))
             self._changed()
             return function
 
@@ -287,9 +324,11 @@ def _target_or_name(target: Target | str) -> Target | str:
         return canonical_spelling(str(target))
 
 
-def _as_two_argument_validator(validator: Validator) -> Validator | None:
-    if validator is accept_every_node:
-        return None
-    if takes_settings(validator):
-        return validator
-    return lambda node, settings: validator(node)  # noqa: ARG005
+def _joined(
+    validator: Validator | None, unless: Validator | Sequence[Validator]
+) -> Validator | None:
+    """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
+    checks = (unless,) if callable(unless) else tuple(unless)
+    if not checks:
+        return None if validator is accept_every_node else validator
+    return Unless(*checks) if validator is None else Unless(validator, *checks)

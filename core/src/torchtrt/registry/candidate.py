@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from torchtrt.contract import Converter, Validator
+from torchtrt.contract import Converter, SchemaArguments, Validator
 from torchtrt.packs import (
     CallingConvention,
     ConverterPriority,
@@ -29,6 +29,7 @@ class Candidate:
         pack: Whose it is.
         qualified_function: Where its function is: ``"module:function"``.
         validate: Its validator as ``(node, settings)``, or ``None`` if every node will do.
+        arguments: How its arguments are bound, if it is of the ``SCHEMA`` convention.
     """
 
     target: Target
@@ -38,6 +39,7 @@ class Candidate:
     pack: PackInfo
     qualified_function: str
     validate: Validator | None = field(default=None, repr=False)
+    arguments: SchemaArguments | None = field(default=None, repr=False)
 
     @property
     def converter(self) -> Converter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +32,11 @@ def dynamo_tensorrt_converter(
     *,
     enabled: bool = True,
     capability_validator: Validator | None = None,
+    unless: Validator | Sequence[Validator] = (),
     priority: ConverterPriority = ConverterPriority.STANDARD,
     supports_dynamic_shapes: bool = False,
     requires_output_allocator: bool = False,
+    keep_constants: bool = False,
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a converter of this program, in the pack named ``local``.
 
@@ -45,9 +47,11 @@ def dynamo_tensorrt_converter(
         key,
         enabled=enabled,
         capability_validator=capability_validator,
+        unless=unless,
         priority=priority,
         supports_dynamic_shapes=supports_dynamic_shapes,
         requires_output_allocator=requires_output_allocator,
+        keep_constants=keep_constants,
     )
 
 

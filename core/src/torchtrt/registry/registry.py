@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from torch.fx import Node
 
-from torchtrt.contract import Converter, Reject, qualified_function
+from torchtrt.contract import Converter, check_names, objection
 from torchtrt.errors import NoConverterError
 from torchtrt.packs import (
     CallingConvention,
@@ -266,19 +266,32 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
     assert candidate.validate is not None
     try:
         answer = candidate.validate(node, settings)
-        if answer:
-            return None
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too: whatever a validator raises stops only itself
         text = traceback.format_exc()
-        name = qualified_function(candidate.support.capability_validator)
-        reason = f"its validator {name} raised {describe(error)}"
-        hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
-        record(Problem(reason, hint, "validator-failed", traceback=text).about(candidate.pack))
-        return Rejection(candidate, reason, text)
-    if isinstance(answer, Reject):
-        return Rejection(candidate, answer.reason)
-    name = qualified_function(candidate.support.capability_validator)
-    return Rejection(candidate, f"its validator {name} returned {answer!r}")
+        return _failed_validator(candidate, f"raised {describe(error)}", "validator-failed", text)
+    if answer is None or answer is True:
+        return None
+    try:
+        rejection = objection(answer)
+    except TypeError as error:
+        return _failed_validator(candidate, f"returned {error}", "bad-validator", None)
+    reason = rejection.reason if rejection is not None else ""
+    return Rejection(
+        candidate, reason or f"its validator {_validator_name(candidate)} returned False"
+    )
+
+
+def _failed_validator(candidate: Candidate, what: str, code: str, text: str | None) -> Rejection:
+    reason = f"its validator {_validator_name(candidate)} {what}"
+    hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
+    record(Problem(reason, hint, code, traceback=text).about(candidate.pack))
+    return Rejection(candidate, reason, text)
+
+
+def _validator_name(candidate: Candidate) -> str:
+    return ", ".join(check_names(candidate.support.capability_validator))
 
 
 def _prefer(

@@ -10,8 +10,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from torchtrt.contract import calling_convention, qualified_function
-from torchtrt.errors import UnknownTargetError
+from torchtrt.contract import (
+    CallingConvention,
+    SchemaArguments,
+    calling_convention,
+    qualified_function,
+)
+from torchtrt.errors import ConverterSignatureError, UnknownTargetError
 from torchtrt.packs import ConverterPriority, PackInfo, PackSet, Problem
 from torchtrt.packs.load import satisfies
 from torchtrt.packs.pack import Registration
@@ -43,8 +48,11 @@ class Table:
                 target = _find(registration.target)
                 if isinstance(target, str):
                     pending.add(target)
+                    continue
+                candidate = _candidate(target, registration, loaded.info)
+                if isinstance(candidate, Problem):
+                    record(candidate)
                 else:
-                    candidate = _candidate(target, registration, loaded.info)
                     registered.setdefault(target, []).append(candidate)
         self.pending = frozenset(pending)
         self.has_tensorrt_ranges = any(loaded.pack.tensorrt for loaded in packs.loaded)
@@ -117,15 +125,24 @@ def _find(target: Target | str) -> Target | str:
         return target
 
 
-def _candidate(target: Target, registration: Registration, info: PackInfo) -> Candidate:
+def _candidate(target: Target, registration: Registration, info: PackInfo) -> Candidate | Problem:
+    """Returns a registration as a candidate, or what is wrong with it, if its op came later than it did."""
+    support, arguments = registration.support, registration.arguments
+    if registration.convention is CallingConvention.SCHEMA and arguments is None:
+        assert not isinstance(support.converter_implementation, str)
+        try:
+            arguments = SchemaArguments(support.converter_implementation, target)
+        except ConverterSignatureError as error:
+            return Problem(str(error), "It is not used.", "bad-signature").about(info)
     return Candidate(
         target,
-        registration.support,
+        support,
         registration.priority,
         registration.convention,
         info,
-        qualified_function(registration.support.converter_implementation),
+        qualified_function(support.converter_implementation),
         registration.validate,
+        arguments,
     )
 
 
@@ -136,6 +153,9 @@ def _import_function(candidate: Candidate) -> Candidate | Rejection:
         for name in path.split("."):
             function = getattr(function, name)
         convention = calling_convention(function)
+        arguments = None
+        if convention is CallingConvention.SCHEMA:
+            arguments = SchemaArguments(function, candidate.target)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # As at loading: whatever a pack raises stops only the pack.
@@ -145,4 +165,6 @@ def _import_function(candidate: Candidate) -> Candidate | Rejection:
         record(Problem(reason, hint, "import-failed", traceback=text).about(candidate.pack))
         return Rejection(candidate, reason, text)
     support = dataclasses.replace(candidate.support, converter_implementation=function)
-    return dataclasses.replace(candidate, support=support, calling_convention=convention)
+    return dataclasses.replace(
+        candidate, support=support, calling_convention=convention, arguments=arguments
+    )

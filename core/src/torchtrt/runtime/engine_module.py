@@ -13,7 +13,7 @@ from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
-from torchtrt.tensorrt.logging import logger, take_errors
+from torchtrt.tensorrt.logging import collecting, logger
 from torchtrt.tensorrt.selection import current, describe, use_module
 
 
@@ -80,12 +80,11 @@ class EngineModule(torch.nn.Module):
         runtime = trt.Runtime(logger())
         if not is_real():
             runtime.torch_device = device
-        self._engine = runtime.deserialize_cuda_engine(self.plan)
-        self._context = self._engine and self._engine.create_execution_context()
+        with collecting() as log:
+            self._engine = runtime.deserialize_cuda_engine(self.plan)
+            self._context = self._engine and self._engine.create_execution_context()
         if self._context is None:
-            message = (
-                f"{describe()} could not load the engine of {self.name}: {'; '.join(take_errors())}"
-            )
+            message = f"{describe()} could not load the engine of {self.name}: {log.text()}"
             raise EngineError(message)
         self._device = device
         self._shapes = None
@@ -144,8 +143,10 @@ class EngineModule(torch.nn.Module):
                 output = torch.empty(shape, dtype=dtype, device=device)
                 outputs.append(output)
                 set_address(name, output.data_ptr() or _no_elements(device).data_ptr())
-        if not context.execute_async_v3(stream):
-            message = f"The engine of {self.name} failed: {'; '.join(take_errors()) or 'it logged no reason'}"
+        with collecting() as log:
+            succeeded = context.execute_async_v3(stream)
+        if not succeeded:
+            message = f"The engine of {self.name} failed: {log.text()}"
             raise EngineError(message)
         for name, dtype in self._engine_outputs if self._allocators else ():
             outputs.append(self._allocators[name].take(dtype))
@@ -157,10 +158,12 @@ class EngineModule(torch.nn.Module):
     def _set_shapes(self, shapes: list[torch.Size]) -> None:
         self._shapes = None
         for spec, shape in zip(self.inputs, shapes, strict=True):
-            if not self._context.set_input_shape(spec.name, tuple(shape)):
+            with collecting() as log:
+                accepted = self._context.set_input_shape(spec.name, tuple(shape))
+            if not accepted:
                 message = (
                     f"The engine of {self.name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
-                    f"was built for {spec.min} to {spec.max}. {'; '.join(take_errors())}"
+                    f"was built for {spec.min} to {spec.max}: {log.text()}."
                 )
                 raise EngineError(message)
         try:

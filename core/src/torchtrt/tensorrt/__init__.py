@@ -7,7 +7,6 @@ one version) and call the shims in :mod:`torchtrt.tensorrt.shims` where the vers
 """
 
 from torchtrt.tensorrt.dtypes import (
-    UnsupportedDtype,
     has_dtype,
     to_torch_dtype,
     to_trt_dtype,
@@ -15,7 +14,6 @@ from torchtrt.tensorrt.dtypes import (
 from torchtrt.tensorrt.selection import is_real, trt, use_tensorrt, version
 
 __all__ = [
-    "UnsupportedDtype",
     "has_dtype",
     "is_real",
     "to_torch_dtype",

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.errors import TorchTRTError
+from torchtrt.errors import UnsupportedDtypeError
 from torchtrt.tensorrt.selection import describe, trt
 
 _TRT_NAMES = {
@@ -27,15 +27,11 @@ _TRT_NAMES = {
 _TORCH_DTYPES = {name: dtype for dtype, name in _TRT_NAMES.items()}
 
 
-class UnsupportedDtype(TorchTRTError):
-    """The TensorRT in use has no such dtype."""
-
-
 def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dtype:
     """Returns the dtype that stands for ``dtype`` inside a network of the TensorRT in use.
 
     Raises:
-        UnsupportedDtype: None does.
+        UnsupportedDtypeError: None does.
     """
     if dtype is torch.int64 and not hasattr(trt.DataType, "INT64"):
         return torch.int32
@@ -44,16 +40,26 @@ def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dt
     name = _TRT_NAMES.get(dtype)
     if name is None or not hasattr(trt.DataType, name):
         hint = " Compile with truncate_double=True." if dtype is torch.float64 else ""
-        message = f"{describe()} has no {str(dtype).removeprefix('torch.')}.{hint}"
-        raise UnsupportedDtype(message)
+        message = f"{describe()} has no {dtype_name(dtype)}.{hint}"
+        raise UnsupportedDtypeError(message)
     return dtype
+
+
+def inner_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype that ``dtype`` has inside a network where float64 is computed in float32."""
+    return network_dtype(dtype, truncate_double=True)
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Returns ``"float32"`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
 
 
 def has_dtype(dtype: torch.dtype, truncate_double: bool = False) -> bool:
     """Returns whether ``dtype`` can be used inside a network of the TensorRT in use."""
     try:
         network_dtype(dtype, truncate_double)
-    except UnsupportedDtype:
+    except UnsupportedDtypeError:
         return False
     return True
 
@@ -62,7 +68,7 @@ def to_trt_dtype(dtype: torch.dtype, truncate_double: bool = False) -> Any:
     """Returns the ``trt.DataType`` for a PyTorch dtype.
 
     Raises:
-        UnsupportedDtype: The TensorRT in use has none.
+        UnsupportedDtypeError: The TensorRT in use has none.
     """
     return getattr(trt.DataType, _TRT_NAMES[network_dtype(dtype, truncate_double)])
 

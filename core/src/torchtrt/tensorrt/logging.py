@@ -1,20 +1,62 @@
-"""One logger for everything of the TensorRT in use: to Python's logging, with the errors kept for exceptions."""
+"""One logger for everything of the TensorRT in use: to Python's logging, with errors kept for whoever caused them."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
-from typing import Any
+import threading
+from types import TracebackType
+from typing import Any, ClassVar
 
 from torchtrt.tensorrt.selection import current
 
 _log = logging.getLogger("torchtrt.tensorrt")
 
 
+class collecting:
+    """Collects the errors that TensorRT logs inside a ``with`` block, in the block's own thread.
+
+    What a thread of TensorRT's own logs goes to every block that is open: it cannot be told whose it is.
+    """
+
+    _open: ClassVar[list[collecting]] = []
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+        self._thread = threading.get_ident()
+
+    def __enter__(self) -> collecting:
+        with self._lock:
+            self._open.append(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._open.remove(self)
+
+    def text(self, separator: str = "; ") -> str:
+        """Returns the errors, each once."""
+        return separator.join(dict.fromkeys(self.errors)) or "it logged no reason"
+
+    @classmethod
+    def record(cls, message: str) -> None:
+        """Gives an error to the innermost block of this thread, or to all where the thread has none."""
+        thread = threading.get_ident()
+        with cls._lock:
+            mine = [block for block in cls._open if block._thread == thread]
+            for block in mine[-1:] or cls._open:
+                block.errors.append(message)
+
+
 @functools.cache
 def _logger_class(module: Any) -> type:
-    """Returns the collecting logger class for one TensorRT module, whose base class it needs."""
+    """Returns the logger class for one TensorRT module, whose base class it needs."""
     levels = {
         "INTERNAL_ERROR": logging.ERROR,
         "ERROR": logging.ERROR,
@@ -23,21 +65,20 @@ def _logger_class(module: Any) -> type:
         "VERBOSE": logging.DEBUG,
     }
 
-    class CollectingLogger(module.ILogger):  # type: ignore[misc]
-        """Sends TensorRT's messages to Python's logging and keeps the errors."""
+    class ForwardingLogger(module.ILogger):  # type: ignore[misc]
+        """Sends TensorRT's messages to Python's logging, and errors to whoever collects them."""
 
         def __init__(self) -> None:
             module.ILogger.__init__(self)
-            self.errors: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
             level = levels[severity.name]
             if level >= logging.ERROR:
-                self.errors.append(message)
-                level = logging.INFO  # the error reaches the person in the exception
+                collecting.record(message)
+            # An error reaches the person in the exception; warnings are about TensorRT's own choices.
             _log.log(min(level, logging.INFO), "%s", message)
 
-    return CollectingLogger
+    return ForwardingLogger
 
 
 @functools.cache
@@ -48,10 +89,3 @@ def _logger(module: Any) -> Any:
 def logger() -> Any:
     """Returns the logger that everything of the TensorRT in use shares (TensorRT keeps the first it is given)."""
     return _logger(current())
-
-
-def take_errors() -> Sequence[str]:
-    """Returns the errors logged since the last call."""
-    errors = list(dict.fromkeys(logger().errors))
-    logger().errors.clear()
-    return errors

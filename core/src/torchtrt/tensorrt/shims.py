@@ -55,7 +55,7 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
 
     Raises:
         ConversionError: A 64-bit integer does not fit into 32 bits.
-        UnsupportedDtype: TensorRT has no such dtype.
+        UnsupportedDtypeError: TensorRT has no such dtype.
     """
     target = network_dtype(tensor.dtype, truncate_double=True)
     if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
@@ -75,23 +75,15 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     return trt.Weights(array), array
 
 
-def add_shape(network: Any, tensor: Any, name: str) -> Any:
+def add_shape(network: Any, tensor: Any) -> Any:
     """Returns the shape of ``tensor`` as an int32 tensor of shape ``(rank,)``."""
-    layer = network.add_shape(tensor)
-    layer.name = name
-    shape = layer.get_output(0)
-    return (
-        shape
-        if shape.dtype == trt.DataType.INT32
-        else add_cast(network, shape, torch.int32, name + "/int32")
-    )
+    shape = network.add_shape(tensor).get_output(0)
+    return shape if shape.dtype == trt.DataType.INT32 else add_cast(network, shape, torch.int32)
 
 
-def add_cast(network: Any, tensor: Any, dtype: torch.dtype, name: str) -> Any:
+def add_cast(network: Any, tensor: Any, dtype: torch.dtype) -> Any:
     """Returns ``tensor`` converted to ``dtype``; float to integer truncates toward zero and saturates."""
-    layer = network.add_cast(tensor, to_trt_dtype(dtype))
-    layer.name = name
-    return layer.get_output(0)
+    return network.add_cast(tensor, to_trt_dtype(dtype)).get_output(0)
 
 
 def mark_output(network: Any, tensor: Any, name: str, dtype: torch.dtype) -> None:
@@ -103,21 +95,18 @@ def mark_output(network: Any, tensor: Any, name: str, dtype: torch.dtype) -> Non
         tensor.dtype = to_trt_dtype(dtype)
 
 
-def add_gelu(network: Any, tensor: Any, approximate: str, name: str) -> Any | None:
+def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
     """Returns GELU as one layer, or None where TensorRT has no such activation.
 
     Args:
         network: The network.
         tensor: A floating-point tensor of any shape.
         approximate: ``"none"`` (by erf) or ``"tanh"``.
-        name: The layer's name.
     """
     kind = "GELU_TANH" if approximate == "tanh" else "GELU_ERF"
     if not hasattr(trt.ActivationType, kind):
         return None
-    layer = network.add_activation(tensor, getattr(trt.ActivationType, kind))
-    layer.name = name
-    return layer.get_output(0)
+    return network.add_activation(tensor, getattr(trt.ActivationType, kind)).get_output(0)
 
 
 def has_attention() -> bool:
@@ -126,7 +115,7 @@ def has_attention() -> bool:
 
 
 def add_fill(
-    network: Any, shape: Any, operation: Any, dtype: torch.dtype, alpha: Any, beta: Any, name: str
+    network: Any, shape: Any, operation: Any, dtype: torch.dtype, alpha: Any, beta: Any
 ) -> Any:
     """Returns a tensor filled by ``operation``.
 
@@ -140,7 +129,6 @@ def add_fill(
             tensor otherwise.
         beta: Second parameter (step, high or deviation): a number, or a tensor (``(rank,)`` for
             LINSPACE).
-        name: The layer's name.
     """
     static = isinstance(shape, tuple)
     dims = shape if static else (0,) * shape.shape[0]
@@ -149,7 +137,6 @@ def add_fill(
     else:
         layer = network.add_fill(dims, operation)
         layer.set_output_type(0, to_trt_dtype(dtype))
-    layer.name = name
     if static:
         layer.alpha, layer.beta = alpha, beta
     else:
@@ -158,7 +145,7 @@ def add_fill(
     return layer.get_output(0)
 
 
-def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool, name: str) -> Any:
+def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool) -> Any:
     """Returns fused attention without a mask. It does not scale: scale the query before.
 
     Args:
@@ -167,7 +154,6 @@ def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool, 
         key: ``(N, heads, key length, depth)``.
         value: Like ``key``.
         causal: Position i attends to positions up to i.
-        name: The layer's name.
     """
     normalization = trt.AttentionNormalizationOp.SOFTMAX
     if hasattr(network, "add_attention_v2"):
@@ -175,69 +161,58 @@ def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool, 
         attention = network.add_attention_v2(query, key, value, normalization, kind)
     else:
         attention = network.add_attention(query, key, value, normalization, causal)
-    if attention is None:
-        message = f"TensorRT refused the attention of {name}; its log says why."
-        raise ConversionError(message)
     attention.decomposable = True  # build from ordinary layers where there is no fused kernel
-    attention.name = name
     return attention.get_output(0)
 
 
-def add_quantize(network: Any, tensor: Any, scale: Any, name: str, axis: int | None = None) -> Any:
-    """Returns ``tensor`` quantised to int8: ``clamp(round_half_even(tensor / scale), -128, 127)``.
+def add_quantize(network: Any, tensor: Any, scale: Any, axis: int | None = None) -> Any:
+    """Returns ``tensor`` quantized to int8: ``clamp(round_half_even(tensor / scale), -128, 127)``.
 
     Args:
         network: The network.
         tensor: A float32 or float16 tensor.
         scale: A constant float32 tensor: a scalar, or of shape ``(tensor.shape[axis],)``.
-        name: The layer's name.
         axis: The dimension that has a scale for each index; ``None`` for one scale.
     """
-    return _add_quantization(network.add_quantize, tensor, scale, torch.int8, name, axis)
+    return _add_quantization(network.add_quantize, tensor, scale, torch.int8, axis)
 
 
 def add_dequantize(
-    network: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str, axis: int | None = None
+    network: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None = None
 ) -> Any:
     """Returns an int8 tensor times ``scale``, in the given floating dtype. As :func:`add_quantize` otherwise."""
-    return _add_quantization(network.add_dequantize, tensor, scale, dtype, name, axis)
+    return _add_quantization(network.add_dequantize, tensor, scale, dtype, axis)
 
 
 def _add_quantization(
-    add: Any, tensor: Any, scale: Any, dtype: torch.dtype, name: str, axis: int | None
+    add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None
 ) -> Any:
     # The form with an output type exists where networks can be strongly typed.
     layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
-    if layer is None:
-        message = f"TensorRT refused the layer {name}; its log says why."
-        raise ConversionError(message)
-    layer.name = name
     if axis is not None:
         layer.axis = axis
     return layer.get_output(0)
 
 
-def add_cumulative_sum(network: Any, tensor: Any, dim: Any, name: str) -> Any | None:
+def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
     """Returns the running sum of ``tensor`` along a dimension, or None where TensorRT has no such layer.
 
     Args:
         network: The network.
-        tensor: A tensor of floating-point or whole numbers, of rank 1 or more.
+        tensor: A tensor of floating-point numbers or integers, of rank 1 or more.
         dim: The dimension: a constant 0-d int32 tensor.
-        name: The layer's name.
     """
     if not hasattr(network, "add_cumulative"):
         return None
     layer = network.add_cumulative(tensor, dim, trt.CumulativeOperation.SUM, False, False)
-    layer.name = name
     return layer.get_output(0)
 
 
 def ranks_integers() -> bool:
-    """Returns whether TopK takes whole numbers, as it does where there are 64-bit ones."""
+    """Returns whether TopK takes integers, as it does where there are 64-bit ones."""
     return hasattr(trt.DataType, "INT64")
 
 
 def reduces_integers_exactly() -> bool:
-    """Returns whether Reduce computes whole numbers as such; TensorRT 8.6 does it in float32."""
+    """Returns whether Reduce computes integers as such; TensorRT 8.6 does it in float32."""
     return hasattr(trt.DataType, "INT64")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, TRTTensor, enforce_tensor_types, get_trt_tensor
-from torchtrt.registry import Reject
+from torchtrt.conversion import (
+    ConversionContext,
+    arguments_of,
+    value_of,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -23,44 +25,37 @@ from torchtrt_converters_aten_core.impl import (
     slicing,
     types,
 )
-from torchtrt_converters_aten_core.registration import arguments, node_arguments, value_of
 from torchtrt_converters_aten_experimental._pack import pack
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
-
-def has_dimensions(node: Node) -> bool | Reject:
+def no_dimensions(node: Node) -> str | None:
     """Rejects scalars, for which TensorRT does not document the layer."""
-    return node.args[0].meta["val"].dim() > 0 or Reject("a tensor of no dimensions")
+    return None if node.args[0].meta["val"].dim() else "a tensor of no dimensions"
 
 
 @pack.converter(
     torch.ops.aten.nonzero.default,
-    capability_validator=has_dimensions,
+    unless=no_dimensions,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-@enforce_tensor_types({0: (TRTTensor,)})
-def nonzero(ctx: ConversionContext, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def nonzero(ctx, self):
     """The indices of what is not zero: ``(count, rank)``, in row-major order."""
-    places = _rows(ctx, _columns(ctx, args[0], name + "/columns"), name + "/transpose")
-    return get_trt_tensor(ctx, places, name, torch.int64)
+    places = _rows(ctx, _columns(ctx, self))
+    return ctx.tensor(places, torch.int64)
 
 
-def _columns(ctx: ConversionContext, value: Any, name: str) -> Any:
+def _columns(ctx: ConversionContext, value: Any) -> Any:
     """Returns where a tensor is not zero as TensorRT tells it: int32, ``(rank, count)``."""
     if ctx.dtype_of(value) in (torch.int64, torch.int32, torch.uint8):
-        value = get_trt_tensor(ctx, value, name + "/input", torch.bool)
+        value = ctx.tensor(value, torch.bool)
     layer = ctx.net.add_non_zero(value)
-    layer.name = name
     return layer.get_output(0)
 
 
-def _rows(ctx: ConversionContext, columns: Any, name: str) -> Any:
+def _rows(ctx: ConversionContext, columns: Any) -> Any:
     layer = ctx.net.add_shuffle(columns)
     layer.first_transpose = (1, 0)
-    layer.name = name
     return layer.get_output(0)
 
 
@@ -68,43 +63,39 @@ def _is_mask(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype is torch.bool
 
 
-def fits_masks(node: Node) -> bool | Reject:
-    """Accepts indices among which there are masks; without any, aten_core converts."""
-    op = node_arguments(node)
+def unfit_masks(node: Node) -> str | None:
+    """Rejects indices without masks, which aten_core converts, and masks that TensorRT does not have."""
+    op = arguments_of(node)
     indices = [value_of(index) for index in op.indices]
     if not any(map(_is_mask, indices)):
-        return Reject("no index is a mask")
+        return "no index is a mask"
     if any(_is_mask(index) and index.dim() == 0 for index in indices):
-        return Reject("a mask of no dimensions")
+        return "a mask of no dimensions"
     if any(isinstance(index, torch.Tensor) and index.dtype is torch.uint8 for index in indices):
-        return Reject("a mask of bytes: use booleans")
-    return True
+        return "a mask of bytes: use booleans"
+    return None
 
 
 @pack.converter(
     torch.ops.aten.index.Tensor,
-    capability_validator=fits_masks,
+    unless=unfit_masks,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def index(ctx: ConversionContext, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def index(ctx, self, indices):
     """``self`` where masks are true, beside indices and whole dimensions as NumPy has it."""
-    op = arguments(target, args, kwargs)
-    tensor = get_trt_tensor(ctx, op.self, name + "/tensor")
-    if _is_leading_mask(ctx, op.indices):
-        return _select(ctx, tensor, op.indices[0], name)
-    indices: list[Any] = []
-    for place, item in enumerate(op.indices):
+    tensor = ctx.tensor(self)
+    if _is_leading_mask(ctx, indices):
+        return _select(ctx, tensor, indices[0])
+    places: list[Any] = []
+    for item in indices:
         if item is None or _dtype(ctx, item) is not torch.bool:
-            indices.append(item)
+            places.append(item)
             continue
-        mask = get_trt_tensor(ctx, item, f"{name}/mask{place}")
-        columns = _columns(ctx, mask, f"{name}/places{place}")
-        indices += [
-            slicing.pick(ctx, columns, 0, dim, f"{name}/places{place}/{dim}")
-            for dim in range(len(mask.shape))
-        ]
-    return indexing.index_by(ctx, tensor, indices, name)
+        mask = ctx.tensor(item)
+        columns = _columns(ctx, mask)
+        places += [slicing.pick(ctx, columns, 0, dim) for dim in range(len(mask.shape))]
+    return indexing.index_by(ctx, tensor, places)
 
 
 def _dtype(ctx: ConversionContext, value: Any) -> torch.dtype:
@@ -120,123 +111,108 @@ def _is_leading_mask(ctx: ConversionContext, indices: Any) -> bool:
     )
 
 
-def _select(ctx: ConversionContext, tensor: Any, mask: Any, name: str) -> Any:
+def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
     """Returns the rows of ``tensor`` where a mask over its first dimensions is true."""
-    mask = get_trt_tensor(ctx, mask, name + "/mask")
-    places = _rows(ctx, _columns(ctx, mask, name + "/columns"), name + "/places")
+    mask = ctx.tensor(mask)
+    places = _rows(ctx, _columns(ctx, mask))
     layer = ctx.net.add_gather_v2(tensor, places, trt.GatherMode.ND)
-    layer.name = name
     return layer.get_output(0)
 
 
-def has_shape(node: Node) -> bool | Reject:
+def no_common_dimensions(node: Node) -> str | None:
     """Rejects two scalars, which have no dimension to choose along."""
-    op = node_arguments(node)
+    op = arguments_of(node)
     rank = max(value_of(op.self).dim(), value_of(op.mask).dim())
-    return rank > 0 or Reject("a tensor of no dimensions")
+    return None if rank else "a tensor of no dimensions"
 
 
 @pack.converter(
     torch.ops.aten.masked_select.default,
-    capability_validator=has_shape,
+    unless=no_common_dimensions,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def masked_select(
-    ctx: ConversionContext, target: Any, args: Args, kwargs: Kwargs, name: str
-) -> Any:
+def masked_select(ctx, self, mask):
     """The elements where a mask is true, as a vector; both broadcast."""
-    op = arguments(target, args, kwargs)
-    rank = types.common_rank((op.self, op.mask))
-    tensor = types.operand(ctx, op.self, _dtype(ctx, op.self), rank, name + "/tensor")
-    mask = types.operand(ctx, op.mask, torch.bool, rank, name + "/mask")
+    rank = types.common_rank((self, mask))
+    tensor = types.operand(ctx, self, _dtype(ctx, self), rank)
+    mask = types.operand(ctx, mask, torch.bool, rank)
     both = [ctx.symbolic_shape(each) for each in (tensor, mask)]
     extents = [
-        sizes.size_of(ctx, mask if first == 1 else tensor, dim, f"{name}/size{dim}")
+        sizes.size_of(ctx, mask if first == 1 else tensor, dim)
         for dim, (first, _) in enumerate(zip(*both, strict=True))
     ]
-    tensor = shape.expand(ctx, tensor, extents, name + "/wide")
-    mask = shape.expand(ctx, mask, extents, name + "/wide_mask")
-    return _select(ctx, tensor, mask, name)
+    tensor = shape.expand(ctx, tensor, extents)
+    mask = shape.expand(ctx, mask, extents)
+    return _select(ctx, tensor, mask)
 
 
-def fits_unique(node: Node) -> bool | Reject:
-    """Accepts what can be put in order, and the whole tensor rather than slices of it."""
-    op = node_arguments(node)
+def unfit_unique(node: Node) -> str | None:
+    """Rejects what cannot be put in order, and slices of a tensor."""
+    op = arguments_of(node)
     tensor = value_of(op.self)
     if getattr(op, "dim", None) is not None:
-        return Reject("slices of a tensor have no order in TensorRT")
+        return "slices of a tensor have no order in TensorRT"
     if tensor.numel() == 0 and isinstance(tensor.numel(), int):
-        return Reject("a tensor without elements")
+        return "a tensor without elements"
     ordered = node.target is torch.ops.aten.unique_consecutive.default
     if ordered or ranking.sorts(tensor.dtype, (tensor.numel(),), 0):
-        return True
-    return Reject("there are too many elements to put in order")
+        return None
+    return "there are too many elements to put in order"
 
 
 @pack.converter(
     torch.ops.aten._unique2.default,
-    capability_validator=fits_unique,
-    supports_dynamic_shapes=True,
-    requires_output_allocator=True,
-)
-@pack.converter(
     torch.ops.aten.unique_consecutive.default,
-    capability_validator=fits_unique,
+    unless=unfit_unique,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def unique(ctx: ConversionContext, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def unique(ctx, self, return_inverse, return_counts, **_):
     """The elements without repetitions, where each element's is, and how often each occurs."""
-    op = arguments(target, args, kwargs)
-    tensor = get_trt_tensor(ctx, op.self, name + "/tensor")
+    tensor = ctx.tensor(self)
     dtype = ctx.dtype_of(tensor)
-    flat = shape.flatten(ctx, tensor, name + "/flat")
+    flat = shape.flatten(ctx, tensor)
     if dtype is torch.bool:
-        flat = types.cast(ctx, flat, torch.int32, name + "/number")
+        flat = types.cast(ctx, flat, torch.int32)
     order = None
-    if target is torch.ops.aten._unique2.default:
-        flat, order = ranking.sort(ctx, flat, 0, False, name + "/sorted")
-    first = _differs_from_before(ctx, flat, name)
-    values = _select(ctx, flat, first, name)
+    if ctx.node.target is torch.ops.aten._unique2.default:
+        flat, order = ranking.sort(ctx, flat, 0, False)
+    first = _differs_from_before(ctx, flat)
+    values = _select(ctx, flat, first)
     if dtype is torch.bool:
-        values = types.cast(ctx, values, dtype, name + "/bool")
+        values = types.cast(ctx, values, dtype)
     inverse = counts = None
-    if op.return_inverse or op.return_counts:
-        number = types.cast(ctx, first, torch.int32, name + "/first_number")
-        total = cumulation.cumulate(ctx, "SUM", number, 0, name + "/total")
-        ids = elementwise.arithmetic(ctx, "SUB", total, 1, torch.int32, name + "/ids")
-        if op.return_inverse:
-            inverse = _as_places(ctx, op.self, ids, order, name + "/inverse")
-        if op.return_counts:
-            length = sizes.size_of(ctx, flat, 0, name + "/length")
-            zeros, ones = (
-                creation.full(ctx, value, [length], torch.int32, f"{name}/{value}s")
-                for value in (0, 1)
-            )
-            occurs = scatter.combine_at(ctx, "SUM", zeros, ids, ones, 0, name + "/occurs")
-            occurs = indexing.gather(ctx, occurs, ids, 0, name + "/occurs_each")
-            counts = _select(ctx, occurs, first, name + "/counts")
-            counts = types.cast(ctx, counts, torch.int64, name + "/counts")
+    if return_inverse or return_counts:
+        number = types.cast(ctx, first, torch.int32)
+        total = cumulation.cumulate(ctx, "SUM", number, 0)
+        ids = elementwise.arithmetic(ctx, "SUB", total, 1, torch.int32)
+        if return_inverse:
+            inverse = _as_places(ctx, self, ids, order)
+        if return_counts:
+            length = sizes.size_of(ctx, flat, 0)
+            zeros, ones = (creation.full(ctx, value, [length], torch.int32) for value in (0, 1))
+            occurs = scatter.combine_at(ctx, "SUM", zeros, ids, ones, 0)
+            occurs = indexing.gather(ctx, occurs, ids, 0)
+            counts = _select(ctx, occurs, first)
+            counts = types.cast(ctx, counts, torch.int64)
     return values, inverse, counts
 
 
-def _differs_from_before(ctx: ConversionContext, flat: Any, name: str) -> Any:
+def _differs_from_before(ctx: ConversionContext, flat: Any) -> Any:
     """Returns which elements of a vector do not equal the one before; the first does not."""
-    length = sizes.size_of(ctx, flat, 0, name + "/length")
-    rest = sizes.combine(ctx, "SUB", length, 1, name + "/rest")
-    before, after = (
-        shape.slice_by(ctx, flat, [start], [rest], [1], f"{name}/from{start}") for start in (0, 1)
-    )
-    changes = elementwise.compare(ctx, "ne", after, before, name + "/changes")
-    start = get_trt_tensor(ctx, [True], name + "/start")
-    return slicing.concatenate(ctx, [start, changes], 0, name + "/first")
+    length = sizes.size_of(ctx, flat, 0)
+    rest = sizes.combine(ctx, "SUB", length, 1)
+    before, after = (shape.slice_by(ctx, flat, [start], [rest], [1]) for start in (0, 1))
+    changes = elementwise.compare(ctx, "ne", after, before)
+    start = ctx.tensor([True])
+    return slicing.concatenate(ctx, [start, changes], 0)
 
 
-def _as_places(ctx: ConversionContext, tensor: Any, ids: Any, order: Any, name: str) -> Any:
+def _as_places(ctx: ConversionContext, tensor: Any, ids: Any, order: Any) -> Any:
     """Returns ids in the shape and order that the elements had."""
     if order is not None:
-        ids = indexing.scatter_elements(ctx, ids, order, ids, 0, name + "/unsorted")
-    extents = sizes.sizes_of(ctx, tensor, name + "/size")
-    ids = shape.reshape(ctx, ids, extents, name + "/shaped")
-    return types.cast(ctx, ids, torch.int64, name)
+        ids = indexing.scatter_elements(ctx, ids, order, ids, 0)
+    extents = sizes.sizes_of(ctx, tensor)
+    ids = shape.reshape(ctx, ids, extents)
+    return types.cast(ctx, ids, torch.int64)

@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import ConversionContext, get_weights
-from torchtrt.conversion.constants import as_torch_tensor
+from torchtrt.conversion import ConversionContext, as_torch_tensor, get_weights
 from torchtrt.errors import ConversionError
 from torchtrt_torchscript.arguments import uncontained
 

@@ -1,4 +1,4 @@
-"""Bitwise operations and shifts of whole numbers and booleans, and greatest common divisors."""
+"""Bitwise operations and shifts of integers and booleans, and greatest common divisors."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import bitwise as impl
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
-from torchtrt_converters_aten_core.registration import arguments, converts_elementwise
+from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
-
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 
 def _overloads(table: Mapping[str, Any]) -> dict[Any, Any]:
@@ -60,36 +57,36 @@ def _loses_bits(node: Node) -> str | None:
         return None
     if reduces_integers_exactly():
         return None
-    return "this TensorRT computes fused whole numbers in float32, which loses bits beyond 2^24"
+    return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 
 
 @converts_elementwise(*COMBINED, unless=_loses_bits, keep_constants=True)
-def combine(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts a bitwise op: logic on booleans, a table of bytes for whole numbers."""
-    dtype, kind = types.output_dtype(ctx), COMBINED[target]
+def combine(ctx, self, other):
+    """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
+    dtype, kind = types.output_dtype(ctx), COMBINED[ctx.node.target]
     if dtype is torch.bool:
-        return elementwise.logical(ctx, kind, args[0], args[1], name)
-    return impl.combine(ctx, kind, args[0], args[1], dtype, name)
+        return elementwise.logical(ctx, kind, self, other)
+    return impl.combine(ctx, kind, self, other, dtype)
 
 
 @converts_elementwise(aten.bitwise_not.default)
-def invert(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def invert(ctx, self):
     """Converts ``~``."""
-    if ctx.dtype_of(args[0]) is torch.bool:
-        return unary.apply(ctx, "NOT", args[0], name)
-    return impl.invert(ctx, args[0], name)
+    if ctx.dtype_of(self) is torch.bool:
+        return unary.apply(ctx, "NOT", self)
+    return impl.invert(ctx, self)
 
 
 def _not_whole(node: Node) -> str | None:
     dtype = node.meta["val"].dtype
-    return None if types.is_integer(dtype) else "only whole numbers have bits to shift"
+    return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
 @converts_elementwise(*SHIFTED_LEFT, unless=(_not_whole, _loses_bits), keep_constants=True)
-def shift(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def shift(ctx, self, other):
     """Converts a shift by any number of bits."""
     dtype = types.output_dtype(ctx)
-    return impl.shift(ctx, args[0], args[1], SHIFTED_LEFT[target], dtype, name)
+    return impl.shift(ctx, self, other, SHIFTED_LEFT[ctx.node.target], dtype)
 
 
 _STEPS = {torch.int32: 46, torch.int64: 91}
@@ -97,34 +94,26 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 
 
 @converts_elementwise(aten.gcd.default, keep_constants=True)
-def greatest_common_divisor(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def greatest_common_divisor(ctx, self, other):
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
-    op = arguments(target, args, kwargs)
-    dtype = types.network_type(types.output_dtype(ctx))
-    first, second = types.operands(ctx, (op.self, op.other), dtype, name)
+    dtype = inner_dtype(types.output_dtype(ctx))
+    first, second = types.operands(ctx, (self, other), dtype)
     shapes = [ctx.symbolic_shape(each) for each in (first, second)]
     extents = [
-        sizes.size_of(ctx, second if mine == 1 else first, dim, f"{name}/size{dim}")
+        sizes.size_of(ctx, second if mine == 1 else first, dim)
         for dim, (mine, _) in enumerate(zip(*shapes, strict=True))
     ]
     first, second = (
-        unary.apply(
-            ctx, "ABS", shape.expand(ctx, each, extents, f"{name}/{label}"), f"{name}/abs_{label}"
-        )
-        for label, each in (("first", first), ("second", second))
+        unary.apply(ctx, "ABS", shape.expand(ctx, each, extents)) for each in (first, second)
     )
     loop = ctx.net.add_loop()
-    loop.name = name + "/loop"
-    count = get_trt_tensor(ctx, _STEPS[dtype], name + "/count")
-    loop.add_trip_limit(count, trt.TripLimit.COUNT).name = name + "/limit"
+    loop.add_trip_limit(ctx.tensor(_STEPS[dtype]), trt.TripLimit.COUNT)
     greater, less = loop.add_recurrence(first), loop.add_recurrence(second)
-    greater.name, less.name = name + "/greater", name + "/less"
     old, divisor = greater.get_output(0), less.get_output(0)
-    done = elementwise.compare(ctx, "eq", divisor, 0, name + "/done")
-    safe = elementwise.select(ctx, done, 1, divisor, dtype, name + "/safe")
-    rest = elementwise.remainder(ctx, old, safe, dtype, "trunc", name + "/rest")
-    greater.set_input(1, elementwise.select(ctx, done, old, divisor, dtype, name + "/next"))
-    less.set_input(1, elementwise.select(ctx, done, divisor, rest, dtype, name + "/rest_or_0"))
+    done = elementwise.compare(ctx, "eq", divisor, 0)
+    safe = elementwise.select(ctx, done, 1, divisor, dtype)
+    rest = elementwise.remainder(ctx, old, safe, dtype, "trunc")
+    greater.set_input(1, elementwise.select(ctx, done, old, divisor, dtype))
+    less.set_input(1, elementwise.select(ctx, done, divisor, rest, dtype))
     result = loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0)
-    result.name = name
     return result.get_output(0)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion import add, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape
-from torchtrt_converters_aten_core.impl.layers import add
 from torchtrt_converters_aten_core.registration import converts
-
-Args = Sequence[Any]
-Kwargs = Mapping[str, Any]
 
 
 def _unconverted(node: Node) -> str | None:
@@ -51,87 +47,64 @@ def _is_tensor(node: Node) -> bool:
 
 
 @converts(torch.ops.higher_order.cond, unless=_unconverted, empty=True)
-def cond(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def cond(ctx, condition, then, otherwise, operands):
     """Both branches go into the network. The engine runs one, or both and selects where one is inside another."""
-    condition, *branches, operands = args
-    condition = get_trt_tensor(ctx, condition, name + "/condition", torch.bool)
+    condition = ctx.tensor(condition, torch.bool)
     # TensorRT 8.6 cannot build a conditional whose condition is computed inside another or in a loop.
     choose = _select if ctx.depth else _run_one
-    return tuple(choose(ctx, condition, branches, operands, name))
+    return tuple(choose(ctx, condition, (then, otherwise), operands))
 
 
 def _run_one(
-    ctx: Any, condition: Any, branches: Sequence[Any], operands: Sequence[Any], name: str
+    ctx: Any, condition: Any, branches: Sequence[Any], operands: Sequence[Any]
 ) -> Iterator[Any]:
     conditional = ctx.net.add_if_conditional()
-    conditional.name = name
     conditional.set_condition(condition)
     gated = []
-    for place, operand in enumerate(operands):
+    for operand in operands:
         if is_network_tensor(operand):
             layer = conditional.add_input(operand)
-            layer.name = f"{name}/input{place}"
             ctx.remember(layer.get_output(0), ctx.known_value(operand))
             operand = layer.get_output(0)
         gated.append(operand)
     results = [
-        [
-            _apart(ctx, result, f"{name}/{label}{place}")
-            for place, result in enumerate(ctx.convert_graph(graph, gated))
-        ]
-        for label, graph in zip(("then", "otherwise"), branches, strict=True)
+        [_apart(ctx, result) for result in ctx.convert_graph(graph, gated)] for graph in branches
     ]
-    for place, (first, second) in enumerate(zip(*results, strict=True)):
-        layer = conditional.add_output(first, second)
-        layer.name = f"{name}/output{place}"
-        yield layer.get_output(0)
+    for first, second in zip(*results, strict=True):
+        yield conditional.add_output(first, second).get_output(0)
 
 
 def _select(
-    ctx: Any, condition: Any, branches: Sequence[Any], operands: Sequence[Any], name: str
+    ctx: Any, condition: Any, branches: Sequence[Any], operands: Sequence[Any]
 ) -> Iterator[Any]:
     results = [ctx.convert_graph(graph, operands) for graph in branches]
-    for place, (first, second) in enumerate(zip(*results, strict=True)):
-        label = f"{name}/output{place}"
-        tensors = [
-            get_trt_tensor(ctx, value, f"{label}/value{index}")
-            for index, value in enumerate((first, second))
-        ]
+    for pair in zip(*results, strict=True):
+        tensors = [ctx.tensor(value) for value in pair]
         rank = len(tensors[0].shape)
-        chosen = shape.reshape(ctx, condition, [1] * rank, label + "/condition")
-        yield add(ctx, label, "select", chosen, *tensors)
+        chosen = shape.reshape(ctx, condition, [1] * rank)
+        yield add(ctx, "select", chosen, *tensors)
 
 
 @converts(torch.ops.higher_order.while_loop, unless=(_unconverted, _carries_numbers), empty=True)
-def while_loop(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def while_loop(ctx, condition, body, carried, captured):
     """The condition is computed from what is carried at the start of each iteration."""
-    condition, body, carried, captured = args
-    starts = [
-        get_trt_tensor(ctx, value, f"{name}/start{place}") for place, value in enumerate(carried)
-    ]
+    starts = [ctx.tensor(value) for value in carried]
     loop = ctx.net.add_loop()
-    loop.name = name
     recurrences = [loop.add_recurrence(start) for start in starts]
     before = []
-    for place, (layer, start) in enumerate(zip(recurrences, starts, strict=True)):
-        layer.name = f"{name}/carried{place}"
+    for layer, start in zip(recurrences, starts, strict=True):
         before.append(layer.get_output(0))
         ctx.remember(layer.get_output(0), ctx.known_value(start))
     (going,) = ctx.convert_graph(condition, [*before, *captured])
-    limit = loop.add_trip_limit(_apart(ctx, going, name + "/going"), trt.TripLimit.WHILE)
-    limit.name = name + "/limit"
+    loop.add_trip_limit(_apart(ctx, going), trt.TripLimit.WHILE)
     after = ctx.convert_graph(body, [*before, *captured])
     results = []
-    for place, (layer, value) in enumerate(zip(recurrences, after, strict=True)):
-        dtype = ctx.dtype_of(starts[place])
-        following = get_trt_tensor(ctx, value, f"{name}/next{place}", dtype)
-        layer.set_input(1, _apart(ctx, following, f"{name}/next{place}"))
-        output = loop.add_loop_output(before[place], trt.LoopOutput.LAST_VALUE, 0)
-        output.name = f"{name}/output{place}"
-        results.append(output.get_output(0))
+    for layer, start, old, new in zip(recurrences, starts, before, after, strict=True):
+        layer.set_input(1, _apart(ctx, ctx.tensor(new, ctx.dtype_of(start))))
+        results.append(loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0).get_output(0))
     return tuple(results)
 
 
-def _apart(ctx: Any, value: Any, name: str) -> Any:
+def _apart(ctx: Any, value: Any) -> Any:
     """Returns a tensor of a layer inside: what a branch or body passes through unchanged comes from outside."""
-    return add(ctx, name, "identity", get_trt_tensor(ctx, value, name + "/value"))
+    return add(ctx, "identity", ctx.tensor(value))

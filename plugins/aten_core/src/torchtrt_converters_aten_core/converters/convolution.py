@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import convolution as impl
 from torchtrt_converters_aten_core.impl import types
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 CONVOLUTIONS = (
     aten.conv1d.default,
@@ -41,7 +35,7 @@ TRANSPOSED = (
 
 
 def _unfit(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor, kernel = value_of(op.input), value_of(op.weight)
     spatial = kernel.dim() - 2
     if not 1 <= spatial <= 3:
@@ -76,22 +70,34 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
 
 
 @converts(*CONVOLUTIONS, *TRANSPOSED, unless=_unfit, keep_constants=True)
-def convolution(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def convolution(
+    ctx,
+    input,
+    weight,
+    bias,
+    stride,
+    padding,
+    dilation,
+    groups,
+    output_padding=None,
+    transposed=None,
+    **_,
+):
     """Converts a convolution or a transposed one."""
-    op = arguments(target, args, kwargs)
-    kernel_size = tuple(op.weight.shape)[2:]
+    kernel_size = tuple(weight.shape)[2:]
     count = len(kernel_size)
-    stride, dilation = _each(op.stride, count), _each(op.dilation, count)
-    transposed = _is_transposed(target, op)
-    if op.padding == "same":
+    stride, dilation = _each(stride, count), _each(dilation, count)
+    if transposed is None:
+        transposed = ctx.node.target in TRANSPOSED
+    if padding == "same":
         before, after = impl.same_padding(kernel_size, dilation)
     else:
-        before = [0] * count if op.padding == "valid" else list(_each(op.padding, count))
+        before = [0] * count if padding == "valid" else list(_each(padding, count))
         after = list(before)
     if transposed:
-        extra = _each(op.output_padding, count)
+        extra = _each(output_padding, count)
         after = [padding - more for padding, more in zip(after, extra, strict=True)]
-    window = impl.Window(stride, dilation, tuple(before), tuple(after), op.groups)
+    window = impl.Window(stride, dilation, tuple(before), tuple(after), groups)
     dtype = types.output_dtype(ctx)
-    tensor = types.operand(ctx, op.input, dtype, types.rank_of(op.input), name + "/input")
-    return impl.convolve(ctx, tensor, op.weight, op.bias, window, transposed, name)
+    tensor = types.operand(ctx, input, dtype, types.rank_of(input))
+    return impl.convolve(ctx, tensor, weight, bias, window, transposed)

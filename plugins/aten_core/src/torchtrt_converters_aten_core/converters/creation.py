@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import creation as impl
 from torchtrt_converters_aten_core.impl import sizes, types
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 FILLED = {
     aten.empty.memory_format: 0,
@@ -48,32 +39,31 @@ FILLED_LIKE = {
 
 
 @converts(*FILLED, numbers=True)
-def filled(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def filled(ctx, size, fill_value=None, **_):
     """Converts a tensor of given sizes that holds one number."""
-    op = arguments(target, args, kwargs)
-    number = FILLED[target]
-    value = op.fill_value if number is None else number
-    return impl.full(ctx, value, op.size, types.output_dtype(ctx), name)
+    number = FILLED[ctx.node.target]
+    value = fill_value if number is None else number
+    return impl.full(ctx, value, size, types.output_dtype(ctx))
 
 
 @converts(*FILLED_LIKE, numbers=True)
-def filled_like(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def filled_like(ctx, self, fill_value=None, value=None, **_):
     """Converts a tensor of another's shape that holds one number."""
-    op = arguments(target, args, kwargs)
-    number = FILLED_LIKE[target]
-    value = getattr(op, "fill_value", getattr(op, "value", None)) if number is None else number
-    extents = sizes.sizes_of(ctx, op.self, name + "/size")
-    return impl.full(ctx, value, extents, types.output_dtype(ctx), name)
+    number = FILLED_LIKE[ctx.node.target]
+    if number is None:
+        number = value if fill_value is None else fill_value
+    extents = sizes.sizes_of(ctx, self)
+    return impl.full(ctx, number, extents, types.output_dtype(ctx))
 
 
 @converts(aten.scalar_tensor.default)
-def scalar_tensor(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def scalar_tensor(ctx, s, **_):
     """Converts a number, or a size, as a tensor without dimensions."""
-    return types.operand(ctx, args[0], types.output_dtype(ctx), 0, name)
+    return types.operand(ctx, s, types.output_dtype(ctx), 0)
 
 
 def _unclear_range(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     result = node.meta["val"]
     if isinstance(result.shape[0], int):
         return None
@@ -86,17 +76,15 @@ def _unclear_range(node: Node) -> str | None:
 
 
 @converts(aten.arange.default, aten.arange.start, aten.arange.start_step, unless=_unclear_range)
-def arange(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def arange(ctx, end, start=0, step=1, **_):
     """Converts numbers at a fixed distance, from a start to before an end."""
-    op = arguments(target, args, kwargs)
     result = types.output_value(ctx)
-    start, step = getattr(op, "start", 0), getattr(op, "step", 1)
-    return impl.arange(ctx, start, op.end, step, result.shape[0], result.dtype, name)
+    start, step = start, step
+    return impl.arange(ctx, start, end, step, result.shape[0], result.dtype)
 
 
 @converts(aten.tril.default, aten.triu.default)
-def triangle(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def triangle(ctx, self, diagonal):
     """Converts the part of the last two dimensions below (or above) a diagonal, with zeros elsewhere."""
-    op = arguments(target, args, kwargs)
-    lower = target is aten.tril.default
-    return impl.triangle(ctx, op.self, op.diagonal, lower, types.output_dtype(ctx), name)
+    lower = ctx.node.target is aten.tril.default
+    return impl.triangle(ctx, self, diagonal, lower, types.output_dtype(ctx))

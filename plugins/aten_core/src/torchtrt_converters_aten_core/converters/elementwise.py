@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import value_of
 from torchtrt_converters_aten_core.impl import elementwise, types, unary
 from torchtrt_converters_aten_core.impl import remainder as exact
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts_elementwise,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 BINARY = {
     aten.mul.Tensor: "PROD",
@@ -66,63 +60,62 @@ SUMS = {
 
 
 @converts_elementwise(*BINARY, keep_constants=True)
-def binary(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def binary(ctx, self, other):
     """Converts an op that is one layer."""
-    return _arithmetic(ctx, BINARY[target], args[0], args[1], name)
+    return _arithmetic(ctx, BINARY[ctx.node.target], self, other)
 
 
 @converts_elementwise(*EXTREMES, keep_constants=True)
-def extreme(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def extreme(ctx, self, other):
     """Converts the larger or smaller of two elements; where either is not a number, neither is the result."""
-    kind, dtype = EXTREMES[target], types.output_dtype(ctx)
+    kind, dtype = EXTREMES[ctx.node.target], types.output_dtype(ctx)
     if not dtype.is_floating_point:
-        return _arithmetic(ctx, kind, args[0], args[1], name)
+        return _arithmetic(ctx, kind, self, other)
     # TensorRT returns the second operand where the first is not a number.
-    first, second = types.operands(ctx, args, dtype, name)
-    chosen = elementwise.combine(ctx, kind, first, second, name + "/chosen")
-    number = elementwise.combine(ctx, "EQUAL", first, first, name + "/number")
-    return elementwise.select(ctx, number, chosen, first, dtype, name)
+    first, second = types.operands(ctx, (self, other), dtype)
+    chosen = elementwise.combine(ctx, kind, first, second)
+    number = elementwise.combine(ctx, "EQUAL", first, first)
+    return elementwise.select(ctx, number, chosen, first, dtype)
 
 
-def _arithmetic(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
+def _arithmetic(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     dtype = types.output_dtype(ctx)
     if dtype is torch.bool:
-        return elementwise.logical(ctx, ON_BOOL[kind], first, second, name)
-    return elementwise.arithmetic(ctx, kind, first, second, dtype, name)
+        return elementwise.logical(ctx, ON_BOOL[kind], first, second)
+    return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
 @converts_elementwise(*SUMS, keep_constants=True)
-def add_or_subtract(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def add_or_subtract(ctx, self, other, alpha):
     """Converts ``self ± alpha * other``, and ``rsub`` with the two exchanged."""
-    op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx)
-    first, second = op.self, op.other
-    if target in (aten.rsub.Tensor, aten.rsub.Scalar):
+    first, second = self, other
+    if ctx.node.target in (aten.rsub.Tensor, aten.rsub.Scalar):
         first, second = second, first
-    if op.alpha == 0 and dtype is torch.bool:
+    if alpha == 0 and dtype is torch.bool:
         second = False
-    elif op.alpha != 1 and dtype is not torch.bool:
-        second = elementwise.arithmetic(ctx, "PROD", op.alpha, second, dtype, name + "/scaled")
-    return _arithmetic(ctx, SUMS[target], first, second, name)
+    elif alpha != 1 and dtype is not torch.bool:
+        second = elementwise.arithmetic(ctx, "PROD", alpha, second, dtype)
+    return _arithmetic(ctx, SUMS[ctx.node.target], first, second)
 
 
 @converts_elementwise(*COMPARISONS, keep_constants=True)
-def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def comparison(ctx, self, other):
     """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
-    return elementwise.compare(ctx, COMPARISONS[target], args[0], args[1], name)
+    return elementwise.compare(ctx, COMPARISONS[ctx.node.target], self, other)
 
 
 @converts_elementwise(*LOGICAL, keep_constants=True)
-def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def logical(ctx, self, other):
     """Converts a logical op: operands of any dtype are true where they are not zero."""
-    return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
+    return elementwise.logical(ctx, LOGICAL[ctx.node.target], self, other)
 
 
 @converts_elementwise(aten.logical_not.default)
-def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def negation(ctx, self):
     """Converts ``not``: zero becomes true."""
-    condition = types.cast(ctx, args[0], torch.bool, name + "/condition")
-    return unary.apply(ctx, "NOT", condition, name)
+    condition = types.cast(ctx, self, torch.bool)
+    return unary.apply(ctx, "NOT", condition)
 
 
 def _is_power_of_two(divisor: Any) -> bool:
@@ -142,10 +135,9 @@ def _is_power_of_two(divisor: Any) -> bool:
     aten.true_divide.Tensor,
     keep_constants=True,
 )
-def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def divide(ctx, self, other, rounding_mode=None):
     """Converts division: true, or rounded toward zero or down."""
-    op = arguments(target, args, kwargs)
-    return _divide(ctx, op.self, op.other, getattr(op, "rounding_mode", None), name)
+    return _divide(ctx, self, other, rounding_mode)
 
 
 @converts_elementwise(
@@ -153,16 +145,16 @@ def divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
     aten.floor_divide.Scalar,
     keep_constants=True,
 )
-def floor_divide(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def floor_divide(ctx, self, other):
     """Converts division rounded down."""
-    return _divide(ctx, args[0], args[1], "floor", name)
+    return _divide(ctx, self, other, "floor")
 
 
-def _divide(ctx: Any, first: Any, second: Any, rounding: str | None, name: str) -> Any:
+def _divide(ctx: Any, first: Any, second: Any, rounding: str | None) -> Any:
     dtype = types.output_dtype(ctx)
     if rounding == "floor" and dtype.is_floating_point and not _is_power_of_two(second):
-        return exact.floor_divide(ctx, first, second, dtype, name)
-    return elementwise.divide(ctx, first, second, dtype, rounding, name)
+        return exact.floor_divide(ctx, first, second, dtype)
+    return elementwise.divide(ctx, first, second, dtype, rounding)
 
 
 REMAINDERS = {
@@ -175,13 +167,13 @@ REMAINDERS = {
 
 
 @converts_elementwise(*REMAINDERS, keep_constants=True)
-def remainder(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def remainder(ctx, self, other):
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
-    dtype, rounding = types.output_dtype(ctx), REMAINDERS[target]
-    if dtype.is_floating_point and not _is_power_of_two(args[1]):
+    dtype, rounding = types.output_dtype(ctx), REMAINDERS[ctx.node.target]
+    if dtype.is_floating_point and not _is_power_of_two(other):
         compute = exact.remainder if rounding == "floor" else exact.fmod
-        return compute(ctx, args[0], args[1], dtype, name)
-    return elementwise.remainder(ctx, args[0], args[1], dtype, rounding, name)
+        return compute(ctx, self, other, dtype)
+    return elementwise.remainder(ctx, self, other, dtype, rounding)
 
 
 def _whole_power(node: Node) -> str | None:
@@ -200,37 +192,33 @@ def _whole_power(node: Node) -> str | None:
     unless=_whole_power,
     keep_constants=True,
 )
-def power(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def power(ctx, self, exponent):
     """Converts a power; small whole ones by multiplication, which is exact for whole numbers."""
-    base, exponent = args
+    base, exponent = self, exponent
     dtype = types.output_dtype(ctx)
     if isinstance(exponent, (int, float)) and not isinstance(base, (int, float)):
         special = _POWERS.get(exponent)
-        base = types.operand(ctx, base, dtype, types.rank_of(base), name + "/base")
+        base = types.operand(ctx, base, dtype, types.rank_of(base))
         if exponent == 1:
             return base
         if special is not None and dtype.is_floating_point:
-            return unary.apply(ctx, special, base, name)
+            return unary.apply(ctx, special, base)
         if exponent in (2, 3) or (types.is_integer(dtype) and exponent > 0):
-            return _repeated_product(ctx, base, int(exponent), name)
-    return elementwise.arithmetic(ctx, "POW", base, exponent, dtype, name)
+            return _repeated_product(ctx, base, int(exponent))
+    return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
 
 
 _POWERS = {0.5: "SQRT", -1: "RECIP"}
 
 
-def _repeated_product(ctx: Any, base: Any, exponent: int, name: str) -> Any:
+def _repeated_product(ctx: Any, base: Any, exponent: int) -> Any:
     result, square, step = None, base, 0
     while exponent:
         if exponent & 1:
-            result = (
-                square
-                if result is None
-                else elementwise.combine(ctx, "PROD", result, square, f"{name}/times{step}")
-            )
+            result = square if result is None else elementwise.combine(ctx, "PROD", result, square)
         exponent >>= 1
         if exponent:
-            square = elementwise.combine(ctx, "PROD", square, square, f"{name}/square{step}")
+            square = elementwise.combine(ctx, "PROD", square, square)
         step += 1
     return result
 
@@ -242,35 +230,32 @@ def _repeated_product(ctx: Any, base: Any, exponent: int, name: str) -> Any:
     aten.where.Scalar,
     keep_constants=True,
 )
-def where(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def where(ctx, condition, self, other):
     """Converts a choice between two values."""
-    op = arguments(target, args, kwargs)
-    return elementwise.select(ctx, op.condition, op.self, op.other, types.output_dtype(ctx), name)
+    return elementwise.select(ctx, condition, self, other, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
-def masked_fill(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def masked_fill(ctx, self, mask, value):
     """Converts ``self`` with a value where ``mask`` is true."""
-    op = arguments(target, args, kwargs)
-    return elementwise.select(ctx, op.mask, op.value, op.self, types.output_dtype(ctx), name)
+    return elementwise.select(ctx, mask, value, self, types.output_dtype(ctx))
 
 
 @converts_elementwise(
     aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True
 )
-def clamp(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def clamp(ctx, self, min, max):
     """Converts limits from below and above."""
-    op = arguments(target, args, kwargs)
-    return elementwise.clamp(ctx, op.self, op.min, op.max, types.output_dtype(ctx), name)
+    return elementwise.clamp(ctx, self, min, max, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
-def clamp_min(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def clamp_min(ctx, self, min):
     """Converts a limit from below."""
-    return elementwise.clamp(ctx, args[0], args[1], None, types.output_dtype(ctx), name)
+    return elementwise.clamp(ctx, self, min, None, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
-def clamp_max(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def clamp_max(ctx, self, max):
     """Converts a limit from above."""
-    return elementwise.clamp(ctx, args[0], None, args[1], types.output_dtype(ctx), name)
+    return elementwise.clamp(ctx, self, None, max, types.output_dtype(ctx))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import get_trt_tensor
-from torchtrt_converters_aten_core.converters.attention import only_first
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -21,12 +19,7 @@ from torchtrt_converters_aten_core.impl import (
     sizes,
     types,
 )
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
@@ -41,12 +34,14 @@ _MODES = ("sum", "mean", "amax")
 
 def _reads_more(node: Node) -> str | None:
     return (
-        None if only_first(node) else "only the bags themselves are read, not what training needs"
+        None
+        if types.reads_first_only(node)
+        else "only the bags themselves are read, not what training needs"
     )
 
 
 def _no_vector(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     if value_of(op.indices).dim() != 1:
         return "the indices of all bags stand in one vector"
     if op.include_last_offset and not isinstance(value_of(op.offsets).shape[0], int):
@@ -56,66 +51,73 @@ def _no_vector(node: Node) -> str | None:
 
 @converts(*BAGS, unless=(_reads_more, _no_vector), keep_constants=True)
 def embedding_bag(
-    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
-) -> Any:
+    ctx,
+    weight,
+    indices,
+    offsets,
+    mode,
+    per_sample_weights,
+    include_last_offset,
+    padding_idx=None,
+    **_,
+):
     """Converts bags of rows. A bag is a place that its rows are scattered to; an empty one is 0."""
-    op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx, 0)
     inner = types.wide(dtype)
-    indices = types.operand(ctx, op.indices, torch.int32, 1, name + "/indices")
-    offsets = types.operand(ctx, op.offsets, torch.int32, 1, name + "/offsets")
-    if op.include_last_offset:
+    indices = types.operand(ctx, indices, torch.int32, 1)
+    offsets = types.operand(ctx, offsets, torch.int32, 1)
+    if include_last_offset:
         count = offsets.shape[0] - 1
-        offsets = shape.slice_by(ctx, offsets, [0], [count], [1], name + "/starts")
-    weight = get_trt_tensor(ctx, op.weight, name + "/weight")
-    rows = indexing.gather(ctx, weight, indices, 0, name + "/rows")
-    rows = types.cast(ctx, rows, inner, name + "/wide_rows")
-    if op.per_sample_weights is not None:
-        scale = types.operand(ctx, op.per_sample_weights, inner, 1, name + "/scale")
-        scale = shape.unsqueeze(ctx, scale, [1], name + "/scale_wide")
-        rows = elementwise.combine(ctx, "PROD", rows, scale, name + "/scaled")
-    bags = _bags(ctx, indices, offsets, name)
+        offsets = shape.slice_by(ctx, offsets, [0], [count], [1])
+    weight = ctx.tensor(weight)
+    rows = indexing.gather(ctx, weight, indices, 0)
+    rows = types.cast(ctx, rows, inner)
+    if per_sample_weights is not None:
+        scale = types.operand(ctx, per_sample_weights, inner, 1)
+        scale = shape.unsqueeze(ctx, scale, [1])
+        rows = elementwise.combine(ctx, "PROD", rows, scale)
+    bags = _bags(ctx, indices, offsets)
     kept = None
-    padding = getattr(op, "padding_idx", None)
+    padding = padding_idx
     if padding is not None and padding >= 0:
-        kept = elementwise.compare(ctx, "ne", indices, padding, name + "/kept")
-    result = _reduced(ctx, _MODES[op.mode], rows, bags, offsets, kept, name)
-    result = types.cast(ctx, result, dtype, name)
-    return result, *[None] * (len(target._schema.returns) - 1)
+        kept = elementwise.compare(ctx, "ne", indices, padding)
+    result = _reduced(ctx, _MODES[mode], rows, bags, offsets, kept)
+    result = types.cast(ctx, result, dtype)
+    return result, *[None] * (len(ctx.node.target._schema.returns) - 1)
 
 
-def _bags(ctx: Any, indices: Any, offsets: Any, name: str) -> Any:
+def _bags(ctx: Any, indices: Any, offsets: Any) -> Any:
     """Returns the bag of each index: as many as offsets are not beyond it, less one."""
-    places = creation.places(ctx, indices, 0, torch.int32, name + "/places")
-    places = shape.unsqueeze(ctx, places, [1], name + "/places_wide")
-    starts = shape.unsqueeze(ctx, offsets, [0], name + "/starts_wide")
-    begun = elementwise.compare(ctx, "ge", places, starts, name + "/begun")
-    number = types.cast(ctx, begun, torch.int32, name + "/begun_number")
-    count = reduction.reduce(ctx, "SUM", number, [1], False, name + "/begun_count")
-    return elementwise.arithmetic(ctx, "SUB", count, 1, torch.int32, name + "/bags")
+    places = creation.places(ctx, indices, 0, torch.int32)
+    places = shape.unsqueeze(ctx, places, [1])
+    starts = shape.unsqueeze(ctx, offsets, [0])
+    begun = elementwise.compare(ctx, "ge", places, starts)
+    number = types.cast(ctx, begun, torch.int32)
+    count = reduction.reduce(ctx, "SUM", number, [1], False)
+    return elementwise.arithmetic(ctx, "SUB", count, 1, torch.int32)
 
 
-def _reduced(ctx: Any, mode: str, rows: Any, bags: Any, offsets: Any, kept: Any, name: str) -> Any:
+def _reduced(ctx: Any, mode: str, rows: Any, bags: Any, offsets: Any, kept: Any) -> Any:
     dtype, kind = ctx.dtype_of(rows), scatter.KINDS[mode]
-    places = scatter.broadcast_index(ctx, bags, 2, 0, name + "/places_of_rows")
+    places = scatter.broadcast_index(ctx, bags, 2, 0)
     if kept is not None:
-        kept = shape.unsqueeze(ctx, kept, [1], name + "/kept_wide")
+        kept = shape.unsqueeze(ctx, kept, [1])
         neutral = merging.neutral(kind, dtype)
-        rows = elementwise.select(ctx, kept, rows, neutral, dtype, name + "/kept_rows")
-    count = sizes.size_of(ctx, offsets, 0, name + "/bag_count")
-    width = sizes.size_of(ctx, rows, 1, name + "/width")
-    start = creation.full(ctx, merging.neutral(kind, dtype), [count, width], dtype, name + "/start")
-    result = scatter.combine_at(ctx, kind, start, places, rows, 0, name + "/total")
+        rows = elementwise.select(ctx, kept, rows, neutral, dtype)
+    count = sizes.size_of(ctx, offsets, 0)
+    width = sizes.size_of(ctx, rows, 1)
+    start = creation.full(ctx, merging.neutral(kind, dtype), [count, width], dtype)
+    result = scatter.combine_at(ctx, kind, start, places, rows, 0)
     if mode == "sum":
         return result
-    length = sizes.size_of(ctx, rows, 0, name + "/length")
-    ones = creation.full(ctx, 1, [length, 1], dtype, name + "/ones")
+    length = sizes.size_of(ctx, rows, 0)
+    ones = creation.full(ctx, 1, [length, 1], dtype)
     if kept is not None:
-        ones = types.cast(ctx, kept, dtype, name + "/ones_kept")
-    zeros = creation.full(ctx, 0, [count, 1], dtype, name + "/zeros")
-    members = scatter.combine_at(ctx, "SUM", zeros, places, ones, 0, name + "/members")
+        ones = types.cast(ctx, kept, dtype)
+    zeros = creation.full(ctx, 0, [count, 1], dtype)
+    members = scatter.combine_at(ctx, "SUM", zeros, places, ones, 0)
     if mode == "mean":
-        divisor = elementwise.clamp(ctx, members, 1, None, dtype, name + "/divisor")
-        return elementwise.combine(ctx, "DIV", result, divisor, name + "/mean")
-    filled = elementwise.compare(ctx, "gt", members, 0, name + "/filled")
-    return elementwise.select(ctx, filled, result, 0, dtype, name + "/largest")
+        divisor = elementwise.clamp(ctx, members, 1, None, dtype)
+        return elementwise.combine(ctx, "DIV", result, divisor)
+    filled = elementwise.compare(ctx, "gt", members, 0)
+    return elementwise.select(ctx, filled, result, 0, dtype)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import Any
 
 from torch.fx import Node
 
-from torchtrt_converters_aten_core.registration import (
-    STORAGE_DTYPES,
-    converts_elementwise,
-    value_of,
-)
+from torchtrt.conversion import value_of
+from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts_elementwise
 
 
 def _not_a_sequence(node: Node) -> str | None:
@@ -21,8 +16,6 @@ def _not_a_sequence(node: Node) -> str | None:
 
 
 @converts_elementwise(operator.getitem, unless=_not_a_sequence, dtypes=STORAGE_DTYPES)
-def getitem(
-    ctx: Any, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
-) -> Any:
+def getitem(ctx, first, second):
     """Returns one output of an op with several."""
-    return args[0][args[1]]
+    return first[second]

@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import arguments_of, is_constant, value_of
 from torchtrt_converters_aten_core.impl import normalization as impl
 from torchtrt_converters_aten_core.impl import types
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    is_constant,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
-
 
 def _unfit_layer_norm(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     if all(isinstance(size, int) and size > 0 for size in op.normalized_shape):
         return None
     return "the normalized sizes must be fixed"
 
 
 @converts(aten.layer_norm.default, unless=_unfit_layer_norm, keep_constants=True)
-def layer_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def layer_norm(ctx, input, normalized_shape, weight, bias, eps, **_):
     """Converts a layer normalization."""
-    op = arguments(target, args, kwargs)
-    count = len(op.normalized_shape)
-    return impl.layer_norm(ctx, op.input, count, op.weight, op.bias, op.eps, name)
+    count = len(normalized_shape)
+    return impl.layer_norm(ctx, input, count, weight, bias, eps)
 
 
 @converts(aten.rms_norm.default, unless=_unfit_layer_norm, keep_constants=True)
-def rms_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def rms_norm(ctx, input, normalized_shape, weight, eps):
     """Converts a normalization by the root of the mean square."""
-    op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx)
-    epsilon = torch.finfo(dtype).eps if op.eps is None else op.eps
-    return impl.rms_norm(ctx, op.input, len(op.normalized_shape), op.weight, epsilon, name)
+    epsilon = torch.finfo(dtype).eps if eps is None else eps
+    return impl.rms_norm(ctx, input, len(normalized_shape), weight, epsilon)
 
 
 def _reads_statistics(node: Node) -> str | None:
@@ -60,13 +48,13 @@ def _reads_statistics(node: Node) -> str | None:
     unless=(_unfit_layer_norm, _reads_statistics),
     keep_constants=True,
 )
-def native_layer_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def native_layer_norm(ctx, input, normalized_shape, weight, bias, eps):
     """Converts a layer normalization whose mean and deviation nothing reads."""
-    return layer_norm(ctx, target, args, kwargs, name), None, None
+    return layer_norm(ctx, input, normalized_shape, weight, bias, eps), None, None
 
 
 def _unfit_batch_norm(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     if getattr(op, "training", False):
         return "batch normalization in training mode takes its statistics from the batch"
     parts = (op.weight, op.bias, op.running_mean, op.running_var)
@@ -81,17 +69,14 @@ def _unfit_batch_norm(node: Node) -> str | None:
     unless=_unfit_batch_norm,
     keep_constants=True,
 )
-def batch_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def batch_norm(ctx, input, weight, bias, running_mean, running_var, eps, **_):
     """Converts batch normalization with the statistics that training left."""
-    op = arguments(target, args, kwargs)
-    result = impl.batch_norm(
-        ctx, op.input, op.weight, op.bias, op.running_mean, op.running_var, op.eps, name
-    )
-    return result if target is aten.batch_norm.default else (result, None, None)
+    result = impl.batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
+    return result if ctx.node.target is aten.batch_norm.default else (result, None, None)
 
 
 def _unfit_group_norm(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor = value_of(op.input)
     if tensor.dim() < 2 or not isinstance(tensor.shape[1], int):
         return "group normalization needs a fixed number of channels"
@@ -108,15 +93,14 @@ def _unfit_group_norm(node: Node) -> str | None:
     unless=_unfit_group_norm,
     keep_constants=True,
 )
-def group_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def group_norm(ctx, input, weight, bias, eps, num_groups=None, **_):
     """Converts a normalization over groups of channels, or over each channel alone."""
-    op = arguments(target, args, kwargs)
-    groups = getattr(op, "num_groups", op.input.shape[1])
-    return impl.group_norm(ctx, op.input, groups, op.weight, op.bias, op.eps, name)
+    groups = input.shape[1] if num_groups is None else num_groups
+    return impl.group_norm(ctx, input, groups, weight, bias, eps)
 
 
 def _unfit_native_group_norm(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     if not isinstance(op.C, int):
         return "group normalization needs a fixed number of channels"
     return None
@@ -127,8 +111,7 @@ def _unfit_native_group_norm(node: Node) -> str | None:
     unless=(_unfit_native_group_norm, _reads_statistics),
     keep_constants=True,
 )
-def native_group_norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def native_group_norm(ctx, input, weight, bias, group, eps, **_):
     """Converts a group normalization whose mean and deviation nothing reads."""
-    op = arguments(target, args, kwargs)
-    result = impl.group_norm(ctx, op.input, op.group, op.weight, op.bias, op.eps, name)
+    result = impl.group_norm(ctx, input, group, weight, bias, eps)
     return result, None, None

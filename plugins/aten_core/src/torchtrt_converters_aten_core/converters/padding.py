@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import padding as impl
 from torchtrt_converters_aten_core.impl import shape, types
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 MODES = {
     aten.constant_pad_nd.default: "constant",
@@ -41,7 +35,7 @@ def _amounts(op: Any) -> Any:
 
 
 def _unfit(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor, amounts = value_of(op.self), _amounts(op)
     if not all(isinstance(amount, int) for amount in amounts):
         return "how much to pad must be fixed"
@@ -54,44 +48,41 @@ def _unfit(node: Node) -> str | None:
 
 
 @converts(*MODES, aten.pad.default, unless=_unfit)
-def pad(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def pad(ctx, self, pad=None, padding=None, mode=None, value=None):
     """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
-    op = arguments(target, args, kwargs)
-    amounts = _amounts(op)
-    mode = MODES.get(target) or op.mode
-    rest = len(op.self.shape) - len(amounts) // 2
+    amounts = padding if pad is None else pad
+    mode = MODES.get(ctx.node.target) or mode
+    rest = len(self.shape) - len(amounts) // 2
     before = [0] * rest + list(amounts[::2][::-1])
     after = [0] * rest + list(amounts[1::2][::-1])
-    value = getattr(op, "value", None)
-    return impl.pad(ctx, op.self, before, after, SAMPLES[mode], 0 if value is None else value, name)
+    return impl.pad(ctx, self, before, after, SAMPLES[mode], 0 if value is None else value)
 
 
 @converts(aten.flip.default, aten.fliplr.default, aten.flipud.default)
-def flip(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def flip(ctx, self, dims=None):
     """Converts a reversed order of elements."""
     fixed = {aten.fliplr.default: [1], aten.flipud.default: [0]}
-    return impl.flip(ctx, args[0], fixed[target] if target in fixed else args[1], name)
+    return impl.flip(ctx, self, fixed.get(ctx.node.target, dims))
 
 
 def _unknown_shift(node: Node) -> str | None:
-    shifts = node_arguments(node).shifts
+    shifts = arguments_of(node).shifts
     values = shifts if isinstance(shifts, Sequence) else [shifts]
     return None if all(isinstance(shift, int) for shift in values) else "the shift must be fixed"
 
 
 @converts(aten.roll.default, unless=_unknown_shift)
-def roll(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def roll(ctx, self, shifts, dims):
     """Converts elements moved along dimensions, or along the flattened tensor."""
-    op = arguments(target, args, kwargs)
-    rank = len(op.self.shape)
+    rank = len(self.shape)
     if not rank:
-        return op.self
-    if not op.dims:
-        flat = shape.flatten(ctx, op.self, name + "/flat")
-        rolled = impl.roll(ctx, flat, {0: op.shifts[0]}, name)
-        extents = shape.size_math.outline(ctx, op.self)
-        return shape.reshape(ctx, rolled, extents, name + "/shape", types.output_value(ctx).shape)
-    shifts: dict[int, int] = {}
-    for dim, shift in zip(op.dims, op.shifts, strict=True):
-        shifts[dim % rank] = shifts.get(dim % rank, 0) + shift
-    return impl.roll(ctx, op.self, shifts, name)
+        return self
+    if not dims:
+        flat = shape.flatten(ctx, self)
+        rolled = impl.roll(ctx, flat, {0: shifts[0]})
+        extents = shape.size_math.outline(ctx, self)
+        return shape.reshape(ctx, rolled, extents, types.output_value(ctx).shape)
+    total: dict[int, int] = {}
+    for dim, shift in zip(dims, shifts, strict=True):
+        total[dim % rank] = total.get(dim % rank, 0) + shift
+    return impl.roll(ctx, self, total)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt_converters_aten_core.converters.attention import only_first
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl import pooling as impl
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 MAXIMA = {
     aten.max_pool1d.default: 1,
@@ -58,11 +51,13 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
     return tuple(numbers * count if len(numbers) == 1 else numbers)
 
 
-def _geometry(target: Any, op: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _geometry(
+    target: Any, kernel_size: Any, stride: Any, padding: Any
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     count = SPATIAL[target]
-    size = _each(op.kernel_size, count)
-    stride = _each(op.stride, count) if op.stride not in (None, []) else size
-    return size, stride, _each(op.padding, count)
+    size = _each(kernel_size, count)
+    steps = _each(stride, count) if stride not in (None, []) else size
+    return size, steps, _each(padding, count)
 
 
 def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]) -> bool:
@@ -73,13 +68,13 @@ def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple
 
 
 def _unfit(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
         return "TensorRT pools floating-point numbers only"
     if any(step != 1 for step in _each(getattr(op, "dilation", 1), 1)):
         return "TensorRT pools without dilation"
-    size, stride, padding = _geometry(node.target, op)
+    size, stride, padding = _geometry(node.target, op.kernel_size, op.stride, op.padding)
     if op.ceil_mode and not _rounds_alike(size, stride, padding):
         fixed = all(isinstance(extent, int) for extent in tensor.shape[-len(size) :])
         if not fixed or getattr(op, "count_include_pad", False):
@@ -92,20 +87,22 @@ def _unfit(node: Node) -> str | None:
 
 
 def _reads_indices(node: Node) -> str | None:
-    if only_first(node):
+    if types.reads_first_only(node):
         return None
     return "TensorRT's pooling tells no indices"
 
 
-def _window(ctx: Any, target: Any, op: Any) -> impl.Window:
-    size, stride, padding = _geometry(target, op)
-    if not op.ceil_mode:
+def _window(
+    ctx: Any, tensor: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool
+) -> impl.Window:
+    size, stride, padding = _geometry(ctx.node.target, kernel_size, stride, padding)
+    if not ceil_mode:
         return impl.Window(size, stride, padding, padding)
     if _rounds_alike(size, stride, padding):
         return impl.Window(size, stride, padding, padding, round_up=True)
     result = types.output_value(ctx)
     counts = (result[0] if isinstance(result, tuple) else result).shape[-len(size) :]
-    extents = tuple(op.self.shape)[-len(size) :]
+    extents = tuple(tensor.shape)[-len(size) :]
     after = tuple(
         max(0, (count - 1) * step + width - extent - pad)
         for count, step, width, extent, pad in zip(
@@ -116,38 +113,37 @@ def _window(ctx: Any, target: Any, op: Any) -> impl.Window:
 
 
 @converts(*MAXIMA, unless=_unfit)
-def maximum(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def maximum(ctx, self, kernel_size, stride, padding, ceil_mode, **_):
     """Converts the largest element of each window."""
-    op = arguments(target, args, kwargs)
-    return impl.pool(ctx, "MAX", op.self, _window(ctx, target, op), name)
+    return impl.pool(ctx, "MAX", self, _window(ctx, self, kernel_size, stride, padding, ceil_mode))
 
 
 @converts(*MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
-def maximum_with_indices(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def maximum_with_indices(ctx, **arguments):
     """Converts the largest element of each window, where nothing asks for its index."""
-    return maximum(ctx, target, args, kwargs, name), None
+    return maximum(ctx, **arguments), None
 
 
 @converts(*AVERAGES, unless=_unfit)
-def average(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def average(
+    ctx, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None
+):
     """Converts the average of each window, or its sum over a divisor of its own."""
-    op = arguments(target, args, kwargs)
-    window = _window(ctx, target, op)
-    divisor = getattr(op, "divisor_override", None)
-    if divisor is None:
+    window = _window(ctx, self, kernel_size, stride, padding, ceil_mode)
+    if divisor_override is None:
         # Without padding there is nothing to count but what ceil_mode adds, which PyTorch does not.
-        count_padding = op.count_include_pad and any(window.padding)
-        return impl.pool(ctx, "AVERAGE", op.self, window, name, count_padding)
+        count_padding = count_include_pad and any(window.padding)
+        return impl.pool(ctx, "AVERAGE", self, window, count_padding)
     count = 1
     for extent in window.size:
         count *= extent
-    whole = impl.pool(ctx, "AVERAGE", op.self, window, name + "/average", count_padding=True)
+    whole = impl.pool(ctx, "AVERAGE", self, window, count_padding=True)
     dtype = types.output_dtype(ctx)
-    return elementwise.arithmetic(ctx, "PROD", whole, count / divisor, dtype, name)
+    return elementwise.arithmetic(ctx, "PROD", whole, count / divisor_override, dtype)
 
 
 def _varying_parts(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
         return "TensorRT pools floating-point numbers only"
@@ -159,14 +155,13 @@ def _varying_parts(node: Node) -> str | None:
 
 
 @converts(*ADAPTIVE_AVERAGES, unless=_varying_parts)
-def adaptive_average(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def adaptive_average(ctx, self, output_size):
     """Converts averages of as many equal parts as asked for."""
-    op = arguments(target, args, kwargs)
-    return impl.adaptive_average(ctx, op.self, _each(op.output_size, SPATIAL[target]), name)
+    return impl.adaptive_average(ctx, self, _each(output_size, SPATIAL[ctx.node.target]))
 
 
 def _unequal_parts(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     wanted = _each(op.output_size, SPATIAL[node.target])
     extents = value_of(op.self).shape[-len(wanted) :]
     if all(
@@ -178,11 +173,10 @@ def _unequal_parts(node: Node) -> str | None:
 
 
 @converts(*ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
-def adaptive_maximum(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def adaptive_maximum(ctx, self, output_size):
     """Converts the largest element of each of equal parts, where nothing asks for its index."""
-    op = arguments(target, args, kwargs)
-    wanted = _each(op.output_size, SPATIAL[target])
-    extents = tuple(op.self.shape)[-len(wanted) :]
+    wanted = _each(output_size, SPATIAL[ctx.node.target])
+    extents = tuple(self.shape)[-len(wanted) :]
     steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))
     zeros = (0,) * len(steps)
-    return impl.pool(ctx, "MAX", op.self, impl.Window(steps, steps, zeros, zeros), name), None
+    return impl.pool(ctx, "MAX", self, impl.Window(steps, steps, zeros, zeros)), None

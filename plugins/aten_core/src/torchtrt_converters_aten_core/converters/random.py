@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -19,18 +19,10 @@ from torchtrt_converters_aten_core.impl import (
     unary,
 )
 from torchtrt_converters_aten_core.impl import random as impl
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    converts_elementwise,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts, converts_elementwise
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 DRAWN = {
     aten.rand.default: impl.uniform,
@@ -40,17 +32,15 @@ DRAWN = {
 }
 
 
-def _extents(ctx: Any, op: Any, name: str) -> Any:
-    if hasattr(op, "size"):
-        return list(op.size)
-    return sizes.sizes_of(ctx, op.self, name + "/size")
+def _extents(ctx: Any, tensor: Any, size: Any) -> Any:
+    """Returns the sizes that are given, or those of a tensor."""
+    return sizes.sizes_of(ctx, tensor) if size is None else list(size)
 
 
 @converts(*DRAWN)
-def drawn(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def drawn(ctx, self=None, size=None, **_):
     """Converts numbers of the uniform distribution from 0 to 1, or of the standard normal one."""
-    op = arguments(target, args, kwargs)
-    return DRAWN[target](ctx, _extents(ctx, op, name), types.output_dtype(ctx), name)
+    return DRAWN[ctx.node.target](ctx, _extents(ctx, self, size), types.output_dtype(ctx))
 
 
 INTEGERS = (
@@ -62,43 +52,37 @@ INTEGERS = (
 
 
 def _wide_range(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     low, high = getattr(op, "low", 0), op.high
     if isinstance(low, int) and isinstance(high, int) and 0 < high - low <= 1 << 24:
         if max(abs(low), abs(high)) < 1 << 31:
             return None
-        return "TensorRT draws whole numbers of 32 bits"
-    return "TensorRT draws from at most 2**24 whole numbers, whose bounds must be fixed"
+        return "TensorRT draws integers of 32 bits"
+    return "TensorRT draws from at most 2**24 integers, whose bounds must be fixed"
 
 
 @converts(*INTEGERS, unless=_wide_range)
-def integers(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts whole numbers of a range, all equally likely."""
-    op = arguments(target, args, kwargs)
-    extents = _extents(ctx, op, name)
-    low, dtype = getattr(op, "low", 0), types.output_dtype(ctx)
-    return impl.integers(ctx, extents, low, op.high, dtype, name)
+def integers(ctx, high, low=0, self=None, size=None, **_):
+    """Converts integers of a range, all equally likely."""
+    extents = _extents(ctx, self, size)
+    return impl.integers(ctx, extents, low, high, types.output_dtype(ctx))
 
 
 @converts(aten.bernoulli.default, aten.bernoulli.p)
-def bernoulli(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def bernoulli(ctx, self, p=None, **_):
     """Converts ones with a probability, the elements themselves or a number, and zeros otherwise."""
-    op = arguments(target, args, kwargs)
-    probability = op.self if target is aten.bernoulli.default else op.p
-    chosen = impl.chance(ctx, _extents(ctx, op, name), probability, name)
-    return types.cast(ctx, chosen, types.output_dtype(ctx), name)
+    probability = self if ctx.node.target is aten.bernoulli.default else p
+    chosen = impl.chance(ctx, sizes.sizes_of(ctx, self), probability)
+    return types.cast(ctx, chosen, types.output_dtype(ctx))
 
 
 @converts(aten.uniform.default)
-def uniform(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def uniform(ctx, self, from_, to, **_):
     """Converts numbers from ``from`` to below ``to``, all equally likely."""
-    op = arguments(target, args, kwargs)
-    low, high = getattr(op, "from"), op.to
-    number = impl.uniform(ctx, _extents(ctx, op, name), torch.float32, name + "/drawn")
-    wide = torch.float32
-    scaled = elementwise.arithmetic(ctx, "PROD", number, high - low, wide, name + "/scaled")
-    moved = elementwise.arithmetic(ctx, "SUM", scaled, low, wide, name)
-    return types.cast(ctx, moved, types.output_dtype(ctx), name)
+    number = impl.uniform(ctx, sizes.sizes_of(ctx, self), torch.float32)
+    scaled = elementwise.arithmetic(ctx, "PROD", number, to - from_, torch.float32)
+    moved = elementwise.arithmetic(ctx, "SUM", scaled, from_, torch.float32)
+    return types.cast(ctx, moved, types.output_dtype(ctx))
 
 
 NORMAL = (
@@ -110,26 +94,20 @@ NORMAL = (
 
 
 @converts(*NORMAL)
-def normal(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def normal(ctx, mean, std, self=None, **_):
     """Converts numbers of a normal distribution; its mean and deviation may differ from element to element."""
-    op = arguments(target, args, kwargs)
     dtype, outline = types.output_dtype(ctx), types.output_value(ctx).shape
     known = sizes.is_static(outline)
-    extents = list(outline) if known else _broadcast_sizes(ctx, op, len(outline), name)
-    number = impl.normal(ctx, extents, dtype, name + "/drawn")
-    scaled = elementwise.arithmetic(ctx, "PROD", number, op.std, dtype, name + "/scaled")
-    return elementwise.arithmetic(ctx, "SUM", scaled, op.mean, dtype, name)
+    extents = list(outline) if known else _broadcast_sizes(ctx, self, mean, std)
+    number = impl.normal(ctx, extents, dtype)
+    scaled = elementwise.arithmetic(ctx, "PROD", number, std, dtype)
+    return elementwise.arithmetic(ctx, "SUM", scaled, mean, dtype)
 
 
-def _broadcast_sizes(ctx: Any, op: Any, rank: int, name: str) -> list[Any]:
-    """Returns the sizes of the tensor that has all dimensions at full size."""
-    tensors = [value for value in (getattr(op, "self", None), op.mean, op.std) if _has_sizes(value)]
-    (full, *_) = sorted(tensors, key=lambda tensor: -len(tensor.shape))
-    return sizes.sizes_of(ctx, full, name + "/size")
-
-
-def _has_sizes(value: Any) -> bool:
-    return hasattr(value, "shape")
+def _broadcast_sizes(ctx: Any, *values: Any) -> list[Any]:
+    """Returns the sizes of the first tensor of the highest rank, whose dimensions are at full size."""
+    tensors = [value for value in values if hasattr(value, "shape")]
+    return sizes.sizes_of(ctx, max(tensors, key=lambda tensor: len(tensor.shape)))
 
 
 DROPOUTS = {
@@ -142,85 +120,82 @@ BY_CHANNEL = (aten.feature_dropout.default, aten.feature_alpha_dropout.default)
 
 
 @converts_elementwise(*DROPOUTS)
-def dropout(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def dropout(ctx, input, p, train):
     """Converts dropout of elements or of whole channels; in evaluation mode it does nothing."""
-    op = arguments(target, args, kwargs)
-    if not op.train or op.p == 0:
-        return op.input
-    extents = sizes.sizes_of(ctx, op.input, name + "/size")
-    if target in BY_CHANNEL:
+    if not train or p == 0:
+        return input
+    extents = sizes.sizes_of(ctx, input)
+    if ctx.node.target in BY_CHANNEL:
         extents[2:] = [1] * len(extents[2:])
-    return DROPOUTS[target](ctx, op.input, extents, op.p, types.output_dtype(ctx), name)
+    return DROPOUTS[ctx.node.target](ctx, input, extents, p, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.native_dropout.default)
-def native_dropout(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def native_dropout(ctx, input, p, train):
     """Converts dropout that also tells which elements it kept."""
-    op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx, 0)
-    extents = sizes.sizes_of(ctx, op.input, name + "/size")
-    if op.train is False or op.p == 0:
-        return op.input, creation.full(ctx, True, extents, torch.bool, name + "/kept")
-    kept = impl.chance(ctx, extents, 1.0 - op.p, name + "/kept")
-    scale = 1 / (1.0 - op.p) if op.p < 1 else 0.0
-    factor = elementwise.select(ctx, kept, scale, 0.0, dtype, name + "/factor")
-    return elementwise.arithmetic(ctx, "PROD", op.input, factor, dtype, name), kept
+    extents = sizes.sizes_of(ctx, input)
+    if train is False or p == 0:
+        return input, creation.full(ctx, True, extents, torch.bool)
+    kept = impl.chance(ctx, extents, 1.0 - p)
+    scale = 1 / (1.0 - p) if p < 1 else 0.0
+    factor = elementwise.select(ctx, kept, scale, 0.0, dtype)
+    return elementwise.arithmetic(ctx, "PROD", input, factor, dtype), kept
 
 
 @converts_elementwise(aten.rrelu.default)
-def random_leaky_relu(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def random_leaky_relu(ctx, self, lower, upper, training, **_):
     """Converts a slope for negative numbers that is drawn for each element in training, and fixed otherwise."""
-    op = arguments(target, args, kwargs)
     dtype = types.output_dtype(ctx)
-    slope: Any = (op.lower + op.upper) / 2
-    if op.training:
-        extents = sizes.sizes_of(ctx, op.self, name + "/size")
-        number = impl.uniform(ctx, extents, torch.float32, name + "/drawn")
-        span = op.upper - op.lower
-        slope = elementwise.arithmetic(ctx, "PROD", number, span, torch.float32, name + "/span")
-        slope = elementwise.arithmetic(ctx, "SUM", slope, op.lower, torch.float32, name + "/slope")
-        slope = types.cast(ctx, slope, dtype, name + "/slope")
-    bent = elementwise.arithmetic(ctx, "PROD", op.self, slope, dtype, name + "/bent")
-    below = elementwise.compare(ctx, "le", op.self, 0, name + "/below")
-    return elementwise.select(ctx, below, bent, op.self, dtype, name)
+    slope: Any = (lower + upper) / 2
+    if training:
+        extents = sizes.sizes_of(ctx, self)
+        number = impl.uniform(ctx, extents, torch.float32)
+        span = upper - lower
+        slope = elementwise.arithmetic(ctx, "PROD", number, span, torch.float32)
+        slope = elementwise.arithmetic(ctx, "SUM", slope, lower, torch.float32)
+        slope = types.cast(ctx, slope, dtype)
+    bent = elementwise.arithmetic(ctx, "PROD", self, slope, dtype)
+    below = elementwise.compare(ctx, "le", self, 0)
+    return elementwise.select(ctx, below, bent, self, dtype)
 
 
-def _exponential(ctx: Any, op: Any, extents: Any, name: str) -> Any:
+def _exponential(ctx: Any, extents: Any, lambd: float) -> Any:
     """Returns ``-log(1 - u) / lambda``."""
-    logarithm = _log_of_rest(ctx, extents, name)
-    return elementwise.arithmetic(ctx, "PROD", logarithm, -1 / op.lambd, _WIDE, name)
+    logarithm = _log_of_rest(ctx, extents)
+    return elementwise.arithmetic(ctx, "PROD", logarithm, -1 / lambd, _WIDE)
 
 
-def _geometric(ctx: Any, op: Any, extents: Any, name: str) -> Any:
+def _geometric(ctx: Any, extents: Any, p: float) -> Any:
     """Returns ``floor(log(1 - u) / log(1 - p)) + 1``."""
-    logarithm = _log_of_rest(ctx, extents, name)
-    scale = 1 / math.log1p(-op.p)
-    scaled = elementwise.arithmetic(ctx, "PROD", logarithm, scale, _WIDE, name + "/scaled")
-    whole = unary.floor(ctx, scaled, name + "/whole")
-    return elementwise.arithmetic(ctx, "SUM", whole, 1.0, _WIDE, name)
+    logarithm = _log_of_rest(ctx, extents)
+    scale = 1 / math.log1p(-p)
+    scaled = elementwise.arithmetic(ctx, "PROD", logarithm, scale, _WIDE)
+    whole = unary.floor(ctx, scaled)
+    return elementwise.arithmetic(ctx, "SUM", whole, 1.0, _WIDE)
 
 
-def _cauchy(ctx: Any, op: Any, extents: Any, name: str) -> Any:
+def _cauchy(ctx: Any, extents: Any, median: float, sigma: float) -> Any:
     """Returns ``median + sigma * tan(pi * (u - 1/2))``."""
-    number = impl.uniform(ctx, extents, _WIDE, name + "/drawn")
-    angle = elementwise.arithmetic(ctx, "PROD", number, math.pi, _WIDE, name + "/angle")
-    angle = elementwise.arithmetic(ctx, "SUB", angle, math.pi / 2, _WIDE, name + "/centred")
-    slope = unary.apply(ctx, "TAN", angle, name + "/slope")
-    scaled = elementwise.arithmetic(ctx, "PROD", slope, op.sigma, _WIDE, name + "/scaled")
-    return elementwise.arithmetic(ctx, "SUM", scaled, op.median, _WIDE, name)
+    number = impl.uniform(ctx, extents, _WIDE)
+    angle = elementwise.arithmetic(ctx, "PROD", number, math.pi, _WIDE)
+    angle = elementwise.arithmetic(ctx, "SUB", angle, math.pi / 2, _WIDE)
+    slope = unary.apply(ctx, "TAN", angle)
+    scaled = elementwise.arithmetic(ctx, "PROD", slope, sigma, _WIDE)
+    return elementwise.arithmetic(ctx, "SUM", scaled, median, _WIDE)
 
 
-def _log_normal(ctx: Any, op: Any, extents: Any, name: str) -> Any:
+def _log_normal(ctx: Any, extents: Any, mean: float, std: float) -> Any:
     """Returns ``exp(mean + std * z)`` for a standard normal ``z``."""
-    number = impl.normal(ctx, extents, _WIDE, name + "/drawn")
-    scaled = elementwise.arithmetic(ctx, "PROD", number, op.std, _WIDE, name + "/scaled")
-    moved = elementwise.arithmetic(ctx, "SUM", scaled, op.mean, _WIDE, name + "/moved")
-    return unary.apply(ctx, "EXP", moved, name)
+    number = impl.normal(ctx, extents, _WIDE)
+    scaled = elementwise.arithmetic(ctx, "PROD", number, std, _WIDE)
+    moved = elementwise.arithmetic(ctx, "SUM", scaled, mean, _WIDE)
+    return unary.apply(ctx, "EXP", moved)
 
 
-def _log_of_rest(ctx: Any, extents: Any, name: str) -> Any:
-    number = impl.uniform(ctx, extents, _WIDE, name + "/drawn")
-    return unary.log1p(ctx, unary.negative(ctx, number, name + "/negative"), name + "/log")
+def _log_of_rest(ctx: Any, extents: Any) -> Any:
+    number = impl.uniform(ctx, extents, _WIDE)
+    return unary.log1p(ctx, unary.negative(ctx, number))
 
 
 _WIDE = torch.float32
@@ -234,57 +209,55 @@ DISTRIBUTIONS = {
 
 
 @converts(*DISTRIBUTIONS)
-def distribution(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def distribution(ctx, self, generator=None, **parameters):
     """Converts numbers of a distribution that is a function of a simpler one."""
-    op = arguments(target, args, kwargs)
-    number = DISTRIBUTIONS[target](ctx, op, _extents(ctx, op, name), name)
-    return types.cast(ctx, number, types.output_dtype(ctx), name)
+    number = DISTRIBUTIONS[ctx.node.target](ctx, sizes.sizes_of(ctx, self), **parameters)
+    return types.cast(ctx, number, types.output_dtype(ctx))
 
 
 def _too_long(node: Node) -> str | None:
-    size = node_arguments(node).n
+    size = arguments_of(node).n
     if isinstance(size, int) and 1 <= size <= ranking.LIMIT:
         return None
     return f"random numbers are put in order for 1 to {ranking.LIMIT} elements"
 
 
 @converts(aten.randperm.default, unless=_too_long)
-def permutation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts whole numbers in random order: the order of random numbers."""
-    size = args[0]
-    drawn = impl.uniform(ctx, [size], torch.float32, name + "/drawn")
-    _, order = ranking.top_k(ctx, drawn, size, 0, True, name)
-    return types.cast(ctx, order, types.output_dtype(ctx), name + "/order")
+def permutation(ctx, n, **_):
+    """Converts integers in random order: the order of random numbers."""
+    size = n
+    drawn = impl.uniform(ctx, [size], torch.float32)
+    _, order = ranking.top_k(ctx, drawn, size, 0, True)
+    return types.cast(ctx, order, types.output_dtype(ctx))
 
 
 def _too_many(node: Node) -> str | None:
-    count = sizes.greatest(value_of(node_arguments(node).self).shape[-1])
+    count = sizes.greatest(value_of(arguments_of(node).self).shape[-1])
     if count is None or count > ranking.LIMIT:
         return f"TensorRT chooses from at most {ranking.LIMIT} elements"
     return None
 
 
 @converts(aten.multinomial.default, unless=_too_many)
-def multinomial(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def multinomial(ctx, self, num_samples, replacement, **_):
     """Converts indices drawn with probabilities in proportion to the elements.
 
     They are the places of the largest ``p / e`` for an exponential ``e``, drawn anew for each sample
     with replacement (Efraimidis and Spirakis, 2006), as PyTorch does it.
     """
-    op = arguments(target, args, kwargs)
-    weights = types.cast(ctx, op.self, _WIDE, name + "/weights")
-    again = op.replacement and op.num_samples > 1
+    weights = types.cast(ctx, self, _WIDE)
+    again = replacement and num_samples > 1
     if again:
-        weights = shape.unsqueeze(ctx, weights, [-2], name + "/wide")
-    extents = sizes.sizes_of(ctx, weights, name + "/size")
+        weights = shape.unsqueeze(ctx, weights, [-2])
+    extents = sizes.sizes_of(ctx, weights)
     if again:
-        extents[-2] = op.num_samples
-    logarithm = _log_of_rest(ctx, extents, name)
-    noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE, name + "/noise")
-    keys = elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE, name + "/keys")
+        extents[-2] = num_samples
+    logarithm = _log_of_rest(ctx, extents)
+    noise = elementwise.arithmetic(ctx, "MIN", logarithm, -1e-20, _WIDE)
+    keys = elementwise.arithmetic(ctx, "DIV", weights, noise, _WIDE)
     if again:
-        chosen = ranking.first_extreme(ctx, "MIN", keys, -1, name)
-        chosen = shape.squeeze(ctx, chosen, [-1], name + "/narrow")
+        chosen = ranking.first_extreme(ctx, "MIN", keys, -1)
+        chosen = shape.squeeze(ctx, chosen, [-1])
     else:
-        _, chosen = ranking.top_k(ctx, keys, op.num_samples, -1, False, name)
-    return types.cast(ctx, chosen, types.output_dtype(ctx), name + "/indices")
+        _, chosen = ranking.top_k(ctx, keys, num_samples, -1, False)
+    return types.cast(ctx, chosen, types.output_dtype(ctx))

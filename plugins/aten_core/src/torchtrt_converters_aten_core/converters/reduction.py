@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import integer_reduction as exact
 from torchtrt_converters_aten_core.impl import reduction as impl
 from torchtrt_converters_aten_core.impl import sizes, types, unary
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 TOTALS = {
     aten.sum.default: "SUM",
@@ -50,7 +43,7 @@ def _inexact(node: Node) -> str | None:
     dtype = node.meta["val"].dtype
     if not types.is_integer(dtype) or reduces_integers_exactly():
         return None
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor, kind = value_of(op.self), TOTALS[node.target]
     logical = tensor.dtype is torch.bool
     dims = impl.all_dims(tensor, getattr(op, "dim", None))
@@ -67,43 +60,39 @@ def _inexact(node: Node) -> str | None:
 
 
 @converts(*TOTALS, unless=_inexact, empty=True)
-def total(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def total(ctx, self, dim=None, keepdim=False, **_):
     """Converts a sum, product, mean, maximum or minimum."""
-    op = arguments(target, args, kwargs)
-    kind, dtype = TOTALS[target], types.output_dtype(ctx)
-    dims = impl.all_dims(op.self, getattr(op, "dim", None))
-    keep = getattr(op, "keepdim", False)
+    kind, dtype = TOTALS[ctx.node.target], types.output_dtype(ctx)
+    dims = impl.all_dims(self, dim)
     if dtype is torch.bool:  # maximum and minimum of booleans
         reduce = impl.any_true if kind == "MAX" else impl.all_true
-        return reduce(ctx, op.self, dims, keep, name)
-    logical = ctx.dtype_of(op.self) is torch.bool
-    tensor = types.cast(ctx, op.self, dtype, name + "/input")
+        return reduce(ctx, self, dims, keepdim)
+    logical = ctx.dtype_of(self) is torch.bool
+    tensor = types.cast(ctx, self, dtype)
     if kind in ("MAX", "MIN") and dtype.is_floating_point:
-        return impl.extreme(ctx, kind, tensor, dims, keep, name)
+        return impl.extreme(ctx, kind, tensor, dims, keepdim)
     if dtype.is_floating_point or logical or not len(tensor.shape) or reduces_integers_exactly():
-        return impl.reduce(ctx, kind, tensor, dims, keep, name)
+        return impl.reduce(ctx, kind, tensor, dims, keepdim)
     if exact.has_halves(tensor, dims):
-        return exact.by_halves(ctx, kind, tensor, dims, keep, name)
+        return exact.by_halves(ctx, kind, tensor, dims, keepdim)
     if kind == "SUM":
-        count = _greatest_count(ctx.known_value(op.self), getattr(op, "dim", None))
-        return exact.exact_sum(ctx, tensor, dims, keep, count or exact.SUM_LIMIT, name)
-    return exact.exact_extreme(ctx, kind, tensor, dims, keep, name)
+        count = _greatest_count(ctx.known_value(self), dim)
+        return exact.exact_sum(ctx, tensor, dims, keepdim, count or exact.SUM_LIMIT)
+    return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 
 @converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True)
-def any_true(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def any_true(ctx, self, dim=None, keepdim=False):
     """Converts the question whether any element is not zero."""
-    op = arguments(target, args, kwargs)
-    dims = impl.all_dims(op.self, getattr(op, "dim", None))
-    return impl.any_true(ctx, op.self, dims, getattr(op, "keepdim", False), name)
+    dims = impl.all_dims(self, dim)
+    return impl.any_true(ctx, self, dims, keepdim)
 
 
 @converts(aten.all.default, aten.all.dim, aten.all.dims, empty=True)
-def all_true(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def all_true(ctx, self, dim=None, keepdim=False):
     """Converts the question whether all elements are not zero."""
-    op = arguments(target, args, kwargs)
-    dims = impl.all_dims(op.self, getattr(op, "dim", None))
-    return impl.all_true(ctx, op.self, dims, getattr(op, "keepdim", False), name)
+    dims = impl.all_dims(self, dim)
+    return impl.all_true(ctx, self, dims, keepdim)
 
 
 VARIANCES = (
@@ -125,32 +114,27 @@ VARIANCES_WITH_MEAN = (
 
 
 @converts(*VARIANCES, *VARIANCES_WITH_MEAN)
-def variance(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def variance(ctx, self, dim=None, correction=None, keepdim=False, unbiased=True):
     """Converts variance or standard deviation, and the mean where it is asked for; computed in float32 or better."""
-    op = arguments(target, args, kwargs)
-    with_mean = target in VARIANCES_WITH_MEAN
+    with_mean = ctx.node.target in VARIANCES_WITH_MEAN
     dtype = types.output_dtype(ctx, 0 if with_mean else None)
-    correction = getattr(op, "correction", None)
     if correction is None:
-        correction = float(getattr(op, "unbiased", True))
-    tensor = types.cast(ctx, op.self, types.wide(dtype), name + "/input")
-    dims = impl.all_dims(tensor, getattr(op, "dim", None))
-    keep = getattr(op, "keepdim", False)
-    spread, mean = impl.variance(ctx, tensor, dims, float(correction), keep, name)
-    if target.overloadpacket in (aten.std, aten.std_mean):
-        spread = unary.apply(ctx, "SQRT", spread, name + "/root")
-    spread = types.cast(ctx, spread, dtype, name)
-    return (spread, types.cast(ctx, mean, dtype, name + "/mean")) if with_mean else spread
+        correction = float(unbiased)
+    tensor = types.cast(ctx, self, types.wide(dtype))
+    dims = impl.all_dims(tensor, dim)
+    spread, mean = impl.variance(ctx, tensor, dims, float(correction), keepdim)
+    if ctx.node.target.overloadpacket in (aten.std, aten.std_mean):
+        spread = unary.apply(ctx, "SQRT", spread)
+    spread = types.cast(ctx, spread, dtype)
+    return (spread, types.cast(ctx, mean, dtype)) if with_mean else spread
 
 
 @converts(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
-def norm(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def norm(ctx, self, ord=None, dim=None, keepdim=False, p=None, **_):
     """Converts a vector norm of any order; half precision is computed in float32, as PyTorch does."""
-    op = arguments(target, args, kwargs)
-    order = op.ord if target is aten.linalg_vector_norm.default else op.p
+    order = ord if ctx.node.target is aten.linalg_vector_norm.default else p
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, op.self, types.wide(dtype), name + "/input")
-    dims = impl.all_dims(tensor, getattr(op, "dim", None))
-    keep = getattr(op, "keepdim", False)
-    result = impl.norm(ctx, tensor, 2 if order is None else order, dims, keep, name)
-    return types.cast(ctx, result, dtype, name)
+    tensor = types.cast(ctx, self, types.wide(dtype))
+    dims = impl.all_dims(tensor, dim)
+    result = impl.norm(ctx, tensor, 2 if order is None else order, dims, keepdim)
+    return types.cast(ctx, result, dtype)

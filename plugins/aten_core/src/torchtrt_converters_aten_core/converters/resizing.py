@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from torchtrt.conversion import add_layer, arguments_of, value_of
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import resizing as impl
 from torchtrt_converters_aten_core.impl import sizes, types
-from torchtrt_converters_aten_core.impl.layers import add_layer
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
-
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ def _scales(op: Any, count: int) -> list[Any]:
 
 def _unlike_layer(node: Node) -> str | None:
     """Says what TensorRT's layer does not do, or returns ``None``."""
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor = value_of(_image(op))
     if tensor.dtype not in (torch.float32, torch.float16, torch.float64):
         return "TensorRT resamples float32 and float16 only"
@@ -98,7 +89,7 @@ def _unlike_layer(node: Node) -> str | None:
 
 def _varying(node: Node) -> str | None:
     """Says why there is no table of weights for each element of the result, or returns ``None``."""
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor = value_of(_image(op))
     if not tensor.dtype.is_floating_point:
         return "TensorRT resamples floating-point numbers only"
@@ -118,45 +109,38 @@ def _image(op: Any) -> Any:
 
 
 @converts(*KINDS, unless=_unfit)
-def resize(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def resize(ctx, self=None, input=None, output_size=None, align_corners=False, **_):
     """Converts resampling by the nearest element, or linear or cubic interpolation."""
-    op = arguments(target, args, kwargs)
-    tensor = _image(op)
     if _unlike_layer(ctx.node) is not None:
-        return _resize_by_weights(ctx, target, op, name)
-    kind = KINDS[target]
+        return resize_smoothly(ctx, self, input)
+    tensor = input if self is None else self
+    kind = KINDS[ctx.node.target]
     result = types.output_value(ctx).shape[2:]
-    scales = _scales(op, len(result))
+    scales = _scales(arguments_of(ctx.node), len(result))
     extents = []
     for place, (known, scale) in enumerate(zip(result, scales, strict=True)):
         if isinstance(known, int):
             extents.append(known)
-        elif op.output_size is not None:
-            extents.append(op.output_size[place])
+        elif output_size is not None:
+            extents.append(output_size[place])
         else:
-            size = sizes.size_of(ctx, tensor, place + 2, f"{name}/size{place}")
-            extents.append(sizes.combine(ctx, "PROD", size, int(scale), f"{name}/extent{place}"))
-    aligned = getattr(op, "align_corners", False)
-    coordinates = "ALIGN_CORNERS" if aligned else kind.coordinates
-    return impl.resize(ctx, tensor, extents, kind.mode, coordinates, name, kind.rounding)
+            size = sizes.size_of(ctx, tensor, place + 2)
+            extents.append(sizes.combine(ctx, "PROD", size, int(scale)))
+    coordinates = "ALIGN_CORNERS" if align_corners else kind.coordinates
+    return impl.resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
 
 
 @converts(*SMOOTHED, unless=_varying)
-def resize_smoothly(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts resampling with antialiasing."""
-    return _resize_by_weights(ctx, target, arguments(target, args, kwargs), name)
-
-
-def _resize_by_weights(ctx: Any, target: Any, op: Any, name: str) -> Any:
-    """Returns the image resampled along one dimension after the other, by the weights that PyTorch itself uses."""
-    tensor = _image(op)
+def resize_smoothly(ctx, self=None, input=None, **_):
+    """Converts resampling along one dimension after the other, by the weights that PyTorch itself uses."""
+    tensor, target, op = input if self is None else self, ctx.node.target, arguments_of(ctx.node)
     extents = types.output_value(ctx).shape[2:]
     scales = _scales(op, len(extents))
     for place, extent in enumerate(extents):
         weights = _weights(target, op, tensor.shape[place + 2], extent, place, scales)
         nearest = target in KINDS and KINDS[target].mode == "NEAREST"
         resample = impl.choose if nearest else impl.mix
-        tensor = resample(ctx, tensor, weights, place + 2, f"{name}/dim{place}")
+        tensor = resample(ctx, tensor, weights, place + 2)
     return tensor
 
 
@@ -189,7 +173,7 @@ _OUTSIDE = ("FILL", "CLAMP", "REFLECT")
 
 
 def _unfit_grid(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor, grid = value_of(op.input), value_of(op.grid)
     if tensor.dim() != 4 or tensor.dtype not in (torch.float32, torch.float16):
         return "TensorRT samples float32 and float16 images of two dimensions"
@@ -199,11 +183,10 @@ def _unfit_grid(node: Node) -> str | None:
 
 
 @converts(aten.grid_sampler_2d.default, aten.grid_sampler.default, unless=_unfit_grid)
-def grid_sample(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def grid_sample(ctx, input, grid, interpolation_mode, padding_mode, align_corners):
     """Converts samples of an image at places that a grid tells."""
-    op = arguments(target, args, kwargs)
-    layer = add_layer(ctx, name, "grid_sample", op.input, op.grid)
-    layer.interpolation_mode = getattr(trt.InterpolationMode, _INTERPOLATION[op.interpolation_mode])
-    layer.sample_mode = getattr(trt.SampleMode, _OUTSIDE[op.padding_mode])
-    layer.align_corners = op.align_corners
+    layer = add_layer(ctx, "grid_sample", input, grid)
+    layer.interpolation_mode = getattr(trt.InterpolationMode, _INTERPOLATION[interpolation_mode])
+    layer.sample_mode = getattr(trt.SampleMode, _OUTSIDE[padding_mode])
+    layer.align_corners = align_corners
     return layer.get_output(0)

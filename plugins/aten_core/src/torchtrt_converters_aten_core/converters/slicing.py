@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import get_trt_tensor
+from torchtrt.conversion import add, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.impl import slicing as impl
-from torchtrt_converters_aten_core.impl.layers import add
-from torchtrt_converters_aten_core.registration import (
-    arguments,
-    converts,
-    is_empty,
-    node_arguments,
-    value_of,
-)
+from torchtrt_converters_aten_core.registration import converts, is_empty
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
-
 
 def _outside(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     tensor = value_of(op.self)
     if not all(isinstance(number, int) for number in (*tensor.shape, *op.size, *op.stride)):
         return "sizes and strides must be fixed"
@@ -41,16 +30,15 @@ def _outside(node: Node) -> str | None:
 
 
 @converts(aten.as_strided.default, aten.as_strided_copy.default, unless=_outside)
-def as_strided(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def as_strided(ctx, self, size, stride, storage_offset):
     """Converts elements picked by their places in memory."""
-    op = arguments(target, args, kwargs)
-    places = impl.places(op.size, op.stride, op.storage_offset or 0)
-    flat = shape.flatten(ctx, op.self, name + "/flat")
-    return add(ctx, name, "gather", flat, get_trt_tensor(ctx, places, name + "/places"), 0)
+    places = impl.places(size, stride, storage_offset or 0)
+    flat = shape.flatten(ctx, self)
+    return add(ctx, "gather", flat, ctx.tensor(places), 0)
 
 
 def _known_step(node: Node) -> str | None:
-    step = node_arguments(node).step
+    step = arguments_of(node).step
     return None if isinstance(step, int) else "the step of a slice must be fixed"
 
 
@@ -60,48 +48,40 @@ def _known_step(node: Node) -> str | None:
     unless=_known_step,
     empty=True,
 )
-def slice_(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def slice_(ctx, self, dim, start, end, step):
     """Converts ``self[start:end:step]`` along one dimension."""
-    op = arguments(target, args, kwargs)
-    count = types.output_value(ctx).shape[op.dim]
-    return impl.take(ctx, op.self, op.dim, op.start, op.end, op.step, name, count)
+    count = types.output_value(ctx).shape[dim]
+    return impl.take(ctx, self, dim, start, end, step, count)
 
 
 @converts(aten.narrow.default)
-def narrow(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def narrow(ctx, self, dim, start, length):
     """Converts ``length`` elements from ``start`` on."""
-    op = arguments(target, args, kwargs)
-    rank = len(op.self.shape)
-    dim = op.dim % rank
-    start = op.start
+    rank = len(self.shape)
+    dim = dim % rank
     if isinstance(start, int) and start < 0:
-        length = sizes.size_of(ctx, op.self, dim, name + "/length")
-        start = impl.wrap(ctx, start, length, name + "/start")
+        start = impl.wrap(ctx, start, sizes.size_of(ctx, self, dim))
     starts = [start if place == dim else 0 for place in range(rank)]
-    extents = sizes.sizes_of(ctx, op.self, name + "/size")
-    extents[dim] = op.length
-    return shape.slice_by(ctx, op.self, starts, extents, [1] * rank, name)
+    extents = sizes.sizes_of(ctx, self)
+    extents[dim] = length
+    return shape.slice_by(ctx, self, starts, extents, [1] * rank)
 
 
 @converts(aten.select.int, aten.select_copy.int)
-def select(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def select(ctx, self, dim, index):
     """Converts one index of a dimension, which is dropped."""
-    op = arguments(target, args, kwargs)
-    return impl.pick(ctx, op.self, op.dim, op.index, name)
+    return impl.pick(ctx, self, dim, index)
 
 
 @converts(aten.unbind.int)
-def unbind(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def unbind(ctx, self, dim):
     """Converts every index of a dimension, as separate tensors."""
-    op = arguments(target, args, kwargs)
     count = len(types.output_value(ctx))
-    return tuple(
-        impl.pick(ctx, op.self, op.dim, place, f"{name}/{place}") for place in range(count)
-    )
+    return tuple(impl.pick(ctx, self, dim, place) for place in range(count))
 
 
 def _unknown_pieces(node: Node) -> str | None:
-    op = node_arguments(node)
+    op = arguments_of(node)
     given = getattr(op, "split_size", getattr(op, "split_sizes", None))
     pieces = [piece.shape[op.dim] for piece in node.meta["val"]]
     wanted = given if isinstance(given, (list, tuple)) else [given] * len(pieces)
@@ -128,28 +108,27 @@ def _unknown_pieces(node: Node) -> str | None:
     aten.tensor_split.sections,
     unless=_unknown_pieces,
 )
-def split(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def split(ctx, self, dim, split_size=None, split_sizes=None, **_):
     """Converts consecutive pieces along a dimension; PyTorch's own result tells how many and how large."""
-    op = arguments(target, args, kwargs)
-    given = getattr(op, "split_size", getattr(op, "split_sizes", None))
+    given = split_sizes if split_size is None else split_size
     pieces = types.output_value(ctx)
     extents: list[Any] = []
     for place, piece in enumerate(pieces):
-        extent = piece.shape[op.dim]
+        extent = piece.shape[dim]
         wanted = given[place] if isinstance(given, (list, tuple)) else given
         if isinstance(extent, int):
             extents.append(extent)
         elif wanted is not None and sizes.same(sizes.symbol_of(ctx, wanted), extent):
             extents.append(wanted)
         else:
-            extents.append(_rest(ctx, op.self, op.dim, extents, f"{name}/rest{place}"))
-    return impl.split(ctx, op.self, op.dim, extents, name)
+            extents.append(_rest(ctx, self, dim, extents))
+    return impl.split(ctx, self, dim, extents)
 
 
-def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any], name: str) -> Any:
-    rest = sizes.size_of(ctx, tensor, dim, name + "/length")
-    for place, extent in enumerate(before):
-        rest = sizes.combine(ctx, "SUB", rest, extent, f"{name}/{place}")
+def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any]) -> Any:
+    rest = sizes.size_of(ctx, tensor, dim)
+    for extent in before:
+        rest = sizes.combine(ctx, "SUB", rest, extent)
     return rest
 
 
@@ -160,25 +139,23 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any], name: str) -> Any:
     keep_constants=True,
     empty=True,
 )
-def concatenate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def concatenate(ctx, tensors, dim):
     """Converts tensors joined along a dimension, in the dtype PyTorch promotes to; empty ones add nothing."""
-    op = arguments(target, args, kwargs)
     result = types.output_value(ctx)
     tensors = [
-        types.operand(ctx, tensor, result.dtype, result.dim(), f"{name}/{place}")
-        for place, tensor in enumerate(op.tensors)
+        types.operand(ctx, tensor, result.dtype, result.dim())
+        for tensor in tensors
         if not is_empty(tensor) or is_empty(result)
     ]
-    return impl.concatenate(ctx, tensors, op.dim, name)
+    return impl.concatenate(ctx, tensors, dim)
 
 
 @converts(aten.stack.default, keep_constants=True)
-def stack(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def stack(ctx, tensors, dim):
     """Converts tensors joined along a new dimension."""
-    op = arguments(target, args, kwargs)
     result = types.output_value(ctx)
     pieces = []
-    for place, tensor in enumerate(op.tensors):
-        piece = types.operand(ctx, tensor, result.dtype, result.dim() - 1, f"{name}/{place}")
-        pieces.append(shape.unsqueeze(ctx, piece, [op.dim % result.dim()], f"{name}/{place}/wide"))
-    return impl.concatenate(ctx, pieces, op.dim, name)
+    for tensor in tensors:
+        piece = types.operand(ctx, tensor, result.dtype, result.dim() - 1)
+        pieces.append(shape.unsqueeze(ctx, piece, [dim % result.dim()]))
+    return impl.concatenate(ctx, pieces, dim)

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import is_network_tensor, value_of
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
-from torchtrt_converters_aten_core.registration import converts_elementwise, value_of
+from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 _SYMBOLS = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
 
@@ -32,15 +30,15 @@ def _not_numbers(node: Node) -> str | None:
 
 
 @converts_elementwise(aten.sym_size.int)
-def size(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def size(ctx, self, dim):
     """Returns one size of a tensor: a number where it is fixed."""
-    return sizes.size_of(ctx, args[0], args[1], name)
+    return sizes.size_of(ctx, self, dim)
 
 
 @converts_elementwise(aten.sym_numel.default)
-def numel(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def numel(ctx, self):
     """Returns how many elements a tensor has."""
-    return shape.numel(ctx, args[0], name)
+    return shape.numel(ctx, self)
 
 
 ARITHMETIC: dict[Callable[..., Any], str] = {
@@ -54,16 +52,16 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 
 
 @converts_elementwise(*ARITHMETIC, unless=_not_numbers)
-def arithmetic(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
-    """Converts whole-number arithmetic on sizes, and the same on quotients."""
-    kind = ARITHMETIC[target]
-    dtype = _dtype(ctx, args)
+def arithmetic(ctx, first, second):
+    """Converts integer arithmetic on sizes, and the same on quotients."""
+    kind = ARITHMETIC[ctx.node.target]
+    dtype = _dtype(ctx, (first, second))
     if dtype is torch.int32:
-        return sizes.combine(ctx, kind, args[0], args[1], name)
-    return elementwise.arithmetic(ctx, kind, args[0], args[1], dtype, name)
+        return sizes.combine(ctx, kind, first, second)
+    return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-def _dtype(ctx: Any, values: Args) -> torch.dtype:
+def _dtype(ctx: Any, values: Sequence[Any]) -> torch.dtype:
     floating = any(
         ctx.dtype_of(value).is_floating_point
         if is_network_tensor(value)
@@ -81,24 +79,24 @@ def _not_whole(node: Node) -> str | None:
 
 
 @converts_elementwise(operator.mod, unless=_not_whole)
-def modulo(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def modulo(ctx, first, second):
     """Converts the remainder of sizes, with the divisor's sign as in Python."""
-    first, second = args
-    quotient = sizes.combine(ctx, "FLOOR_DIV", first, second, name + "/quotient")
-    multiple = sizes.combine(ctx, "PROD", quotient, second, name + "/multiple")
-    return sizes.combine(ctx, "SUB", first, multiple, name)
+    first, second = first, second
+    quotient = sizes.combine(ctx, "FLOOR_DIV", first, second)
+    multiple = sizes.combine(ctx, "PROD", quotient, second)
+    return sizes.combine(ctx, "SUB", first, multiple)
 
 
 @converts_elementwise(operator.neg, unless=_not_whole)
-def negative(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def negative(ctx, first):
     """Converts a size with the other sign."""
-    return sizes.combine(ctx, "SUB", 0, args[0], name)
+    return sizes.combine(ctx, "SUB", 0, first)
 
 
 @converts_elementwise(operator.truediv, unless=_not_numbers)
-def quotient(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def quotient(ctx, first, second):
     """Converts a quotient of sizes, in float32."""
-    return elementwise.arithmetic(ctx, "DIV", args[0], args[1], torch.float32, name)
+    return elementwise.arithmetic(ctx, "DIV", first, second, torch.float32)
 
 
 def _power_of_sizes(node: Node) -> str | None:
@@ -109,9 +107,9 @@ def _power_of_sizes(node: Node) -> str | None:
 
 
 @converts_elementwise(operator.pow, unless=_power_of_sizes)
-def power(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def power(ctx, first, second):
     """Converts a fixed whole power of a size."""
-    return sizes.product(ctx, [args[0]] * args[1], name)
+    return sizes.product(ctx, [first] * second)
 
 
 COMPARISONS: dict[Callable[..., Any], str] = {
@@ -125,9 +123,9 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 
 
 @converts_elementwise(*COMPARISONS, unless=_not_numbers)
-def comparison(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def comparison(ctx, first, second):
     """Converts a comparison of sizes: a 0-d bool tensor."""
-    return elementwise.compare(ctx, COMPARISONS[target], args[0], args[1], name)
+    return elementwise.compare(ctx, COMPARISONS[ctx.node.target], first, second)
 
 
 LOGICAL: dict[Callable[..., Any], str] = {
@@ -143,22 +141,22 @@ def _not_conditions(node: Node) -> str | None:
 
 
 @converts_elementwise(*LOGICAL, unless=_not_conditions)
-def logical(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def logical(ctx, first, second):
     """Converts a combination of conditions on sizes."""
-    return elementwise.logical(ctx, LOGICAL[target], args[0], args[1], name)
+    return elementwise.logical(ctx, LOGICAL[ctx.node.target], first, second)
 
 
 @converts_elementwise(torch.sym_not, unless=_not_conditions)
-def negation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def negation(ctx, first):
     """Converts the opposite of a condition on sizes."""
-    return unary.apply(ctx, "NOT", args[0], name)
+    return unary.apply(ctx, "NOT", first)
 
 
 @converts_elementwise(torch.sym_ite, unless=_not_numbers)
-def choice(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def choice(ctx, first, second, third):
     """Converts a choice between two sizes."""
-    condition, chosen, other = args
-    return elementwise.select(ctx, condition, chosen, other, _dtype(ctx, (chosen, other)), name)
+    condition, chosen, other = first, second, third
+    return elementwise.select(ctx, condition, chosen, other, _dtype(ctx, (chosen, other)))
 
 
 ROUNDING: dict[Callable[..., Any], str] = {
@@ -175,28 +173,28 @@ def _rounds_to_digits(node: Node) -> str | None:
 
 
 @converts_elementwise(*ROUNDING, unless=_rounds_to_digits)
-def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def rounding(ctx, first, digits=None):
     """Converts a quotient of sizes rounded to a size."""
-    if not ctx.dtype_of(args[0]).is_floating_point:
-        return args[0]
-    rounded = unary.apply(ctx, ROUNDING[target], args[0], name + "/rounded")
-    return types.cast(ctx, rounded, torch.int32, name)
+    if not ctx.dtype_of(first).is_floating_point:
+        return first
+    rounded = unary.apply(ctx, ROUNDING[ctx.node.target], first)
+    return types.cast(ctx, rounded, torch.int32)
 
 
 @converts_elementwise(math.trunc, unless=_not_numbers)
-def truncation(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def truncation(ctx, first):
     """Converts a quotient of sizes cut to a size; casts cut toward zero."""
-    return types.cast(ctx, args[0], torch.int32, name)
+    return types.cast(ctx, first, torch.int32)
 
 
 @converts_elementwise(torch.sym_float, unless=_not_numbers)
-def as_float(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def as_float(ctx, first):
     """Converts a size to a float32 number."""
-    return types.cast(ctx, args[0], torch.float32, name)
+    return types.cast(ctx, first, torch.float32)
 
 
 @converts_elementwise(torch._sym_sqrt, unless=_not_numbers)
-def square_root(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def square_root(ctx, first):
     """Converts the square root of a size, in float32."""
-    number = types.cast(ctx, args[0], torch.float32, name + "/number")
-    return unary.apply(ctx, "SQRT", number, name)
+    number = types.cast(ctx, first, torch.float32)
+    return unary.apply(ctx, "SQRT", number)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl import unary as impl
-from torchtrt_converters_aten_core.registration import (
-    STORAGE_DTYPES,
-    converts_elementwise,
-)
+from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts_elementwise
 
 aten = torch.ops.aten
 
-Args = tuple[Any, ...]
-Kwargs = Mapping[str, Any]
 
 FLOATING = {
     aten.acos.default: "ACOS",
@@ -54,40 +46,40 @@ EITHER = {
 
 
 @converts_elementwise(*FLOATING)
-def floating(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def floating(ctx, self):
     """Converts a function that is one layer over floating point."""
-    tensor = types.cast(ctx, args[0], types.output_dtype(ctx), name + "/input")
-    return impl.apply(ctx, FLOATING[target], tensor, name)
+    tensor = types.cast(ctx, self, types.output_dtype(ctx))
+    return impl.apply(ctx, FLOATING[ctx.node.target], tensor)
 
 
 @converts_elementwise(*ROUNDING)
-def rounding(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def rounding(ctx, self):
     """Converts rounding to a whole number; ``round`` takes halves to the even one."""
-    if not ctx.dtype_of(args[0]).is_floating_point:
-        return args[0]
-    return impl.apply(ctx, ROUNDING[target], args[0], name)
+    if not ctx.dtype_of(self).is_floating_point:
+        return self
+    return impl.apply(ctx, ROUNDING[ctx.node.target], self)
 
 
 @converts_elementwise(aten.trunc.default, aten.fix.default)
-def truncate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def truncate(ctx, self):
     """Converts rounding toward zero."""
-    if not ctx.dtype_of(args[0]).is_floating_point:
-        return args[0]
-    return impl.truncate(ctx, args[0], name)
+    if not ctx.dtype_of(self).is_floating_point:
+        return self
+    return impl.truncate(ctx, self)
 
 
 @converts_elementwise(*EITHER)
-def either(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def either(ctx, self):
     """Converts a function that is one layer over floating point and over whole numbers."""
-    if ctx.dtype_of(args[0]) is torch.bool:
-        return args[0]
-    return impl.apply(ctx, EITHER[target], args[0], name)
+    if ctx.dtype_of(self) is torch.bool:
+        return self
+    return impl.apply(ctx, EITHER[ctx.node.target], self)
 
 
 @converts_elementwise(aten.neg.default, aten.negative.default)
-def negative(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def negative(ctx, self):
     """Converts negation."""
-    return impl.negative(ctx, args[0], name)
+    return impl.negative(ctx, self)
 
 
 ACCURATE = {
@@ -100,29 +92,25 @@ ACCURATE = {
 
 
 @converts_elementwise(*ACCURATE)
-def accurate(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def accurate(ctx, self):
     """Converts a function that must not lose the digits of small numbers."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, args[0], types.wide(dtype), name + "/input")
-    return types.cast(ctx, ACCURATE[target](ctx, tensor, name), dtype, name)
+    tensor = types.cast(ctx, self, types.wide(dtype))
+    return types.cast(ctx, ACCURATE[ctx.node.target](ctx, tensor), dtype)
 
 
 @converts_elementwise(aten.isnan.default)
-def is_nan(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def is_nan(ctx, self):
     """Converts the question which elements are not a number."""
-    return impl.is_nan(ctx, args[0], name)
+    return impl.is_nan(ctx, self)
 
 
 @converts_elementwise(aten.isinf.default)
-def is_infinite(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def is_infinite(ctx, self):
     """Converts the question which elements are infinite; a whole number never is."""
-    dtype = ctx.dtype_of(args[0])
-    tensor = (
-        args[0]
-        if dtype.is_floating_point
-        else types.cast(ctx, args[0], torch.float32, name + "/input")
-    )
-    return impl.is_infinite(ctx, tensor, name)
+    dtype = ctx.dtype_of(self)
+    tensor = self if dtype.is_floating_point else types.cast(ctx, self, torch.float32)
+    return impl.is_infinite(ctx, tensor)
 
 
 @converts_elementwise(
@@ -136,19 +124,19 @@ def is_infinite(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) ->
     aten.resolve_neg.default,
     dtypes=STORAGE_DTYPES,
 )
-def identity(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def identity(ctx, self, **_):
     """Converts an op that copies: the network needs no copy."""
-    return args[0]
+    return self
 
 
 @converts_elementwise(aten.square.default)
-def square(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def square(ctx, self):
     """Converts a square."""
-    return elementwise.arithmetic(ctx, "PROD", args[0], args[0], types.output_dtype(ctx), name)
+    return elementwise.arithmetic(ctx, "PROD", self, self, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.rsqrt.default)
-def reciprocal_root(ctx: Any, target: Any, args: Args, kwargs: Kwargs, name: str) -> Any:
+def reciprocal_root(ctx, self):
     """Converts ``1 / sqrt``."""
-    tensor = types.cast(ctx, args[0], types.output_dtype(ctx), name + "/input")
-    return impl.apply(ctx, "RECIP", impl.apply(ctx, "SQRT", tensor, name + "/root"), name)
+    tensor = types.cast(ctx, self, types.output_dtype(ctx))
+    return impl.apply(ctx, "RECIP", impl.apply(ctx, "SQRT", tensor))

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import torch
+from torch.fx import Node
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import arguments_of, is_network_tensor, value_of
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -16,18 +17,40 @@ from torchtrt_converters_aten_core.impl import (
     shape,
     sizes,
     softmax,
+    types,
 )
+
+aten = torch.ops.aten
+
+WHOLE = aten.scaled_dot_product_attention.default
+KERNELS = (
+    aten._scaled_dot_product_attention_math.default,
+    aten._scaled_dot_product_cudnn_attention.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_flash_attention.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten._scaled_dot_product_fused_attention_overrideable.default,
+)
+"""What PyTorch makes of attention on one device or another. They have further outputs, for training."""
+
+
+def unlike_attention(node: Node) -> str | None:
+    """Says that an output of a kernel but the first is read, or that its mask is none; else returns ``None``."""
+    mask = value_of(mask_of(arguments_of(node)))
+    if mask is not None and mask.dtype is torch.bool:
+        return "the kernels of attention add masks, and this one holds booleans"
+    if types.reads_first_only(node):
+        return None
+    return "outputs of attention that are for training have no TensorRT equivalent"
+
+
+def mask_of(op: Any) -> Any:
+    """Returns the mask among an attention op's arguments, or ``None``."""
+    return getattr(op, "attn_mask", getattr(op, "attn_bias", None))
 
 
 def attention(
-    ctx: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    is_causal: bool,
-    scale: float | None,
-    name: str,
+    ctx: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float | None
 ) -> Any:
     """Returns ``softmax(query @ key.T * scale + mask) @ value``.
 
@@ -40,7 +63,6 @@ def attention(
             bool (true takes part) or floating point (added).
         is_causal: Whether query ``i`` sees keys up to ``i`` only.
         scale: The factor; 1 over the root of the width without it.
-        name: The name of the last layer.
 
     A query whose mask leaves no key has a result of 0, as in PyTorch.
     """
@@ -49,26 +71,26 @@ def attention(
         scale = 1 / math.sqrt(query.shape[-1])
     scaled = query
     if scale != 1:
-        scaled = elementwise.arithmetic(ctx, "PROD", query, scale, dtype, name + "/scaled")
-    scores = matmul.multiply(ctx, scaled, key, name + "/scores", transpose_second=True)
+        scaled = elementwise.arithmetic(ctx, "PROD", query, scale, dtype)
+    scores = matmul.multiply(ctx, scaled, key, transpose_second=True)
     keep = None
     if is_causal:
-        rows = sizes.size_of(ctx, query, -2, name + "/queries")
-        columns = sizes.size_of(ctx, key, -2, name + "/keys")
-        seen = creation.triangle_mask(ctx, rows, columns, 0, True, name + "/causal")
-        scores = _hide(ctx, seen, scores, dtype, name)
+        rows = sizes.size_of(ctx, query, -2)
+        columns = sizes.size_of(ctx, key, -2)
+        seen = creation.triangle_mask(ctx, rows, columns, 0, True)
+        scores = _hide(ctx, seen, scores, dtype)
     elif mask is not None and _dtype(ctx, mask) is torch.bool:
-        keep = _any_key(ctx, mask, name)
-        scores = _hide(ctx, mask, scores, dtype, name)
+        keep = _any_key(ctx, mask)
+        scores = _hide(ctx, mask, scores, dtype)
     elif mask is not None:
-        keep = _any_finite(ctx, mask, name)
-        bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype, name + "/bounded")
-        scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype, name + "/masked")
-    weights = softmax.softmax(ctx, scores, -1, name + "/softmax")
+        keep = _any_finite(ctx, mask)
+        bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
+        scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
+    weights = softmax.softmax(ctx, scores, -1)
     if keep is None:
-        return matmul.multiply(ctx, weights, value, name)
-    result = matmul.multiply(ctx, weights, value, name + "/weighted")
-    return elementwise.arithmetic(ctx, "PROD", result, keep, dtype, name)
+        return matmul.multiply(ctx, weights, value)
+    result = matmul.multiply(ctx, weights, value)
+    return elementwise.arithmetic(ctx, "PROD", result, keep, dtype)
 
 
 def _dtype(ctx: Any, mask: Any) -> torch.dtype:
@@ -80,34 +102,34 @@ def _lowest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, name: str) -> Any:
-    return elementwise.select(ctx, seen, scores, _lowest(dtype), dtype, name + "/masked")
+def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype) -> Any:
+    return elementwise.select(ctx, seen, scores, _lowest(dtype), dtype)
 
 
-def _any_key(ctx: Any, mask: Any, name: str) -> Any:
+def _any_key(ctx: Any, mask: Any) -> Any:
     """Returns 1 for each query that sees a key and 0 for the others, or ``None`` if all are known to see one."""
     if not is_network_tensor(mask):
         kept = mask.any(-1, keepdim=True)
         return None if bool(kept.all()) else kept
     if not len(mask.shape):
         return mask
-    return reduction.any_true(ctx, mask, [-1], True, name + "/any_key")
+    return reduction.any_true(ctx, mask, [-1], True)
 
 
-def _any_finite(ctx: Any, mask: Any, name: str) -> Any:
+def _any_finite(ctx: Any, mask: Any) -> Any:
     if not is_network_tensor(mask):
-        return _any_key(ctx, mask != -math.inf, name)
-    largest = reduction.reduce(ctx, "MAX", mask, [-1], True, name + "/largest")
-    return elementwise.compare(ctx, "gt", largest, -math.inf, name + "/any_key")
+        return _any_key(ctx, mask != -math.inf)
+    largest = reduction.reduce(ctx, "MAX", mask, [-1], True)
+    return elementwise.compare(ctx, "gt", largest, -math.inf)
 
 
-def repeat_heads(ctx: Any, tensor: Any, times: int, name: str) -> Any:
+def repeat_heads(ctx: Any, tensor: Any, times: int) -> Any:
     """Returns ``(batch, heads, length, width)`` with each head ``times`` times in a row."""
     if times == 1:
         return tensor
     outline = sizes.outline(ctx, tensor)
-    wide = shape.unsqueeze(ctx, tensor, [2], name + "/wide")
-    spread = shape.expand(ctx, wide, [-1, -1, times, -1, -1], name + "/spread")
+    wide = shape.unsqueeze(ctx, tensor, [2])
+    spread = shape.expand(ctx, wide, [-1, -1, times, -1, -1])
     merged = [outline[0], outline[1] * times, *outline[2:]]
     source = [sizes.symbol_of(ctx, size) for size in (*outline[:2], times, *outline[2:])]
-    return shape.reshape(ctx, spread, merged, name, source=source)
+    return shape.reshape(ctx, spread, merged, source=source)

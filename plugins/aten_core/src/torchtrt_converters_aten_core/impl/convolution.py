@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_weights, is_network_tensor, name_weights
+from torchtrt.conversion import add_layer, get_weights, is_network_tensor, name_weights
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape, types
-from torchtrt_converters_aten_core.impl.layers import add_layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Window:
 
 
 def convolve(
-    ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool, name: str
+    ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool
 ) -> Any:
     """Returns a convolution (or a transposed one) of a floating-point tensor.
 
@@ -45,18 +44,17 @@ def convolve(
         bias: A PyTorch or network tensor of shape ``(out,)``, or ``None``.
         window: How the kernel moves.
         transposed: Whether this is the transposed convolution.
-        name: The name of the layer.
     """
     spatial = len(kernel.shape) - 2
     if len(tensor.shape) == spatial + 1:
-        batch = shape.unsqueeze(ctx, tensor, [0], name + "/batch")
-        result = convolve(ctx, batch, kernel, bias, window, transposed, name)
-        return shape.squeeze(ctx, result, [0], name + "/unbatched")
+        batch = shape.unsqueeze(ctx, tensor, [0])
+        result = convolve(ctx, batch, kernel, bias, window, transposed)
+        return shape.squeeze(ctx, result, [0])
     if spatial == 1:  # TensorRT convolves over two or three dimensions
-        wide = shape.unsqueeze(ctx, tensor, [3], name + "/wide")
-        result = _layer(ctx, wide, kernel, bias, _widened(window), transposed, name)
-        return shape.squeeze(ctx, result, [3], name + "/narrow")
-    return _layer(ctx, tensor, kernel, bias, window, transposed, name)
+        wide = shape.unsqueeze(ctx, tensor, [3])
+        result = _layer(ctx, wide, kernel, bias, _widened(window), transposed)
+        return shape.squeeze(ctx, result, [3])
+    return _layer(ctx, tensor, kernel, bias, window, transposed)
 
 
 def _widened(window: Window) -> Window:
@@ -69,9 +67,7 @@ def _widened(window: Window) -> Window:
     )
 
 
-def _layer(
-    ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool, name: str
-) -> Any:
+def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool) -> Any:
     dtype = ctx.dtype_of(tensor)
     if isinstance(kernel, torch.Tensor):
         kernel = kernel.to(dtype)
@@ -82,7 +78,7 @@ def _layer(
     kernel_weights = _weights(ctx, kernel)
     bias_weights = trt.Weights() if bias is None else _weights(ctx, bias)
     kind = "deconvolution_nd" if transposed else "convolution_nd"
-    layer = add_layer(ctx, name, kind, tensor, channels, kernel_size, kernel_weights, bias_weights)
+    layer = add_layer(ctx, kind, tensor, channels, kernel_size, kernel_weights, bias_weights)
     layer.stride_nd = window.stride
     layer.dilation_nd = window.dilation
     layer.pre_padding = window.padding_before
@@ -94,9 +90,9 @@ def _layer(
         if isinstance(value, torch.Tensor):
             name_weights(ctx, weights, value)
         elif value is not None:
-            value = types.cast(ctx, value, dtype, f"{name}/weights{place}")
+            value = types.cast(ctx, value, dtype)
             if place == 1 and len(value.shape) == 3:
-                value = shape.unsqueeze(ctx, value, [3], name + "/kernel_wide")
+                value = shape.unsqueeze(ctx, value, [3])
             layer.set_input(place, value)
     return layer.get_output(0)
 

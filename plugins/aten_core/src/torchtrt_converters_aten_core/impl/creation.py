@@ -7,14 +7,15 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion import is_network_tensor
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt.tensorrt.shims import add_fill
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
 
 
-def full(ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype, name: str) -> Any:
+def full(ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
     """Returns a tensor of the given sizes that holds one value everywhere.
 
     Args:
@@ -22,18 +23,15 @@ def full(ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype, name
         value: A number or a network tensor with one element.
         extents: Numbers or 0-d int32 network tensors.
         dtype: The dtype of the result.
-        name: The prefix for the names of layers.
     """
     if not is_network_tensor(value) and sizes.is_static(extents) and 0 in extents:
-        empty = torch.empty(tuple(extents), dtype=types.network_type(dtype))
-        return get_trt_tensor(ctx, empty, name)
-    element = types.operand(ctx, value, dtype, len(extents), name + "/value")
-    return shape.expand(ctx, element, extents, name)
+        empty = torch.empty(tuple(extents), dtype=inner_dtype(dtype))
+        return ctx.tensor(empty)
+    element = types.operand(ctx, value, dtype, len(extents))
+    return shape.expand(ctx, element, extents)
 
 
-def arange(
-    ctx: Any, start: Size, end: Size, step: Any, count: Any, dtype: torch.dtype, name: str
-) -> Any:
+def arange(ctx: Any, start: Size, end: Size, step: Any, count: Any, dtype: torch.dtype) -> Any:
     """Returns numbers at a fixed distance.
 
     Args:
@@ -43,63 +41,58 @@ def arange(
         step: The distance.
         count: How many there are, as PyTorch knows it.
         dtype: The dtype of the result.
-        name: The name of the layer.
     """
     numbers = (start, end, step)
     if isinstance(count, int) and not any(map(is_network_tensor, numbers)):
-        return get_trt_tensor(ctx, torch.arange(*numbers, dtype=types.network_type(dtype)), name)
+        return ctx.tensor(torch.arange(*numbers, dtype=inner_dtype(dtype)))
     if start == 0 and step == 1 and same(symbol_of(ctx, end), count):
         extent: Size = end
     elif isinstance(count, int):
         extent = count
     else:
-        extent = _count(ctx, start, end, step, name)
-    inner = types.network_type(dtype if types.is_integer(dtype) else torch.int32)
-    first = types.operand(ctx, start, inner, 0, name + "/start")
-    distance = types.operand(ctx, step, inner, 1, name + "/step")
-    size = sizes.to_tensor(ctx, [extent], name + "/shape")
+        extent = _count(ctx, start, end, step)
+    inner = inner_dtype(dtype if types.is_integer(dtype) else torch.int32)
+    first = types.operand(ctx, start, inner, 0)
+    distance = types.operand(ctx, step, inner, 1)
+    size = sizes.to_tensor(ctx, [extent])
     fill = trt.FillOperation.LINSPACE
-    result = add_fill(ctx.net, size, fill, inner, first, distance, name)
-    return types.cast(ctx, result, dtype, name)
+    result = add_fill(ctx.net, size, fill, inner, first, distance)
+    return types.cast(ctx, result, dtype)
 
 
-def _count(ctx: Any, start: Size, end: Size, step: int, name: str) -> Size:
+def _count(ctx: Any, start: Size, end: Size, step: int) -> Size:
     low, high = (start, end) if step > 0 else (end, start)
-    span = sizes.combine(ctx, "SUB", high, low, name + "/span")
-    span = sizes.combine(ctx, "MAX", span, 0, name + "/length")
-    return sizes.ceil_divide(ctx, span, abs(step), name + "/count")
+    span = sizes.combine(ctx, "SUB", high, low)
+    span = sizes.combine(ctx, "MAX", span, 0)
+    return sizes.ceil_divide(ctx, span, abs(step))
 
 
-def triangle_mask(
-    ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool, name: str
-) -> Any:
+def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool) -> Any:
     """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is at most (least) ``diagonal``."""
     if sizes.is_static((rows, columns, diagonal)):
         ones = torch.ones(rows, columns, dtype=torch.bool)
         part = torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)
-        return get_trt_tensor(ctx, part, name)
-    across = arange(ctx, 0, columns, 1, symbol_of(ctx, columns), torch.int32, name + "/column")
-    down = arange(ctx, 0, rows, 1, symbol_of(ctx, rows), torch.int32, name + "/row")
-    down = shape.unsqueeze(ctx, down, [1], name + "/row_wide")
+        return ctx.tensor(part)
+    across = arange(ctx, 0, columns, 1, symbol_of(ctx, columns), torch.int32)
+    down = arange(ctx, 0, rows, 1, symbol_of(ctx, rows), torch.int32)
+    down = shape.unsqueeze(ctx, down, [1])
     if not (isinstance(diagonal, int) and diagonal == 0):
-        down = elementwise.arithmetic(ctx, "SUM", down, diagonal, torch.int32, name + "/diagonal")
-    return elementwise.compare(ctx, "le" if lower else "ge", across, down, name)
+        down = elementwise.arithmetic(ctx, "SUM", down, diagonal, torch.int32)
+    return elementwise.compare(ctx, "le" if lower else "ge", across, down)
 
 
-def triangle(
-    ctx: Any, tensor: Any, diagonal: Size, lower: bool, dtype: torch.dtype, name: str
-) -> Any:
+def triangle(ctx: Any, tensor: Any, diagonal: Size, lower: bool, dtype: torch.dtype) -> Any:
     """Returns ``tensor`` with zeros above (``lower``) or below a diagonal of the last two dimensions."""
-    rows, columns = (sizes.size_of(ctx, tensor, dim, f"{name}/size{dim}") for dim in (-2, -1))
-    mask = triangle_mask(ctx, rows, columns, diagonal, lower, name + "/mask")
+    rows, columns = (sizes.size_of(ctx, tensor, dim) for dim in (-2, -1))
+    mask = triangle_mask(ctx, rows, columns, diagonal, lower)
     if dtype is torch.bool:
-        return elementwise.logical(ctx, "AND", mask, tensor, name)
-    return elementwise.select(ctx, mask, tensor, 0, dtype, name)
+        return elementwise.logical(ctx, "AND", mask, tensor)
+    return elementwise.select(ctx, mask, tensor, 0, dtype)
 
 
-def places(ctx: Any, tensor: Any, dim: int, dtype: torch.dtype, name: str) -> Any:
+def places(ctx: Any, tensor: Any, dim: int, dtype: torch.dtype) -> Any:
     """Returns the indices along a dimension of a tensor, in a shape that broadcasts to it."""
-    size = sizes.size_of(ctx, tensor, dim, name + "/size")
-    numbers = arange(ctx, 0, size, 1, ctx.symbolic_shape(tensor)[dim], dtype, name + "/numbers")
+    size = sizes.size_of(ctx, tensor, dim)
+    numbers = arange(ctx, 0, size, 1, ctx.symbolic_shape(tensor)[dim], dtype)
     others = [place for place in range(len(tensor.shape)) if place != dim % len(tensor.shape)]
-    return shape.unsqueeze(ctx, numbers, others, name)
+    return shape.unsqueeze(ctx, numbers, others)

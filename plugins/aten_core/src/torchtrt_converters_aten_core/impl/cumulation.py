@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import add_cumulative_sum
 from torchtrt_converters_aten_core.impl import (
@@ -20,7 +19,7 @@ from torchtrt_converters_aten_core.impl import (
 )
 
 
-def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
+def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     """Returns the running total of ``tensor`` along a dimension, by a way of :mod:`merging`.
 
     Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
@@ -30,56 +29,51 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
     """
     dim %= len(tensor.shape)
     if kind == "SUM":
-        axis = get_trt_tensor(ctx, dim, name + "/axis")
-        single = add_cumulative_sum(ctx.net, tensor, axis, name)
+        axis = ctx.tensor(dim)
+        single = add_cumulative_sum(ctx.net, tensor, axis)
         if single is not None:
             return single
     size, step = tensor.shape[dim], 1
     if size < 0:
-        return _one_by_one(ctx, kind, tensor, dim, name)
+        return _one_by_one(ctx, kind, tensor, dim)
     neutral = merging.neutral(kind, ctx.dtype_of(tensor))
     while step < size:
-        label = f"{name}/step{step}"
-        extents = sizes.sizes_of(ctx, tensor, label + "/size")
+        extents = sizes.sizes_of(ctx, tensor)
         extents[dim] = step
-        before = creation.full(ctx, neutral, extents, ctx.dtype_of(tensor), label + "/neutral")
+        before = creation.full(ctx, neutral, extents, ctx.dtype_of(tensor))
         extents[dim] = size - step
         rank = len(extents)
-        earlier = shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank, label + "/earlier")
-        moved = slicing.concatenate(ctx, [before, earlier], dim, label + "/moved")
-        tensor = merging.merge(ctx, kind, tensor, moved, label)
+        earlier = shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank)
+        moved = slicing.concatenate(ctx, [before, earlier], dim)
+        tensor = merging.merge(ctx, kind, tensor, moved)
         step *= 2
     return tensor
 
 
-def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
+def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     dtype = ctx.dtype_of(tensor)
-    extents = sizes.sizes_of(ctx, tensor, name + "/size")
+    extents = sizes.sizes_of(ctx, tensor)
     rest = extents[:dim] + extents[dim + 1 :]
-    start = creation.full(ctx, merging.neutral(kind, dtype), rest, dtype, name + "/start")
+    start = creation.full(ctx, merging.neutral(kind, dtype), rest, dtype)
     loop = ctx.net.add_loop()
-    loop.name = name + "/loop"
-    loop.add_trip_limit(extents[dim], trt.TripLimit.COUNT).name = name + "/limit"
+    loop.add_trip_limit(extents[dim], trt.TripLimit.COUNT)
     iterator = loop.add_iterator(tensor, dim)
-    iterator.name = name + "/iterator"
     state = loop.add_recurrence(start)
-    state.name = name + "/state"
-    after = merging.merge(ctx, kind, state.get_output(0), iterator.get_output(0), name + "/total")
+    after = merging.merge(ctx, kind, state.get_output(0), iterator.get_output(0))
     state.set_input(1, after)
     result = loop.add_loop_output(after, trt.LoopOutput.CONCATENATE, dim)
-    result.name = name
     result.set_input(1, extents[dim])
     return result.get_output(0)
 
 
-def extremes(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> tuple[Any, Any]:
+def extremes(ctx: Any, kind: str, tensor: Any, dim: int) -> tuple[Any, Any]:
     """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found."""
     dim %= len(tensor.shape)
-    best = cumulate(ctx, kind, tensor, dim, name + "/best")
-    found = elementwise.combine(ctx, "EQUAL", tensor, best, name + "/found")
+    best = cumulate(ctx, kind, tensor, dim)
+    found = elementwise.combine(ctx, "EQUAL", tensor, best)
     if ctx.dtype_of(tensor).is_floating_point:
-        nan = unary.is_nan(ctx, tensor, name + "/nan")
-        found = elementwise.combine(ctx, "OR", found, nan, name + "/found_or_nan")
-    places = creation.places(ctx, tensor, dim, torch.int32, name + "/places")
-    marked = elementwise.select(ctx, found, places, 0, torch.int32, name + "/marked")
-    return best, cumulate(ctx, "MAX", marked, dim, name)
+        nan = unary.is_nan(ctx, tensor)
+        found = elementwise.combine(ctx, "OR", found, nan)
+    places = creation.places(ctx, tensor, dim, torch.int32)
+    marked = elementwise.select(ctx, found, places, 0, torch.int32)
+    return best, cumulate(ctx, "MAX", marked, dim)

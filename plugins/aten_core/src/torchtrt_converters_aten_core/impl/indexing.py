@@ -8,60 +8,60 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import add, add_layer, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
-from torchtrt_converters_aten_core.impl.layers import add, add_layer
 
 
-def gather(ctx: Any, tensor: Any, indices: Any, dim: int, name: str) -> Any:
+def gather(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
     """Returns ``tensor`` with one dimension replaced by the dimensions of ``indices``, which must be from 0 on."""
-    return add(ctx, name, "gather", tensor, indices, dim % len(tensor.shape))
+    return add(ctx, "gather", tensor, indices, dim % len(tensor.shape))
 
 
-def gather_elements(ctx: Any, tensor: Any, indices: Any, dim: int, name: str) -> Any:
+def gather_elements(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
     """Returns, for each place of ``indices``, the element there with ``dim`` replaced by the index."""
-    layer = add_layer(ctx, name, "gather_v2", tensor, indices, trt.GatherMode.ELEMENT)
+    layer = add_layer(ctx, "gather_v2", tensor, indices, trt.GatherMode.ELEMENT)
     layer.axis = dim % len(tensor.shape)
     return layer.get_output(0)
 
 
-def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int, name: str) -> Any:
+def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int) -> Any:
     """Returns ``tensor`` with ``updates`` written at the places that ``indices`` name along ``dim``."""
-    layer = add_layer(ctx, name, "scatter", tensor, indices, updates, trt.ScatterMode.ELEMENT)
+    layer = add_layer(ctx, "scatter", tensor, indices, updates, trt.ScatterMode.ELEMENT)
     layer.axis = dim % len(tensor.shape)
     return layer.get_output(0)
 
 
-def scatter_source(ctx: Any, op: Any, index: Any, dtype: torch.dtype, rank: int, name: str) -> Any:
+def scatter_source(
+    ctx: Any, source: Any, value: Any, index: Any, dtype: torch.dtype, rank: int
+) -> Any:
     """Returns what a scatter writes for each of ``index``: its number, or the part of its source that is used.
 
     Args:
         ctx: The conversion context.
-        op: The op's arguments by name: ``value`` or ``src``.
+        source: A tensor of the elements to write, or ``None``.
+        value: The number to write where there is no source.
         index: The indices, a network tensor.
         dtype: The dtype to have.
         rank: The rank of ``index``.
-        name: The prefix for the names of layers.
     """
-    extents = sizes.sizes_of(ctx, index, name + "/size")
-    if hasattr(op, "value"):
-        value = types.operand(ctx, op.value, dtype, rank, name + "/value")
-        return shape.expand(ctx, value, extents, name + "/source")
-    source = types.operand(ctx, op.src, dtype, rank, name + "/source")
+    extents = sizes.sizes_of(ctx, index)
+    if source is None:
+        return shape.expand(ctx, types.operand(ctx, value, dtype, rank), extents)
+    source = types.operand(ctx, source, dtype, rank)
     wanted, given = ctx.symbolic_shape(index), ctx.symbolic_shape(source)
     if all(sizes.same(*pair) for pair in zip(wanted, given, strict=True)):
         return source
-    return shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank, name + "/used")
+    return shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank)
 
 
-def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any, name: str) -> Any:
+def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any) -> Any:
     """Returns ``tensor`` with rows of its first dimension replaced by those of ``updates``."""
-    places = shape.unsqueeze(ctx, indices, [len(indices.shape)], name + "/places")
-    return add(ctx, name, "scatter", tensor, places, updates, trt.ScatterMode.ND)
+    places = shape.unsqueeze(ctx, indices, [len(indices.shape)])
+    return add(ctx, "scatter", tensor, places, updates, trt.ScatterMode.ND)
 
 
-def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int, name: str) -> Any:
+def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int) -> Any:
     """Returns indices that may count from the end as ones that count from the beginning.
 
     Args:
@@ -69,17 +69,16 @@ def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int, name: str)
         indices: A network tensor or a PyTorch tensor of whole numbers.
         length: The size of the indexed dimension.
         rank: The rank of the result.
-        name: The prefix for the names of layers.
     """
     if not is_network_tensor(indices):
         if isinstance(length, int):
             indices = torch.where(indices < 0, indices + length, indices)
         if not bool((indices < 0).any()):
-            return types.operand(ctx, indices, torch.int32, rank, name)
-    index = types.operand(ctx, indices, torch.int32, rank, name)
-    negative = elementwise.compare(ctx, "lt", index, 0, name + "/negative")
-    moved = elementwise.arithmetic(ctx, "SUM", index, length, torch.int32, name + "/moved")
-    return elementwise.select(ctx, negative, moved, index, torch.int32, name)
+            return types.operand(ctx, indices, torch.int32, rank)
+    index = types.operand(ctx, indices, torch.int32, rank)
+    negative = elementwise.compare(ctx, "lt", index, 0)
+    moved = elementwise.arithmetic(ctx, "SUM", index, length, torch.int32)
+    return elementwise.select(ctx, negative, moved, index, torch.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +100,22 @@ class Merged:
     place: int
 
 
-def _merge(ctx: Any, tensor: Any, indices: Sequence[Any], name: str) -> Merged:
+def _merge(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Merged:
     """Brings the indexed dimensions together and makes them one, and their indices one index into it."""
     rank = len(tensor.shape)
     dims = [dim for dim, index in enumerate(indices) if index is not None]
     others = [dim for dim in range(rank) if dim not in dims]
-    lengths = [sizes.size_of(ctx, tensor, dim, f"{name}/length{dim}") for dim in dims]
+    lengths = [sizes.size_of(ctx, tensor, dim) for dim in dims]
     index_rank = types.common_rank([indices[dim] for dim in dims])
-    flat = _flat_index(ctx, [indices[dim] for dim in dims], lengths, index_rank, name)
+    flat = _flat_index(ctx, [indices[dim] for dim in dims], lengths, index_rank)
     order = dims + others
-    moved = shape.permute(ctx, tensor, order, name + "/moved")
+    moved = shape.permute(ctx, tensor, order)
     outline = [sizes.outline(ctx, tensor)[dim] for dim in order]
     if len(dims) > 1:
-        size = sizes.product(ctx, lengths, name + "/merged_size")
+        size = sizes.product(ctx, lengths)
         source = [sizes.symbol_of(ctx, extent) for extent in outline]
         kept = outline[len(dims) :]
-        moved = shape.reshape(ctx, moved, [size, *kept], name + "/merged", source=source)
+        moved = shape.reshape(ctx, moved, [size, *kept], source=source)
     adjacent = dims == list(range(dims[0], dims[-1] + 1))
     return Merged(moved, flat, outline, order, dims[0] if adjacent else 0)
 
@@ -130,34 +129,29 @@ def _index_last(index_rank: int, others: int, place: int) -> list[int]:
     ]
 
 
-def index_by(ctx: Any, tensor: Any, indices: Sequence[Any], name: str) -> Any:
+def index_by(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Any:
     """Returns ``tensor[indices]`` by NumPy's rules for whole-number index tensors that broadcast.
 
     Args:
         ctx: The conversion context.
         tensor: A network tensor.
         indices: For each leading dimension an index tensor, or ``None`` for the whole dimension.
-        name: The prefix for the names of layers.
     """
     dims = [dim for dim, index in enumerate(indices) if index is not None]
     if len(dims) == 1:
-        length = sizes.size_of(ctx, tensor, dims[0], name + "/length")
+        length = sizes.size_of(ctx, tensor, dims[0])
         index = indices[dims[0]]
-        index = from_start(ctx, index, length, types.rank_of(index), name + "/index")
-        return gather(ctx, tensor, index, dims[0], name)
-    merged = _merge(ctx, tensor, indices, name)
+        index = from_start(ctx, index, length, types.rank_of(index))
+        return gather(ctx, tensor, index, dims[0])
+    merged = _merge(ctx, tensor, indices)
     if merged.place == 0:
-        return gather(ctx, merged.tensor, merged.index, 0, name)
-    chosen = gather(ctx, merged.tensor, merged.index, 0, name + "/chosen")
+        return gather(ctx, merged.tensor, merged.index, 0)
+    chosen = gather(ctx, merged.tensor, merged.index, 0)
     others = len(merged.tensor.shape) - 1
-    return shape.permute(
-        ctx, chosen, _index_last(len(merged.index.shape), others, merged.place), name
-    )
+    return shape.permute(ctx, chosen, _index_last(len(merged.index.shape), others, merged.place))
 
 
-def put(
-    ctx: Any, tensor: Any, indices: Sequence[Any], values: Any, accumulate: bool, name: str
-) -> Any:
+def put(ctx: Any, tensor: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
     """Returns ``tensor`` after ``tensor[indices] = values``, or ``+= values`` for every index.
 
     Args:
@@ -166,51 +160,46 @@ def put(
         indices: As for :func:`index_by`.
         values: A network tensor of the tensor's dtype that broadcasts to ``tensor[indices]``.
         accumulate: Whether values are added, each as often as its place is named.
-        name: The prefix for the names of layers.
     """
     from torchtrt_converters_aten_core.impl import scatter
 
-    merged = _merge(ctx, tensor, indices, name)
-    index, rest = merged.index, sizes.sizes_of(ctx, merged.tensor, name + "/size")[1:]
+    merged = _merge(ctx, tensor, indices)
+    index, rest = merged.index, sizes.sizes_of(ctx, merged.tensor)[1:]
     rank = len(index.shape)
-    rows = sizes.sizes_of(ctx, index, name + "/rows")
+    rows = sizes.sizes_of(ctx, index)
     wanted = [*rest[: merged.place], *rows, *rest[merged.place :]]
-    values = shape.expand(ctx, values, wanted, name + "/updates")
+    values = shape.expand(ctx, values, wanted)
     back = [*range(merged.place, merged.place + rank)]
     order = [*back, *(dim for dim in range(len(wanted)) if dim not in back)]
-    values = shape.permute(ctx, values, order, name + "/rows_first")
+    values = shape.permute(ctx, values, order)
     if rank != 1:  # one row for each index
-        values = shape.reshape(ctx, values, [_count(ctx, rows, name), *rest], name + "/flat_rows")
-        index = shape.flatten(ctx, index, name + "/flat_index")
+        values = shape.reshape(ctx, values, [_count(ctx, rows), *rest])
+        index = shape.flatten(ctx, index)
     if accumulate:
-        index = scatter.broadcast_index(ctx, index, len(values.shape), 0, name + "/index_wide")
-        result = scatter.combine_at(ctx, "SUM", merged.tensor, index, values, 0, name + "/sum")
+        index = scatter.broadcast_index(ctx, index, len(values.shape), 0)
+        result = scatter.combine_at(ctx, "SUM", merged.tensor, index, values, 0)
     else:
-        result = scatter_rows(ctx, merged.tensor, index, values, name + "/written")
+        result = scatter_rows(ctx, merged.tensor, index, values)
     source = ctx.symbolic_shape(merged.tensor)
-    result = shape.reshape(ctx, result, merged.outline, name + "/parted", source=source)
-    return shape.permute(ctx, result, _inverse(merged.order), name)
+    result = shape.reshape(ctx, result, merged.outline, source=source)
+    return shape.permute(ctx, result, _inverse(merged.order))
 
 
-def _count(ctx: Any, rows: Sequence[sizes.Size], name: str) -> sizes.Size:
-    return sizes.product(ctx, rows, name + "/row_count")
+def _count(ctx: Any, rows: Sequence[sizes.Size]) -> sizes.Size:
+    return sizes.product(ctx, rows)
 
 
 def _inverse(order: Sequence[int]) -> list[int]:
     return [order.index(place) for place in range(len(order))]
 
 
-def _flat_index(
-    ctx: Any, indices: Sequence[Any], lengths: Sequence[sizes.Size], rank: int, name: str
-) -> Any:
+def _flat_index(ctx: Any, indices: Sequence[Any], lengths: Sequence[sizes.Size], rank: int) -> Any:
     result = None
-    for place, (index, length) in enumerate(zip(indices, lengths, strict=True)):
-        part = from_start(ctx, index, length, rank, f"{name}/index{place}")
+    for index, length in zip(indices, lengths, strict=True):
+        part = from_start(ctx, index, length, rank)
         if result is None:
             result = part
         else:
-            row = elementwise.arithmetic(
-                ctx, "PROD", result, length, torch.int32, f"{name}/row{place}"
-            )
-            result = elementwise.combine(ctx, "SUM", row, part, f"{name}/flat{place}")
+            row = elementwise.arithmetic(ctx, "PROD", result, length, torch.int32)
+            result = elementwise.combine(ctx, "SUM", row, part)
     return result

@@ -22,62 +22,57 @@ SUM_LIMIT = 1 << 16
 """The most numbers whose sum is exact, in parts of eight bits."""
 
 
-def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns the exact sum of whole numbers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is."""
     if reduces_integers_exactly():
-        return reduce(ctx, "SUM", tensor, dims, keep, name)
+        return reduce(ctx, "SUM", tensor, dims, keep)
     if has_halves(tensor, dims):
-        return by_halves(ctx, "SUM", tensor, dims, keep, name)
+        return by_halves(ctx, "SUM", tensor, dims, keep)
     count = sizes.greatest_product([ctx.symbolic_shape(tensor)[dim] for dim in dims])
-    return exact_sum(ctx, tensor, dims, keep, count or SUM_LIMIT, name)
+    return exact_sum(ctx, tensor, dims, keep, count or SUM_LIMIT)
 
 
-def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int, name: str) -> Any:
+def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int) -> Any:
     """Returns the sum of at most ``count`` (no more than :data:`SUM_LIMIT`) int32 numbers."""
     bits = 16 if count <= EXACT_LIMIT >> 16 else 8
     rest, parts = tensor, []
-    for index in range(32 // bits - 1):
-        rest, low = cut(ctx, rest, 1 << bits, f"{name}/cut{index}")
+    for _ in range(32 // bits - 1):
+        rest, low = cut(ctx, rest, 1 << bits)
         parts.append(low)
     parts.append(rest)
-    sums = [reduce(ctx, "SUM", part, dims, keep, f"{name}/sum{i}") for i, part in enumerate(parts)]
+    sums = [reduce(ctx, "SUM", part, dims, keep) for part in parts]
     total = sums.pop()
     while sums:
-        place = len(sums)
-        total = _join(ctx, total, sums.pop(), 1 << bits, f"{name}/join{place}")
+        total = _join(ctx, total, sums.pop(), 1 << bits)
     return total
 
 
-def exact_extreme(
-    ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str
-) -> Any:
+def exact_extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns the ``MAX`` or ``MIN`` of int32 numbers: by their upper halves, then by the lower."""
-    high, low = cut(ctx, tensor, 1 << 16, name + "/cut")
-    best = reduce(ctx, kind, high, dims, True, name + "/high")
+    high, low = cut(ctx, tensor, 1 << 16)
+    best = reduce(ctx, kind, high, dims, True)
     worst = -1 if kind == "MAX" else 1 << 16
-    among = elementwise.combine(ctx, "EQUAL", high, best, name + "/among")
-    candidates = elementwise.select(ctx, among, low, worst, torch.int32, name + "/candidates")
-    low_best = reduce(ctx, kind, candidates, dims, keep, name + "/low")
-    high_best = best if keep else reduce(ctx, kind, high, dims, False, name + "/high_narrow")
-    return _join(ctx, high_best, low_best, 1 << 16, name)
+    among = elementwise.combine(ctx, "EQUAL", high, best)
+    candidates = elementwise.select(ctx, among, low, worst, torch.int32)
+    low_best = reduce(ctx, kind, candidates, dims, keep)
+    high_best = best if keep else reduce(ctx, kind, high, dims, False)
+    return _join(ctx, high_best, low_best, 1 << 16)
 
 
-def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns the ``SUM``, ``PROD``, ``MAX`` or ``MIN`` of int32 numbers over dimensions of fixed sizes, at least 1.
 
     Halves are combined element by element, then quarters, and so on: no reduction that TensorRT would
     fuse with what follows and compute in float32.
     """
     for dim in dims:
-        step = 0
         while tensor.shape[dim] > 1:
-            label, size = f"{name}/dim{dim}/step{step}", tensor.shape[dim]
+            size = tensor.shape[dim]
             half = size // 2
-            parts = slicing.split(ctx, tensor, dim, [half, half, size % 2][: 2 + size % 2], label)
-            halves = elementwise.combine(ctx, kind, parts[0], parts[1], label + "/halves")
-            tensor = slicing.concatenate(ctx, [halves, *parts[2:]], dim, label + "/rest")
-            step += 1
-    return tensor if keep else shape.squeeze(ctx, tensor, dims, name)
+            parts = slicing.split(ctx, tensor, dim, [half, half, size % 2][: 2 + size % 2])
+            halves = elementwise.combine(ctx, kind, parts[0], parts[1])
+            tensor = slicing.concatenate(ctx, [halves, *parts[2:]], dim)
+    return tensor if keep else shape.squeeze(ctx, tensor, dims)
 
 
 def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
@@ -86,13 +81,13 @@ def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
     return all(isinstance(extent, int) and extent >= 1 for extent in extents)
 
 
-def cut(ctx: Any, tensor: Any, base: int, name: str) -> tuple[Any, Any]:
+def cut(ctx: Any, tensor: Any, base: int) -> tuple[Any, Any]:
     """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``."""
-    high = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, base, torch.int32, name + "/high")
-    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32, name + "/whole")
-    return high, elementwise.combine(ctx, "SUB", tensor, whole, name + "/low")
+    high = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, base, torch.int32)
+    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
+    return high, elementwise.combine(ctx, "SUB", tensor, whole)
 
 
-def _join(ctx: Any, high: Any, low: Any, base: int, name: str) -> Any:
-    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32, name + "/whole")
-    return elementwise.combine(ctx, "SUM", whole, low, name)
+def _join(ctx: Any, high: Any, low: Any, base: int) -> Any:
+    whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
+    return elementwise.combine(ctx, "SUM", whole, low)

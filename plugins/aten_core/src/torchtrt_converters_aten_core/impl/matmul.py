@@ -6,21 +6,15 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import add, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl.integer_reduction import total
-from torchtrt_converters_aten_core.impl.layers import add
 from torchtrt_converters_aten_core.impl.shape import swap, to_rank, unsqueeze
 
 
 def multiply(
-    ctx: Any,
-    first: Any,
-    second: Any,
-    name: str,
-    transpose_first: bool = False,
-    transpose_second: bool = False,
+    ctx: Any, first: Any, second: Any, transpose_first: bool = False, transpose_second: bool = False
 ) -> Any:
     """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
 
@@ -30,42 +24,38 @@ def multiply(
         ctx: The conversion context.
         first: A network tensor of rank 1 or more.
         second: A network tensor of rank 1 or more.
-        name: The layer's name.
         transpose_first: Exchange the last two dimensions of ``first``.
         transpose_second: Exchange the last two dimensions of ``second``.
     """
     batch = max(len(first.shape), len(second.shape), 2) - 2
     operations = []
     tensors = []
-    for label, tensor, transpose in (
-        ("first", first, transpose_first),
-        ("second", second, transpose_second),
-    ):
+    for tensor, transpose in ((first, transpose_first), (second, transpose_second)):
         vector = len(tensor.shape) == 1
         kind = "VECTOR" if vector else "TRANSPOSE" if transpose else "NONE"
         operations.append(getattr(trt.MatrixOperation, kind))
-        tensors.append(to_rank(ctx, tensor, batch + 2 - vector, f"{name}/{label}"))
-    return add(ctx, name, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
+        tensors.append(to_rank(ctx, tensor, batch + 2 - vector))
+    return add(ctx, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
 
 
-def multiply_whole(ctx: Any, first: Any, second: Any, name: str) -> Any:
+def multiply_whole(ctx: Any, first: Any, second: Any) -> Any:
     """Returns the product of two network tensors of one whole-number dtype, by the rules of ``torch.matmul``.
 
     Each product is computed by itself and then summed up, which is exact.
     """
     ranks = len(first.shape), len(second.shape)
     if ranks[1] > 1:
-        second = swap(ctx, second, -2, -1, name + "/turned")
+        second = swap(ctx, second, -2, -1)
         if ranks[0] > 1:
-            first = unsqueeze(ctx, first, [-2], name + "/rows")
-            second = unsqueeze(ctx, second, [-3], name + "/columns")
+            first = unsqueeze(ctx, first, [-2])
+            second = unsqueeze(ctx, second, [-3])
     rank = max(len(first.shape), len(second.shape))
     dtype = ctx.dtype_of(first)
-    products = elementwise.arithmetic(ctx, "PROD", first, second, dtype, name + "/products")
-    return total(ctx, products, [rank - 1], False, name)
+    products = elementwise.arithmetic(ctx, "PROD", first, second, dtype)
+    return total(ctx, products, [rank - 1], False)
 
 
-def linear(ctx: Any, tensor: Any, weight: Any, bias: Any, name: str) -> Any:
+def linear(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
     """Returns ``tensor @ weight.T + bias``.
 
     Args:
@@ -73,28 +63,26 @@ def linear(ctx: Any, tensor: Any, weight: Any, bias: Any, name: str) -> Any:
         tensor: A floating-point network tensor of shape ``(..., in)``.
         weight: A PyTorch or network tensor of shape ``(out, in)`` or ``(in,)``.
         bias: A PyTorch or network tensor of shape ``(out,)``, or ``None``.
-        name: The name of the last layer.
     """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     if is_network_tensor(weight) or weight.dim() < 2 or rank < 2:
-        weight = types.operand(ctx, weight, dtype, len(weight.shape), name + "/weight")
+        weight = types.operand(ctx, weight, dtype, len(weight.shape))
     else:
-        weight = types.operand(ctx, weight, dtype, rank, name + "/weight")
-    product_name = name if bias is None else name + "/product"
-    product = multiply(ctx, tensor, weight, product_name, transpose_second=True)
+        weight = types.operand(ctx, weight, dtype, rank)
+    product = multiply(ctx, tensor, weight, transpose_second=True)
     if bias is None:
         return product
-    return elementwise.arithmetic(ctx, "SUM", product, bias, dtype, name)
+    return elementwise.arithmetic(ctx, "SUM", product, bias, dtype)
 
 
 def add_scaled(
-    ctx: Any, addend: Any, product: Any, beta: float, alpha: float, dtype: torch.dtype, name: str
+    ctx: Any, addend: Any, product: Any, beta: float, alpha: float, dtype: torch.dtype
 ) -> Any:
     """Returns ``beta * addend + alpha * product``; with ``beta`` 0 the addend is not read, whatever it holds."""
     if alpha != 1:
-        product = elementwise.arithmetic(ctx, "PROD", product, alpha, dtype, name + "/alpha")
+        product = elementwise.arithmetic(ctx, "PROD", product, alpha, dtype)
     if beta == 0:
         return product
     if beta != 1:
-        addend = elementwise.arithmetic(ctx, "PROD", addend, beta, dtype, name + "/beta")
-    return elementwise.arithmetic(ctx, "SUM", product, addend, dtype, name)
+        addend = elementwise.arithmetic(ctx, "PROD", addend, beta, dtype)
+    return elementwise.arithmetic(ctx, "SUM", product, addend, dtype)

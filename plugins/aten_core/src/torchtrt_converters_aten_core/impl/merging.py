@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt_converters_aten_core.impl import elementwise, unary
 
 
 def neutral(kind: str, dtype: torch.dtype) -> float:
@@ -16,11 +17,11 @@ def neutral(kind: str, dtype: torch.dtype) -> float:
         return {"SUM": 0, "PROD": 1}[kind]
     if dtype.is_floating_point:
         return math.inf if kind == "MIN" else -math.inf
-    limits = torch.iinfo(types.network_type(dtype))
+    limits = torch.iinfo(inner_dtype(dtype))
     return limits.max if kind == "MIN" else limits.min
 
 
-def merge(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
+def merge(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     """Returns two network tensors of one dtype and rank combined; not a number where either is none.
 
     Args:
@@ -28,28 +29,27 @@ def merge(ctx: Any, kind: str, first: Any, second: Any, name: str) -> Any:
         kind: ``"SUM"``, ``"PROD"``, ``"MAX"``, ``"MIN"``, or ``"LOGSUMEXP"`` of floating-point numbers.
         first: A network tensor.
         second: A network tensor.
-        name: The prefix for the names of layers.
     """
     dtype = ctx.dtype_of(first)
     if kind == "LOGSUMEXP":
-        return _log_sum(ctx, first, second, name)
+        return _log_sum(ctx, first, second)
     if kind in ("SUM", "PROD") or not dtype.is_floating_point:
-        return elementwise.combine(ctx, kind, first, second, name)
+        return elementwise.combine(ctx, kind, first, second)
     # TensorRT returns the second operand where the first is not a number.
-    chosen = elementwise.combine(ctx, kind, first, second, name + "/extreme")
-    number = elementwise.combine(ctx, "EQUAL", first, first, name + "/number")
-    return elementwise.select(ctx, number, chosen, first, dtype, name)
+    chosen = elementwise.combine(ctx, kind, first, second)
+    number = elementwise.combine(ctx, "EQUAL", first, first)
+    return elementwise.select(ctx, number, chosen, first, dtype)
 
 
-def _log_sum(ctx: Any, first: Any, second: Any, name: str) -> Any:
+def _log_sum(ctx: Any, first: Any, second: Any) -> Any:
     """Returns ``log(exp(first) + exp(second))``, as the larger and what the smaller adds to it."""
     dtype = ctx.dtype_of(first)
-    larger = merge(ctx, "MAX", first, second, name + "/larger")
-    difference = elementwise.combine(ctx, "SUB", first, second, name + "/difference")
-    distance = unary.apply(ctx, "ABS", difference, name + "/distance")
-    ratio = unary.apply(ctx, "EXP", unary.negative(ctx, distance, name + "/less"), name + "/ratio")
-    more = unary.log1p(ctx, ratio, name + "/more")
-    total = elementwise.combine(ctx, "SUM", larger, more, name + "/total")
+    larger = merge(ctx, "MAX", first, second)
+    difference = elementwise.combine(ctx, "SUB", first, second)
+    distance = unary.apply(ctx, "ABS", difference)
+    ratio = unary.apply(ctx, "EXP", unary.negative(ctx, distance))
+    more = unary.log1p(ctx, ratio)
+    total = elementwise.combine(ctx, "SUM", larger, more)
     # Equal infinities have no difference; nor has a number that is none.
-    same = elementwise.combine(ctx, "EQUAL", distance, distance, name + "/finite")
-    return elementwise.select(ctx, same, total, larger, dtype, name)
+    same = elementwise.combine(ctx, "EQUAL", distance, distance)
+    return elementwise.select(ctx, same, total, larger, dtype)

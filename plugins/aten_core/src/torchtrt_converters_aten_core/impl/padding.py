@@ -7,22 +7,16 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import add_layer
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import creation, shape, sizes, slicing, types
-from torchtrt_converters_aten_core.impl.layers import add_layer
 
 FILLABLE = (torch.float32, torch.float16, torch.int32)
 """The dtypes that TensorRT extends with a value."""
 
 
 def pad(
-    ctx: Any,
-    tensor: Any,
-    before: Sequence[int],
-    after: Sequence[int],
-    mode: str,
-    value: Any,
-    name: str,
+    ctx: Any, tensor: Any, before: Sequence[int], after: Sequence[int], mode: str, value: Any
 ) -> Any:
     """Returns ``tensor`` with elements added around it; negative numbers take elements away.
 
@@ -33,84 +27,78 @@ def pad(
         after: How many elements to add after the last, for each dimension.
         mode: The name of a ``trt.SampleMode``: ``"FILL"``, ``"REFLECT"``, ``"CLAMP"`` or ``"WRAP"``.
         value: What to add, with ``"FILL"``.
-        name: The prefix for the names of layers.
     """
     dtype = ctx.dtype_of(tensor)
     if not any(before) and not any(after):
         return tensor
     if dtype is torch.bool:
-        number = types.cast(ctx, tensor, torch.int32, name + "/number")
-        padded = pad(ctx, number, before, after, mode, int(value or 0), name)
-        return types.cast(ctx, padded, torch.bool, name)
+        number = types.cast(ctx, tensor, torch.int32)
+        padded = pad(ctx, number, before, after, mode, int(value or 0))
+        return types.cast(ctx, padded, torch.bool)
     if mode == "FILL" and dtype not in FILLABLE:
-        return _pad_by_joining(ctx, tensor, before, after, value, name)
+        return _pad_by_joining(ctx, tensor, before, after, value)
     extent = [
-        sizes.combine(ctx, "SUM", size, low + high, f"{name}/extent{dim}")
+        sizes.combine(ctx, "SUM", size, low + high)
         for dim, (size, low, high) in enumerate(
-            zip(sizes.sizes_of(ctx, tensor, name + "/size"), before, after, strict=True)
+            zip(sizes.sizes_of(ctx, tensor), before, after, strict=True)
         )
     ]
     rank = len(extent)
     static = tuple(extent) if sizes.is_static(extent) else (0,) * rank
     start = tuple(-number for number in before)
-    layer = add_layer(ctx, name, "slice", tensor, start, static, (1,) * rank)
+    layer = add_layer(ctx, "slice", tensor, start, static, (1,) * rank)
     layer.mode = getattr(trt.SampleMode, mode)
     if not sizes.is_static(extent):
-        layer.set_input(2, sizes.to_tensor(ctx, extent, name + "/extent"))
+        layer.set_input(2, sizes.to_tensor(ctx, extent))
     if mode == "FILL":
-        layer.set_input(4, types.operand(ctx, value, dtype, 0, name + "/value"))
+        layer.set_input(4, types.operand(ctx, value, dtype, 0))
     return layer.get_output(0)
 
 
 def _pad_by_joining(
-    ctx: Any, tensor: Any, before: Sequence[int], after: Sequence[int], value: Any, name: str
+    ctx: Any, tensor: Any, before: Sequence[int], after: Sequence[int], value: Any
 ) -> Any:
     dtype = ctx.dtype_of(tensor)
     for dim, (low, high) in enumerate(zip(before, after, strict=True)):
-        label = f"{name}/dim{dim}"
-        extents = sizes.sizes_of(ctx, tensor, label + "/size")
+        extents = sizes.sizes_of(ctx, tensor)
         if low < 0 or high < 0:
             first, last = max(-low, 0), max(-high, 0)
             starts = [first if place == dim else 0 for place in range(len(extents))]
-            extents[dim] = sizes.combine(ctx, "SUB", extents[dim], first + last, label + "/kept")
-            tensor = shape.slice_by(
-                ctx, tensor, starts, extents, [1] * len(extents), label + "/cut"
-            )
+            extents[dim] = sizes.combine(ctx, "SUB", extents[dim], first + last)
+            tensor = shape.slice_by(ctx, tensor, starts, extents, [1] * len(extents))
         pieces = []
         for count, side in ((low, "before"), (0, ""), (high, "after")):
             if not side:
                 pieces.append(tensor)
             elif count > 0:
                 block = [*extents[:dim], count, *extents[dim + 1 :]]
-                pieces.append(creation.full(ctx, value, block, dtype, f"{label}/{side}"))
-        tensor = slicing.concatenate(ctx, pieces, dim, label)
+                pieces.append(creation.full(ctx, value, block, dtype))
+        tensor = slicing.concatenate(ctx, pieces, dim)
     return tensor
 
 
-def flip(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
+def flip(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     """Returns ``tensor`` with the order of elements reversed along dimensions."""
     rank = len(tensor.shape)
     flipped = {dim % rank for dim in dims} if rank else set()
     if not flipped:
         return tensor
-    extents = sizes.sizes_of(ctx, tensor, name + "/size")
+    extents = sizes.sizes_of(ctx, tensor)
     starts = [
-        sizes.combine(ctx, "SUB", extents[dim], 1, f"{name}/last{dim}") if dim in flipped else 0
-        for dim in range(rank)
+        sizes.combine(ctx, "SUB", extents[dim], 1) if dim in flipped else 0 for dim in range(rank)
     ]
     steps = [-1 if dim in flipped else 1 for dim in range(rank)]
-    return shape.slice_by(ctx, tensor, starts, extents, steps, name)
+    return shape.slice_by(ctx, tensor, starts, extents, steps)
 
 
-def roll(ctx: Any, tensor: Any, shifts: dict[int, int], name: str) -> Any:
+def roll(ctx: Any, tensor: Any, shifts: dict[int, int]) -> Any:
     """Returns ``tensor`` with elements moved along dimensions, the last ones coming first.
 
     Args:
         ctx: The conversion context.
         tensor: A network tensor of rank 1 or more.
         shifts: For each dimension, by how many places; negative ones move to the front.
-        name: The name of the layer.
     """
     rank = len(tensor.shape)
     before = [shifts.get(dim, 0) for dim in range(rank)]
-    return pad(ctx, tensor, before, [-count for count in before], "WRAP", None, name)
+    return pad(ctx, tensor, before, [-count for count in before], "WRAP", None)

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor
+from torchtrt.conversion import add_layer
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import matmul, shape, types
-from torchtrt_converters_aten_core.impl.layers import add_layer
 from torchtrt_converters_aten_core.impl.reduction import reduce
 
 
@@ -44,9 +43,7 @@ class Window:
         )
 
 
-def pool(
-    ctx: Any, kind: str, tensor: Any, window: Window, name: str, count_padding: bool = False
-) -> Any:
+def pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool = False) -> Any:
     """Returns ``tensor`` pooled over its last dimensions.
 
     Args:
@@ -55,22 +52,21 @@ def pool(
         tensor: A floating-point network tensor of shape ``(batch, channels, *spatial)``; without
             the batch dimension likewise.
         window: What is pooled together.
-        name: The name of the layer.
         count_padding: Whether an average divides by the padding's elements too.
     """
     spatial = len(window.size)
     if len(tensor.shape) == spatial + 1:
-        batch = shape.unsqueeze(ctx, tensor, [0], name + "/batch")
-        result = pool(ctx, kind, batch, window, name, count_padding)
-        return shape.squeeze(ctx, result, [0], name + "/unbatched")
+        batch = shape.unsqueeze(ctx, tensor, [0])
+        result = pool(ctx, kind, batch, window, count_padding)
+        return shape.squeeze(ctx, result, [0])
     if spatial == 1:  # TensorRT pools over two or three dimensions
-        wide = shape.unsqueeze(ctx, tensor, [3], name + "/wide")
-        result = pool(ctx, kind, wide, window.widened(), name, count_padding)
-        return shape.squeeze(ctx, result, [3], name + "/narrow")
+        wide = shape.unsqueeze(ctx, tensor, [3])
+        result = pool(ctx, kind, wide, window.widened(), count_padding)
+        return shape.squeeze(ctx, result, [3])
     dtype = ctx.dtype_of(tensor)
     if dtype is torch.bfloat16:  # not among the dtypes that TensorRT pools
-        tensor = types.cast(ctx, tensor, torch.float32, name + "/wide_type")
-    layer = add_layer(ctx, name, "pooling_nd", tensor, getattr(trt.PoolingType, kind), window.size)
+        tensor = types.cast(ctx, tensor, torch.float32)
+    layer = add_layer(ctx, "pooling_nd", tensor, getattr(trt.PoolingType, kind), window.size)
     layer.stride_nd = window.stride
     layer.pre_padding = window.padding
     layer.post_padding = window.padding_after
@@ -78,10 +74,10 @@ def pool(
         layer.padding_mode = trt.PaddingMode.EXPLICIT_ROUND_UP
     if kind == "AVERAGE":
         layer.average_count_excludes_padding = not count_padding
-    return types.cast(ctx, layer.get_output(0), dtype, name)
+    return types.cast(ctx, layer.get_output(0), dtype)
 
 
-def adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int], name: str) -> Any:
+def adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
     """Returns the averages of as many equal parts of the last dimensions as ``sizes`` says.
 
     A dimension of any size becomes 1 by a mean; a fixed one becomes any other by a matrix of the parts' weights.
@@ -89,9 +85,7 @@ def adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int], name: str) -> 
     rank = len(tensor.shape)
     places = range(rank - len(sizes), rank)
     single = [place for place, size in zip(places, sizes, strict=True) if size == 1]
-    result = reduce(
-        ctx, "AVG", tensor, single, True, name + "/mean" if len(single) < len(sizes) else name
-    )
+    result = reduce(ctx, "AVG", tensor, single, True)
     rest = {
         place: size
         for place, size in zip(places, sizes, strict=True)
@@ -102,19 +96,19 @@ def adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int], name: str) -> 
             tensor.shape[place] // rest[place] if place in rest else 1 for place in places
         )
         zeros = (0,) * len(sizes)
-        return pool(ctx, "AVERAGE", result, Window(steps, steps, zeros, zeros), name)
+        return pool(ctx, "AVERAGE", result, Window(steps, steps, zeros, zeros))
     for place, size in rest.items():
-        result = _average_parts(ctx, result, place, size, f"{name}/dim{place}")
+        result = _average_parts(ctx, result, place, size)
     return result
 
 
-def _average_parts(ctx: Any, tensor: Any, place: int, size: int, name: str) -> Any:
+def _average_parts(ctx: Any, tensor: Any, place: int, size: int) -> Any:
     length, rank = tensor.shape[place], len(tensor.shape)
     weights = torch.zeros(length, size)
     for part in range(size):
         first, last = part * length // size, -(-(part + 1) * length // size)
         weights[first:last, part] = 1 / (last - first)
     weights = weights.to(ctx.dtype_of(tensor)).reshape((1,) * (rank - 2) + (length, size))
-    matrix = get_trt_tensor(ctx, weights, name + "/weights")
-    moved = shape.swap(ctx, tensor, place, -1, name + "/moved")
-    return shape.swap(ctx, matmul.multiply(ctx, moved, matrix, name), place, -1, name + "/back")
+    matrix = ctx.tensor(weights)
+    moved = shape.swap(ctx, tensor, place, -1)
+    return shape.swap(ctx, matmul.multiply(ctx, moved, matrix), place, -1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor
+from torchtrt.conversion import add_layer
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import ranks_integers, reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import (
@@ -23,7 +23,6 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.layers import add_layer
 
 LIMIT = 3840
 """The most elements that TensorRT ranks."""
@@ -36,7 +35,7 @@ def ranks(dtype: torch.dtype) -> bool:
     return not types.is_integer(dtype) or ranks_integers()
 
 
-def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
+def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     """Returns the int32 index of the ``MAX`` or ``MIN`` along a dimension, which stays with size 1.
 
     Of equal elements it is the first, and of elements that are not a number before any that is one.
@@ -44,56 +43,50 @@ def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
     """
     dtype = ctx.dtype_of(tensor)
     if dtype is torch.bool:
-        tensor, dtype = types.cast(ctx, tensor, torch.int32, name + "/number"), torch.int32
+        tensor, dtype = types.cast(ctx, tensor, torch.int32), torch.int32
     if types.is_integer(dtype) and not reduces_integers_exactly():
-        found = _found_by_halves(ctx, kind, tensor, dim, name)
+        found = _found_by_halves(ctx, kind, tensor, dim)
     else:
-        best = reduction.reduce(ctx, kind, tensor, [dim], True, name + "/best")
-        found = elementwise.combine(ctx, "EQUAL", tensor, best, name + "/found")
+        best = reduction.reduce(ctx, kind, tensor, [dim], True)
+        found = elementwise.combine(ctx, "EQUAL", tensor, best)
     # float32 holds every index, and every TensorRT reduces it exactly.
-    places = creation.places(ctx, tensor, dim, torch.float32, name + "/places")
+    places = creation.places(ctx, tensor, dim, torch.float32)
     if not dtype.is_floating_point:
-        candidates = elementwise.select(
-            ctx, found, places, _NO_PLACE, torch.float32, name + "/candidates"
-        )
-        first = reduction.reduce(ctx, "MIN", candidates, [dim], True, name + "/first")
-        return types.cast(ctx, first, torch.int32, name)
+        candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
+        first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
+        return types.cast(ctx, first, torch.int32)
     # What is not a number comes before the best: its place counts from below 0.
-    early = elementwise.arithmetic(ctx, "SUB", places, _NO_PLACE, torch.float32, name + "/early")
-    candidates = elementwise.select(
-        ctx, found, places, _NO_PLACE, torch.float32, name + "/candidates"
-    )
-    number = elementwise.combine(ctx, "EQUAL", tensor, tensor, name + "/is_number")
-    candidates = elementwise.select(
-        ctx, number, candidates, early, torch.float32, name + "/ordered"
-    )
-    first = reduction.reduce(ctx, "MIN", candidates, [dim], True, name + "/first")
-    negative = elementwise.compare(ctx, "lt", first, 0, name + "/none")
-    moved = elementwise.arithmetic(ctx, "SUM", first, _NO_PLACE, torch.float32, name + "/moved")
-    index = elementwise.select(ctx, negative, moved, first, torch.float32, name + "/index")
-    return types.cast(ctx, index, torch.int32, name)
+    early = elementwise.arithmetic(ctx, "SUB", places, _NO_PLACE, torch.float32)
+    candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
+    number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
+    candidates = elementwise.select(ctx, number, candidates, early, torch.float32)
+    first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
+    negative = elementwise.compare(ctx, "lt", first, 0)
+    moved = elementwise.arithmetic(ctx, "SUM", first, _NO_PLACE, torch.float32)
+    index = elementwise.select(ctx, negative, moved, first, torch.float32)
+    return types.cast(ctx, index, torch.int32)
 
 
-def _found_by_halves(ctx: Any, kind: str, tensor: Any, dim: int, name: str) -> Any:
+def _found_by_halves(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     """Returns which int32 numbers are extreme where TensorRT reduces in float32.
 
     They are extreme in their upper half, and of these in the lower. The halves are not put together
     again, since that would be done in float32 as well.
     """
-    high, low = integer_reduction.cut(ctx, tensor, 1 << 16, name + "/cut")
-    best = reduction.reduce(ctx, kind, high, [dim], True, name + "/best_high")
-    among = elementwise.combine(ctx, "EQUAL", high, best, name + "/among")
+    high, low = integer_reduction.cut(ctx, tensor, 1 << 16)
+    best = reduction.reduce(ctx, kind, high, [dim], True)
+    among = elementwise.combine(ctx, "EQUAL", high, best)
     worst = -1 if kind == "MAX" else 1 << 16
-    candidates = elementwise.select(ctx, among, low, worst, torch.int32, name + "/low_candidates")
-    best = reduction.reduce(ctx, kind, candidates, [dim], True, name + "/best_low")
-    return elementwise.combine(ctx, "EQUAL", candidates, best, name + "/found")
+    candidates = elementwise.select(ctx, among, low, worst, torch.int32)
+    best = reduction.reduce(ctx, kind, candidates, [dim], True)
+    return elementwise.combine(ctx, "EQUAL", candidates, best)
 
 
 _NO_PLACE = float(1 << 23)
 """Beyond every index, and so small that float32 holds its sums with indices."""
 
 
-def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool, name: str) -> tuple[Any, Any]:
+def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
     """Returns the ``k`` largest (or smallest) elements along a dimension in order, and their int32 indices.
 
     What is not a number ranks with infinity, above all numbers.
@@ -104,41 +97,40 @@ def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool, name: str) -> 
         k: How many, at most :data:`LIMIT`.
         dim: The dimension; it is moved to the end where TensorRT cannot look along it.
         largest: Whether the largest come first.
-        name: The prefix for the names of layers.
     """
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if dtype is torch.bool:
-        number = types.cast(ctx, tensor, torch.float32, name + "/number")
-        values, indices = top_k(ctx, number, k, dim, largest, name)
-        return types.cast(ctx, values, torch.bool, name + "/bool"), indices
+        number = types.cast(ctx, tensor, torch.float32)
+        values, indices = top_k(ctx, number, k, dim, largest)
+        return types.cast(ctx, values, torch.bool), indices
     if rank < 2:  # TensorRT needs two dimensions
-        wide = shape.to_rank(ctx, tensor, 2, name + "/wide")
-        values, indices = top_k(ctx, wide, k, -1, largest, name)
+        wide = shape.to_rank(ctx, tensor, 2)
+        values, indices = top_k(ctx, wide, k, -1, largest)
         gone = [0] if rank else [0, 1]
         return (
-            shape.squeeze(ctx, values, gone, name + "/values"),
-            shape.squeeze(ctx, indices, gone, name + "/indices"),
+            shape.squeeze(ctx, values, gone),
+            shape.squeeze(ctx, indices, gone),
         )
     dim %= rank
     far = dim < rank - 4
     if far:
-        tensor = shape.swap(ctx, tensor, dim, -1, name + "/moved")
+        tensor = shape.swap(ctx, tensor, dim, -1)
     place = rank - 1 if far else dim
     ranked = tensor
     if dtype.is_floating_point:
-        ranked = _ranked(ctx, tensor, largest, name + "/ranked")
+        ranked = _ranked(ctx, tensor, largest)
     kind = trt.TopKOperation.MAX if largest else trt.TopKOperation.MIN
-    layer = add_layer(ctx, name, "topk", ranked, kind, k, 1 << place)
+    layer = add_layer(ctx, "topk", ranked, kind, k, 1 << place)
     values, indices = layer.get_output(0), layer.get_output(1)
     if dtype.is_floating_point:
-        values = indexing.gather_elements(ctx, tensor, indices, place, name + "/chosen")
+        values = indexing.gather_elements(ctx, tensor, indices, place)
     if far:
-        values = shape.swap(ctx, values, dim, -1, name + "/values")
-        indices = shape.swap(ctx, indices, dim, -1, name + "/indices")
+        values = shape.swap(ctx, values, dim, -1)
+        indices = shape.swap(ctx, indices, dim, -1)
     return values, indices
 
 
-def _ranked(ctx: Any, tensor: Any, largest: bool, name: str) -> Any:
+def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
     """Returns numbers that TopK puts in PyTorch's order, in which what is not a number is above all.
 
     TensorRT 8.6 never chooses an infinity at the wrong end nor what is not a number, and says -1
@@ -146,16 +138,16 @@ def _ranked(ctx: Any, tensor: Any, largest: bool, name: str) -> Any:
     """
     dtype = ctx.dtype_of(tensor)
     limit = torch.finfo(dtype).min if largest else torch.finfo(dtype).max
-    end = types.operand(ctx, limit, dtype, len(tensor.shape), name + "/limit")
+    end = types.operand(ctx, limit, dtype, len(tensor.shape))
     # TensorRT's MAX and MIN return the second operand where the first is not a number.
     if not largest:
-        return elementwise.combine(ctx, "MIN", tensor, end, name)
-    finite = elementwise.combine(ctx, "MAX", tensor, end, name + "/finite")
-    number = elementwise.combine(ctx, "EQUAL", tensor, tensor, name + "/is_number")
-    return elementwise.select(ctx, number, finite, math.inf, dtype, name)
+        return elementwise.combine(ctx, "MIN", tensor, end)
+    finite = elementwise.combine(ctx, "MAX", tensor, end)
+    number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
+    return elementwise.select(ctx, number, finite, math.inf, dtype)
 
 
-def sort(ctx: Any, tensor: Any, dim: int, descending: bool, name: str) -> tuple[Any, Any]:
+def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     """Returns all elements along a dimension in order, and their int32 indices.
 
     Up to :data:`LIMIT` elements are one TopK; up to twice as many are two, from either end; others
@@ -163,13 +155,13 @@ def sort(ctx: Any, tensor: Any, dim: int, descending: bool, name: str) -> tuple[
     """
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if not rank:
-        return tensor, get_trt_tensor(ctx, 0, name + "/index")
+        return tensor, ctx.tensor(0)
     size = tensor.shape[dim]
     if ranks(dtype) and 0 <= size <= LIMIT:
-        return top_k(ctx, tensor, size, dim, descending, name)
+        return top_k(ctx, tensor, size, dim, descending)
     if ranks(dtype) and LIMIT < size <= 2 * LIMIT:
-        return _sort_from_both_ends(ctx, tensor, dim % rank, descending, name)
-    return _sort_by_counting(ctx, tensor, dim % rank, descending, name)
+        return _sort_from_both_ends(ctx, tensor, dim % rank, descending)
+    return _sort_by_counting(ctx, tensor, dim % rank, descending)
 
 
 def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
@@ -188,67 +180,63 @@ def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
     return count is not None and 1 <= count <= COUNTING_LIMIT and len(extents) < 8
 
 
-def _sort_from_both_ends(
-    ctx: Any, tensor: Any, dim: int, descending: bool, name: str
-) -> tuple[Any, Any]:
+def _sort_from_both_ends(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     """Sorts with one TopK from the front and one from the back.
 
     The second looks at the tensor backward: of equal elements TopK takes the first, so that the two
     never take the same.
     """
     size = tensor.shape[dim]
-    front = top_k(ctx, tensor, LIMIT, dim, descending, name + "/front")
-    reverse = padding.flip(ctx, tensor, [dim], name + "/reverse")
-    back = top_k(ctx, reverse, size - LIMIT, dim, not descending, name + "/back")
-    last = elementwise.arithmetic(ctx, "SUB", size - 1, back[1], torch.int32, name + "/last")
+    front = top_k(ctx, tensor, LIMIT, dim, descending)
+    reverse = padding.flip(ctx, tensor, [dim])
+    back = top_k(ctx, reverse, size - LIMIT, dim, not descending)
+    last = elementwise.arithmetic(ctx, "SUB", size - 1, back[1], torch.int32)
     results = []
-    for label, first, second in (("values", front[0], back[0]), ("indices", front[1], last)):
-        ordered = padding.flip(ctx, second, [dim], f"{name}/{label}/back")
-        results.append(slicing.concatenate(ctx, [first, ordered], dim, f"{name}/{label}"))
+    for first, second in ((front[0], back[0]), (front[1], last)):
+        ordered = padding.flip(ctx, second, [dim])
+        results.append(slicing.concatenate(ctx, [first, ordered], dim))
     return results[0], results[1]
 
 
-def _sort_by_counting(
-    ctx: Any, tensor: Any, dim: int, descending: bool, name: str
-) -> tuple[Any, Any]:
+def _sort_by_counting(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if dtype is torch.bool:
-        number = types.cast(ctx, tensor, torch.int32, name + "/number")
-        values, indices = _sort_by_counting(ctx, number, dim, descending, name)
-        return types.cast(ctx, values, torch.bool, name + "/bool"), indices
-    mine = shape.unsqueeze(ctx, tensor, [dim + 1], name + "/mine")
-    theirs = shape.unsqueeze(ctx, tensor, [dim], name + "/theirs")
+        number = types.cast(ctx, tensor, torch.int32)
+        values, indices = _sort_by_counting(ctx, number, dim, descending)
+        return types.cast(ctx, values, torch.bool), indices
+    mine = shape.unsqueeze(ctx, tensor, [dim + 1])
+    theirs = shape.unsqueeze(ctx, tensor, [dim])
     kind = "GREATER" if descending else "LESS"
-    before = elementwise.combine(ctx, kind, theirs, mine, name + "/ahead")
-    equal = elementwise.combine(ctx, "EQUAL", theirs, mine, name + "/equal")
+    before = elementwise.combine(ctx, kind, theirs, mine)
+    equal = elementwise.combine(ctx, "EQUAL", theirs, mine)
     if dtype.is_floating_point:  # what is not a number is above all numbers
         my_number, their_number = (
-            elementwise.combine(ctx, "EQUAL", each, each, f"{name}/{label}_number")
+            elementwise.combine(ctx, "EQUAL", each, each)
             for label, each in (("my", mine), ("their", theirs))
         )
         lower, upper = (my_number, their_number) if descending else (their_number, my_number)
         # The upper is none and the lower is: neither of the comparisons holds then.
-        beyond = elementwise.combine(ctx, "AND", lower, _none(ctx, upper, name), name + "/beyond")
-        before = elementwise.combine(ctx, "OR", before, beyond, name + "/ahead_of_all")
-        either = elementwise.combine(ctx, "OR", my_number, their_number, name + "/either")
-        neither = _none(ctx, either, name + "/neither")
-        equal = elementwise.combine(ctx, "OR", equal, neither, name + "/alike")
-    size = sizes.size_of(ctx, tensor, dim, name + "/size")
-    earlier = creation.triangle_mask(ctx, size, size, -1, True, name + "/earlier")
+        beyond = elementwise.combine(ctx, "AND", lower, _none(ctx, upper))
+        before = elementwise.combine(ctx, "OR", before, beyond)
+        either = elementwise.combine(ctx, "OR", my_number, their_number)
+        neither = _none(ctx, either)
+        equal = elementwise.combine(ctx, "OR", equal, neither)
+    size = sizes.size_of(ctx, tensor, dim)
+    earlier = creation.triangle_mask(ctx, size, size, -1, True)
     others = [place for place in range(rank + 1) if place not in (dim, dim + 1)]
-    earlier = shape.unsqueeze(ctx, earlier, others, name + "/earlier_wide")
-    tie = elementwise.combine(ctx, "AND", equal, earlier, name + "/tie")
-    before = elementwise.combine(ctx, "OR", before, tie, name + "/before")
-    number = types.cast(ctx, before, torch.int32, name + "/before_number")
-    target = reduction.reduce(ctx, "SUM", number, [dim + 1], False, name + "/target")
-    extents = sizes.sizes_of(ctx, tensor, name + "/sizes")
-    places = creation.places(ctx, tensor, dim, torch.int32, name + "/places")
-    places = shape.expand(ctx, places, extents, name + "/all_places")
+    earlier = shape.unsqueeze(ctx, earlier, others)
+    tie = elementwise.combine(ctx, "AND", equal, earlier)
+    before = elementwise.combine(ctx, "OR", before, tie)
+    number = types.cast(ctx, before, torch.int32)
+    target = reduction.reduce(ctx, "SUM", number, [dim + 1], False)
+    extents = sizes.sizes_of(ctx, tensor)
+    places = creation.places(ctx, tensor, dim, torch.int32)
+    places = shape.expand(ctx, places, extents)
     return (
-        indexing.scatter_elements(ctx, tensor, target, tensor, dim, name),
-        indexing.scatter_elements(ctx, places, target, places, dim, name + "/indices"),
+        indexing.scatter_elements(ctx, tensor, target, tensor, dim),
+        indexing.scatter_elements(ctx, places, target, places, dim),
     )
 
 
-def _none(ctx: Any, number: Any, name: str) -> Any:
-    return unary.apply(ctx, "NOT", number, name + "/none")
+def _none(ctx: Any, number: Any) -> Any:
+    return unary.apply(ctx, "NOT", number)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion import add_layer, get_constant, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     activation,
@@ -26,7 +26,6 @@ from torchtrt_converters_aten_core.impl import (
     slicing,
     types,
 )
-from torchtrt_converters_aten_core.impl.layers import add_layer, constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,31 +56,29 @@ class Step:
         inputs: The input's share of the gates: ``(gates, batch, hidden)``.
         recurrent: The hidden state's share.
         states: The states before: ``(1, batch, ...)`` each.
-        name: The prefix for the names of layers.
     """
 
     ctx: Any
     inputs: Any
     recurrent: Any
     states: Sequence[Any]
-    name: str
 
     def sum(self) -> Any:
         """Returns all gates before their activation."""
-        return self.combine("SUM", self.inputs, self.recurrent, "gates")
+        return self.combine("SUM", self.inputs, self.recurrent)
 
-    def gate(self, gates: Any, place: int, label: str) -> Any:
+    def gate(self, gates: Any, place: int) -> Any:
         """Returns one gate: ``(1, batch, hidden)``."""
-        index = get_trt_tensor(self.ctx, [place], f"{self.name}/{label}/place")
-        return indexing.gather(self.ctx, gates, index, 0, f"{self.name}/{label}")
+        index = self.ctx.tensor([place])
+        return indexing.gather(self.ctx, gates, index, 0)
 
-    def combine(self, kind: str, first: Any, second: Any, label: str) -> Any:
+    def combine(self, kind: str, first: Any, second: Any) -> Any:
         """Returns ``first <kind> second``."""
-        return elementwise.combine(self.ctx, kind, first, second, f"{self.name}/{label}")
+        return elementwise.combine(self.ctx, kind, first, second)
 
-    def activate(self, kind: str, tensor: Any, label: str) -> Any:
+    def activate(self, kind: str, tensor: Any) -> Any:
         """Returns an activation."""
-        return activation.apply(self.ctx, kind, tensor, f"{self.name}/{label}")
+        return activation.apply(self.ctx, kind, tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,33 +98,28 @@ class Cell:
 
 def _lstm(step: Step) -> tuple[Any, ...]:
     gates = step.sum()
-    opened = step.activate("SIGMOID", gates, "sigmoid")
-    admit, keep, emit = (
-        step.gate(opened, place, label)
-        for place, label in ((0, "input"), (1, "forget"), (3, "output"))
-    )
-    new = step.activate("TANH", step.gate(gates, 2, "cell"), "tanh")
-    kept = step.combine("PROD", keep, step.states[1], "kept")
-    admitted = step.combine("PROD", admit, new, "admitted")
-    memory = step.combine("SUM", kept, admitted, "memory")
-    hidden = step.combine("PROD", emit, step.activate("TANH", memory, "memory_tanh"), "hidden")
+    opened = step.activate("SIGMOID", gates)
+    admit, keep, emit = (step.gate(opened, place) for place in (0, 1, 3))
+    new = step.activate("TANH", step.gate(gates, 2))
+    kept = step.combine("PROD", keep, step.states[1])
+    admitted = step.combine("PROD", admit, new)
+    memory = step.combine("SUM", kept, admitted)
+    hidden = step.combine("PROD", emit, step.activate("TANH", memory))
     return hidden, memory
 
 
 def _gru(step: Step) -> tuple[Any, ...]:
-    opened = step.activate("SIGMOID", step.sum(), "sigmoid")
-    reset, keep = step.gate(opened, 0, "reset"), step.gate(opened, 1, "update")
-    recurrent = step.combine(
-        "PROD", reset, step.gate(step.recurrent, 2, "recurrent_new"), "reset_new"
-    )
-    total = step.combine("SUM", step.gate(step.inputs, 2, "input_new"), recurrent, "new")
-    new = step.activate("TANH", total, "tanh")
-    change = step.combine("SUB", step.states[0], new, "change")
-    return (step.combine("SUM", step.combine("PROD", keep, change, "kept"), new, "hidden"),)
+    opened = step.activate("SIGMOID", step.sum())
+    reset, keep = step.gate(opened, 0), step.gate(opened, 1)
+    recurrent = step.combine("PROD", reset, step.gate(step.recurrent, 2))
+    total = step.combine("SUM", step.gate(step.inputs, 2), recurrent)
+    new = step.activate("TANH", total)
+    change = step.combine("SUB", step.states[0], new)
+    return (step.combine("SUM", step.combine("PROD", keep, change), new),)
 
 
 def _simple(kind: str) -> Callable[[Step], tuple[Any, ...]]:
-    return lambda step: (step.activate(kind, step.sum(), "hidden"),)
+    return lambda step: (step.activate(kind, step.sum()),)
 
 
 LSTM = Cell(4, _lstm)
@@ -137,12 +129,7 @@ RNN_RELU = Cell(1, _simple("RELU"))
 
 
 def run(
-    ctx: Any,
-    cell: Cell,
-    sequence: Any,
-    states: Sequence[Any],
-    weights: Sequence[Sequence[Weights]],
-    name: str,
+    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Sequence[Sequence[Weights]]
 ) -> tuple[Any, list[Any]]:
     """Returns the outputs of stacked recurrent layers and their last states.
 
@@ -153,7 +140,6 @@ def run(
         states: The hidden state before the first step and for an LSTM the memory: network tensors
             of shape ``(layers * directions, batch, ...)``.
         weights: For each layer those of its one or two directions.
-        name: The prefix for the names of layers.
 
     Returns:
         The outputs ``(length, batch, directions * outputs)``, and the states like those given.
@@ -164,97 +150,83 @@ def run(
         outputs = []
         for place, part in enumerate(parts):
             row = level * len(parts) + place
-            label = f"{name}/layer{level}/direction{place}"
-            first = [
-                _row_of(ctx, state, row, len(flat), f"{label}/state{index}")
-                for index, state in enumerate(states)
-            ]
+            first = [_row_of(ctx, state, row, len(flat)) for index, state in enumerate(states)]
             backward = place == 1
-            tensor = padding.flip(ctx, sequence, [0], label + "/reversed") if backward else sequence
-            output, after = _direction(ctx, cell, tensor, first, part, label)
-            outputs.append(padding.flip(ctx, output, [0], label + "/back") if backward else output)
+            tensor = padding.flip(ctx, sequence, [0]) if backward else sequence
+            output, after = _direction(ctx, cell, tensor, first, part)
+            outputs.append(padding.flip(ctx, output, [0]) if backward else output)
             for collected, state in zip(last, after, strict=True):
                 collected.append(state)
-        sequence = slicing.concatenate(ctx, outputs, 2, f"{name}/layer{level}/both")
+        sequence = slicing.concatenate(ctx, outputs, 2)
     return sequence, [
-        slicing.concatenate(ctx, collected, 0, f"{name}/last{place}")
-        for place, collected in enumerate(last)
+        slicing.concatenate(ctx, collected, 0) for place, collected in enumerate(last)
     ]
 
 
-def _row_of(ctx: Any, state: Any, row: int, count: int, name: str) -> Any:
+def _row_of(ctx: Any, state: Any, row: int, count: int) -> Any:
     """Returns the state of one direction of one layer: ``(1, batch, ...)``."""
     if count == 1:
         return state
-    extents = [1, *sizes.sizes_of(ctx, state, name + "/size")[1:]]
-    return shape.slice_by(ctx, state, [row, 0, 0], extents, [1] * 3, name)
+    extents = [1, *sizes.sizes_of(ctx, state)[1:]]
+    return shape.slice_by(ctx, state, [row, 0, 0], extents, [1] * 3)
 
 
 def _direction(
-    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Weights, name: str
+    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Weights
 ) -> tuple[Any, list[Any]]:
     dtype = ctx.dtype_of(sequence)
-    length = sizes.size_of(ctx, sequence, 0, name + "/length")
-    inputs = _inputs(ctx, cell, sequence, weights, name)
-    recurrent = _by_gate(ctx, weights.hidden, cell.gates, dtype, name + "/weights")
+    length = sizes.size_of(ctx, sequence, 0)
+    inputs = _inputs(ctx, cell, sequence, weights)
+    recurrent = _by_gate(ctx, weights.hidden, cell.gates, dtype)
     bias = projection = None
     if cell.bias_inside and weights.hidden_bias is not None:
-        bias = _by_gate(ctx, weights.hidden_bias, cell.gates, dtype, name + "/bias")
+        bias = _by_gate(ctx, weights.hidden_bias, cell.gates, dtype)
     if weights.projection is not None:
-        projection = _by_gate(ctx, weights.projection, 1, dtype, name + "/projection")
+        projection = _by_gate(ctx, weights.projection, 1, dtype)
 
     loop = ctx.net.add_loop()
-    loop.name = name + "/loop"
-    count = get_trt_tensor(ctx, length, name + "/count")
-    _named(loop.add_trip_limit(count, trt.TripLimit.COUNT), name + "/limit")
-    element = _named(loop.add_iterator(inputs, 0), name + "/iterator").get_output(0)
-    carried = [
-        _named(loop.add_recurrence(state), f"{name}/carried{place}")
-        for place, state in enumerate(states)
-    ]
+    count = ctx.tensor(length)
+    loop.add_trip_limit(count, trt.TripLimit.COUNT)
+    element = loop.add_iterator(inputs, 0).get_output(0)
+    carried = [loop.add_recurrence(state) for place, state in enumerate(states)]
     before = [layer.get_output(0) for layer in carried]
-    product = matmul.multiply(ctx, before[0], recurrent, name + "/recurrent", transpose_second=True)
+    product = matmul.multiply(ctx, before[0], recurrent, transpose_second=True)
     if bias is not None:
-        product = elementwise.combine(ctx, "SUM", product, bias, name + "/biased")
-    after = list(cell.step(Step(ctx, element, product, before, name)))
+        product = elementwise.combine(ctx, "SUM", product, bias)
+    after = list(cell.step(Step(ctx, element, product, before)))
     if projection is not None:
-        after[0] = matmul.multiply(
-            ctx, after[0], projection, name + "/projected", transpose_second=True
-        )
+        after[0] = matmul.multiply(ctx, after[0], projection, transpose_second=True)
     for layer, state in zip(carried, after, strict=True):
         layer.set_input(1, state)
     collected = loop.add_loop_output(after[0], trt.LoopOutput.CONCATENATE, 0)
-    _named(collected, name + "/outputs").set_input(1, count)
+    collected.set_input(1, count)
     last = [loop.add_loop_output(state, trt.LoopOutput.LAST_VALUE, 0) for state in before]
     return (
-        shape.squeeze(ctx, collected.get_output(0), [1], name),
-        [_named(layer, f"{name}/last{i}").get_output(0) for i, layer in enumerate(last)],
+        shape.squeeze(ctx, collected.get_output(0), [1]),
+        [layer.get_output(0) for i, layer in enumerate(last)],
     )
 
 
-def _inputs(ctx: Any, cell: Cell, sequence: Any, weights: Weights, name: str) -> Any:
+def _inputs(ctx: Any, cell: Cell, sequence: Any, weights: Weights) -> Any:
     """Returns the input's share of the gates at every step: ``(length, gates, batch, hidden)``."""
-    share = matmul.linear(ctx, sequence, weights.input, weights.input_bias, name + "/input")
+    share = matmul.linear(ctx, sequence, weights.input, weights.input_bias)
     if weights.hidden_bias is not None and not cell.bias_inside:
         dtype = ctx.dtype_of(sequence)
-        share = elementwise.arithmetic(
-            ctx, "SUM", share, weights.hidden_bias, dtype, name + "/hidden_bias"
-        )
-    layer = add_layer(ctx, name + "/inputs", "shuffle", share)
+        share = elementwise.arithmetic(ctx, "SUM", share, weights.hidden_bias, dtype)
+    layer = add_layer(ctx, "shuffle", share)
     layer.reshape_dims = (0, 0, cell.gates, -1)
     layer.second_transpose = (0, 2, 1, 3)
     return layer.get_output(0)
 
 
-def _by_gate(ctx: Any, value: Any, gates: int, dtype: torch.dtype, name: str) -> Any:
+def _by_gate(ctx: Any, value: Any, gates: int, dtype: torch.dtype) -> Any:
     """Returns weights as ``(gates, rows of one gate, columns)``, a bias as one row of each gate."""
     rows, *columns = tuple(value.shape)
     wanted = (gates, rows // gates, *columns) if columns else (gates, 1, rows // gates)
     if not is_network_tensor(value):
-        return constant(ctx, value, name, dtype, wanted)
-    return shape.reshape(ctx, types.cast(ctx, value, dtype, name + "/input"), wanted, name)
+        return get_constant(ctx, value, dtype, wanted)
+    return shape.reshape(ctx, types.cast(ctx, value, dtype), wanted)
 
 
-def _named(layer: Any, name: str) -> Any:
-    layer.name = name
+def _named(layer: Any) -> Any:
     return layer

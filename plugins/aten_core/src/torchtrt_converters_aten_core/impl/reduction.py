@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, types, unary
-from torchtrt_converters_aten_core.impl.layers import add
 
 
-def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns ``tensor`` reduced over ``dims``: a single layer; the tensor itself where there is nothing to reduce.
 
     Args:
@@ -22,27 +22,26 @@ def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, na
         tensor: A network tensor of floating-point or whole numbers.
         dims: The dimensions to reduce.
         keep: Whether they stay, with size 1.
-        name: The layer's name.
     """
     if not len(tensor.shape) or not dims:
         return tensor
     mask = 0
     for dim in dims:
         mask |= 1 << dim % len(tensor.shape)
-    return add(ctx, name, "reduce", tensor, getattr(trt.ReduceOperation, kind), mask, keep)
+    return add(ctx, "reduce", tensor, getattr(trt.ReduceOperation, kind), mask, keep)
 
 
-def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: not a number where one element is none.
 
     TensorRT's own passes over elements that are not numbers.
     """
     if not len(tensor.shape) or not dims:
         return tensor
-    best = reduce(ctx, kind, tensor, dims, keep, name + "/best")
-    number = elementwise.combine(ctx, "EQUAL", tensor, tensor, name + "/number")
-    numbers = all_true(ctx, number, dims, keep, name + "/numbers")
-    return elementwise.select(ctx, numbers, best, math.nan, ctx.dtype_of(tensor), name)
+    best = reduce(ctx, kind, tensor, dims, keep)
+    number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
+    numbers = all_true(ctx, number, dims, keep)
+    return elementwise.select(ctx, numbers, best, math.nan, ctx.dtype_of(tensor))
 
 
 def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
@@ -53,28 +52,26 @@ def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
     return [dim % max(rank, 1) for dim in (dims if isinstance(dims, Sequence) else [dims])]
 
 
-def any_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def any_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns a bool tensor: whether any element is not zero."""
-    return _reduce_bool(ctx, "MAX", tensor, dims, keep, name)
+    return _reduce_bool(ctx, "MAX", tensor, dims, keep)
 
 
-def all_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def all_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns a bool tensor: whether all elements are not zero."""
-    return _reduce_bool(ctx, "MIN", tensor, dims, keep, name)
+    return _reduce_bool(ctx, "MIN", tensor, dims, keep)
 
 
-def _reduce_bool(
-    ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool, name: str
-) -> Any:
-    condition = types.cast(ctx, tensor, torch.bool, name + "/condition")
+def _reduce_bool(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+    condition = types.cast(ctx, tensor, torch.bool)
     if not len(tensor.shape) or not dims:
         return condition
-    number = types.cast(ctx, condition, torch.int32, name + "/number")
-    return types.cast(ctx, reduce(ctx, kind, number, dims, keep, name), torch.bool, name)
+    number = types.cast(ctx, condition, torch.int32)
+    return types.cast(ctx, reduce(ctx, kind, number, dims, keep), torch.bool)
 
 
 def variance(
-    ctx: Any, tensor: Any, dims: Sequence[int], correction: float, keep: bool, name: str
+    ctx: Any, tensor: Any, dims: Sequence[int], correction: float, keep: bool
 ) -> tuple[Any, Any]:
     """Returns the variance over ``dims`` and the mean, computed as the mean of squared deviations.
 
@@ -84,49 +81,48 @@ def variance(
         dims: The dimensions to reduce.
         correction: What is subtracted from the number of elements.
         keep: Whether the dimensions stay, with size 1.
-        name: The prefix for the names of layers.
     """
     dtype = ctx.dtype_of(tensor)
-    mean = reduce(ctx, "AVG", tensor, dims, True, name + "/mean")
-    deviation = elementwise.combine(ctx, "SUB", tensor, mean, name + "/deviation")
-    square = elementwise.combine(ctx, "PROD", deviation, deviation, name + "/square")
+    mean = reduce(ctx, "AVG", tensor, dims, True)
+    deviation = elementwise.combine(ctx, "SUB", tensor, mean)
+    square = elementwise.combine(ctx, "PROD", deviation, deviation)
     if correction == 0:
-        result = reduce(ctx, "AVG", square, dims, keep, name)
+        result = reduce(ctx, "AVG", square, dims, keep)
     else:
-        total = reduce(ctx, "SUM", square, dims, keep, name + "/total")
+        total = reduce(ctx, "SUM", square, dims, keep)
         result = elementwise.arithmetic(
-            ctx, "DIV", total, _divisor(ctx, tensor, dims, correction, name), dtype, name
+            ctx, "DIV", total, _divisor(ctx, tensor, dims, correction), dtype
         )
-    return result, mean if keep else shape.squeeze(ctx, mean, dims, name + "/mean_squeezed")
+    return result, mean if keep else shape.squeeze(ctx, mean, dims)
 
 
-def _divisor(ctx: Any, tensor: Any, dims: Sequence[int], correction: float, name: str) -> Any:
+def _divisor(ctx: Any, tensor: Any, dims: Sequence[int], correction: float) -> Any:
     from torchtrt_converters_aten_core.impl import sizes
 
-    parts = [sizes.size_of(ctx, tensor, dim, f"{name}/size{dim}") for dim in dims]
-    count = sizes.product(ctx, parts, name + "/count")
+    parts = [sizes.size_of(ctx, tensor, dim) for dim in dims]
+    count = sizes.product(ctx, parts)
     if isinstance(count, int):
         return max(count - correction, 0.0)
-    number = types.cast(ctx, count, torch.float32, name + "/count")
-    less = elementwise.arithmetic(ctx, "SUB", number, correction, torch.float32, name + "/less")
-    return elementwise.clamp(ctx, less, 0.0, None, torch.float32, name + "/divisor")
+    number = types.cast(ctx, count, torch.float32)
+    less = elementwise.arithmetic(ctx, "SUB", number, correction, torch.float32)
+    return elementwise.clamp(ctx, less, 0.0, None, torch.float32)
 
 
-def norm(ctx: Any, tensor: Any, order: float, dims: Sequence[int], keep: bool, name: str) -> Any:
+def norm(ctx: Any, tensor: Any, order: float, dims: Sequence[int], keep: bool) -> Any:
     """Returns the vector norm of any order over ``dims`` of a floating-point tensor."""
     dtype = ctx.dtype_of(tensor)
     if order == 2:
-        square = elementwise.combine(ctx, "PROD", tensor, tensor, name + "/square")
-        return unary.apply(ctx, "SQRT", reduce(ctx, "SUM", square, dims, keep, name + "/sum"), name)
-    magnitude = unary.apply(ctx, "ABS", tensor, name + "/magnitude")
+        square = elementwise.combine(ctx, "PROD", tensor, tensor)
+        return unary.apply(ctx, "SQRT", reduce(ctx, "SUM", square, dims, keep))
+    magnitude = unary.apply(ctx, "ABS", tensor)
     if order == 1:
-        return reduce(ctx, "SUM", magnitude, dims, keep, name)
+        return reduce(ctx, "SUM", magnitude, dims, keep)
     if order in (float("inf"), float("-inf")):
-        return extreme(ctx, "MAX" if order > 0 else "MIN", magnitude, dims, keep, name)
+        return extreme(ctx, "MAX" if order > 0 else "MIN", magnitude, dims, keep)
     if order == 0:
-        nonzero = elementwise.compare(ctx, "ne", tensor, 0, name + "/nonzero")
-        number = types.cast(ctx, nonzero, dtype, name + "/number")
-        return reduce(ctx, "SUM", number, dims, keep, name)
-    power = elementwise.arithmetic(ctx, "POW", magnitude, order, dtype, name + "/power")
-    total = reduce(ctx, "SUM", power, dims, keep, name + "/sum")
-    return elementwise.arithmetic(ctx, "POW", total, 1 / order, dtype, name)
+        nonzero = elementwise.compare(ctx, "ne", tensor, 0)
+        number = types.cast(ctx, nonzero, dtype)
+        return reduce(ctx, "SUM", number, dims, keep)
+    power = elementwise.arithmetic(ctx, "POW", magnitude, order, dtype)
+    total = reduce(ctx, "SUM", power, dims, keep)
+    return elementwise.arithmetic(ctx, "POW", total, 1 / order, dtype)

@@ -22,7 +22,7 @@ QUOTIENT_LIMIT = 2**44
 _WIDE = torch.float32
 
 
-def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) -> Any:
+def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     """Returns the remainder with the dividend's sign.
 
     Args:
@@ -30,95 +30,93 @@ def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) -> An
         first: The dividend: a network tensor, a PyTorch tensor or a number.
         second: The divisor, likewise.
         dtype: The floating-point dtype of the result; half precision is computed in float32.
-        name: The prefix for the names of layers.
     """
-    dividend, divisor = _operands(ctx, first, second, dtype, name)
-    return types.cast(ctx, _fmod(ctx, dividend, divisor, name), dtype, name)
+    dividend, divisor = _operands(ctx, first, second, dtype)
+    return types.cast(ctx, _fmod(ctx, dividend, divisor), dtype)
 
 
-def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) -> Any:
+def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     """Returns the remainder with the divisor's sign; the arguments are :func:`fmod`'s."""
-    dividend, divisor = _operands(ctx, first, second, dtype, name)
-    rest = _fmod(ctx, dividend, divisor, name + "/rest")
-    other_side = _other_side(ctx, rest, divisor, name)
-    moved = combine(ctx, "SUM", rest, divisor, name + "/moved")
-    result = elementwise.select(ctx, other_side, moved, rest, _WIDE, name)
-    return types.cast(ctx, result, dtype, name)
+    dividend, divisor = _operands(ctx, first, second, dtype)
+    rest = _fmod(ctx, dividend, divisor)
+    other_side = _other_side(ctx, rest, divisor)
+    moved = combine(ctx, "SUM", rest, divisor)
+    result = elementwise.select(ctx, other_side, moved, rest, _WIDE)
+    return types.cast(ctx, result, dtype)
 
 
-def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) -> Any:
+def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     """Returns the quotient rounded down, of what the remainder leaves; the arguments are :func:`fmod`'s."""
-    dividend, divisor = _operands(ctx, first, second, dtype, name)
-    rest = _fmod(ctx, dividend, divisor, name + "/rest")
-    other_side = _other_side(ctx, rest, divisor, name)
-    whole = combine(ctx, "SUB", dividend, rest, name + "/whole")
-    quotient = combine(ctx, "DIV", whole, divisor, name + "/quotient")
-    less = elementwise.arithmetic(ctx, "SUB", quotient, 1.0, _WIDE, name + "/less")
-    quotient = elementwise.select(ctx, other_side, less, quotient, _WIDE, name + "/lowered")
+    dividend, divisor = _operands(ctx, first, second, dtype)
+    rest = _fmod(ctx, dividend, divisor)
+    other_side = _other_side(ctx, rest, divisor)
+    whole = combine(ctx, "SUB", dividend, rest)
+    quotient = combine(ctx, "DIV", whole, divisor)
+    less = elementwise.arithmetic(ctx, "SUB", quotient, 1.0, _WIDE)
+    quotient = elementwise.select(ctx, other_side, less, quotient, _WIDE)
     # It is whole but for rounding, which PyTorch undoes like this.
-    floor = unary.floor(ctx, quotient, name + "/floor")
-    excess = combine(ctx, "SUB", quotient, floor, name + "/excess")
-    above = elementwise.compare(ctx, "gt", excess, 0.5, name + "/above")
-    raised = elementwise.arithmetic(ctx, "SUM", floor, 1.0, _WIDE, name + "/raised")
-    nearest = elementwise.select(ctx, above, raised, floor, _WIDE, name + "/nearest")
-    plain = combine(ctx, "DIV", dividend, divisor, name + "/plain")
-    by_zero = elementwise.compare(ctx, "eq", divisor, 0.0, name + "/by_zero")
-    result = elementwise.select(ctx, by_zero, plain, nearest, _WIDE, name)
-    return types.cast(ctx, result, dtype, name)
+    floor = unary.floor(ctx, quotient)
+    excess = combine(ctx, "SUB", quotient, floor)
+    above = elementwise.compare(ctx, "gt", excess, 0.5)
+    raised = elementwise.arithmetic(ctx, "SUM", floor, 1.0, _WIDE)
+    nearest = elementwise.select(ctx, above, raised, floor, _WIDE)
+    plain = combine(ctx, "DIV", dividend, divisor)
+    by_zero = elementwise.compare(ctx, "eq", divisor, 0.0)
+    result = elementwise.select(ctx, by_zero, plain, nearest, _WIDE)
+    return types.cast(ctx, result, dtype)
 
 
-def _operands(ctx: Any, first: Any, second: Any, dtype: torch.dtype, name: str) -> tuple[Any, Any]:
-    narrow = types.operands(ctx, (first, second), dtype, name)
+def _operands(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    narrow = types.operands(ctx, (first, second), dtype)
     dividend, divisor = (
-        types.cast(ctx, tensor, _WIDE, f"{name}/{label}")
+        types.cast(ctx, tensor, _WIDE)
         for tensor, label in zip(narrow, ("dividend", "divisor"), strict=True)
     )
     return dividend, divisor
 
 
-def _other_side(ctx: Any, rest: Any, divisor: Any, name: str) -> Any:
+def _other_side(ctx: Any, rest: Any, divisor: Any) -> Any:
     """Returns whether a remainder is not zero and its sign is not the divisor's."""
     signs = [
-        elementwise.compare(ctx, "lt", tensor, 0.0, f"{name}/{label}_below")
+        elementwise.compare(ctx, "lt", tensor, 0.0)
         for tensor, label in ((rest, "rest"), (divisor, "divisor"))
     ]
-    differ = combine(ctx, "XOR", *signs, name + "/differ")
-    some = elementwise.compare(ctx, "ne", rest, 0.0, name + "/some")
-    return combine(ctx, "AND", differ, some, name + "/other_side")
+    differ = combine(ctx, "XOR", *signs)
+    some = elementwise.compare(ctx, "ne", rest, 0.0)
+    return combine(ctx, "AND", differ, some)
 
 
-def _fmod(ctx: Any, dividend: Any, divisor: Any, name: str) -> Any:
-    size = unary.apply(ctx, "ABS", dividend, name + "/size")
-    unit = unary.apply(ctx, "ABS", divisor, name + "/unit")
-    halves = _split(ctx, unit, name + "/unit")
+def _fmod(ctx: Any, dividend: Any, divisor: Any) -> Any:
+    size = unary.apply(ctx, "ABS", dividend)
+    unit = unary.apply(ctx, "ABS", divisor)
+    halves = _split(ctx, unit)
     rest = size
-    for step in range(2):
-        rest = _reduce(ctx, rest, unit, halves, f"{name}/step{step}")
-    raised = combine(ctx, "SUM", rest, unit, name + "/raised")
-    below = elementwise.compare(ctx, "lt", rest, 0.0, name + "/below")
-    rest = elementwise.select(ctx, below, raised, rest, _WIDE, name + "/positive")
-    smaller = combine(ctx, "LESS", size, unit, name + "/smaller")  # than infinity, too
-    rest = elementwise.select(ctx, smaller, size, rest, _WIDE, name + "/rest")
-    negative = elementwise.compare(ctx, "lt", dividend, 0.0, name + "/negative")
-    opposite = unary.negative(ctx, rest, name + "/opposite")
-    return elementwise.select(ctx, negative, opposite, rest, _WIDE, name)
+    for _ in range(2):
+        rest = _reduce(ctx, rest, unit, halves)
+    raised = combine(ctx, "SUM", rest, unit)
+    below = elementwise.compare(ctx, "lt", rest, 0.0)
+    rest = elementwise.select(ctx, below, raised, rest, _WIDE)
+    smaller = combine(ctx, "LESS", size, unit)  # than infinity, too
+    rest = elementwise.select(ctx, smaller, size, rest, _WIDE)
+    negative = elementwise.compare(ctx, "lt", dividend, 0.0)
+    opposite = unary.negative(ctx, rest)
+    return elementwise.select(ctx, negative, opposite, rest, _WIDE)
 
 
-def _reduce(ctx: Any, rest: Any, unit: Any, halves: tuple[Any, Any], name: str) -> Any:
+def _reduce(ctx: Any, rest: Any, unit: Any, halves: tuple[Any, Any]) -> Any:
     """Returns ``rest`` less the nearest multiple of ``unit``, as far as 24 bits tell it."""
-    quotient = combine(ctx, "DIV", rest, unit, name + "/quotient")
-    whole = unary.apply(ctx, "ROUND", quotient, name + "/whole")
-    for place, half in enumerate(_split(ctx, whole, name + "/whole")):
-        for index, part in enumerate(halves):
-            label = f"{name}/part{place}{index}"
-            product = combine(ctx, "PROD", half, part, label + "/product")
-            rest = combine(ctx, "SUB", rest, product, label)
+    quotient = combine(ctx, "DIV", rest, unit)
+    whole = unary.apply(ctx, "ROUND", quotient)
+    for half in _split(ctx, whole):
+        for part in halves:
+            product = combine(ctx, "PROD", half, part)
+            rest = combine(ctx, "SUB", rest, product)
     return rest
 
 
-def _split(ctx: Any, tensor: Any, name: str) -> tuple[Any, Any]:
+def _split(ctx: Any, tensor: Any) -> tuple[Any, Any]:
     """Returns two tensors of 12 bits whose sum is ``tensor``."""
-    scaled = elementwise.arithmetic(ctx, "PROD", tensor, 4097.0, _WIDE, name + "/scaled")
-    excess = combine(ctx, "SUB", scaled, tensor, name + "/excess")
-    high = combine(ctx, "SUB", scaled, excess, name + "/high")
-    return high, combine(ctx, "SUB", tensor, high, name + "/low")
+    scaled = elementwise.arithmetic(ctx, "PROD", tensor, 4097.0, _WIDE)
+    excess = combine(ctx, "SUB", scaled, tensor)
+    high = combine(ctx, "SUB", scaled, excess)
+    return high, combine(ctx, "SUB", tensor, high)

@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor
+from torchtrt.conversion import add_layer
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import indexing, matmul, shape, sizes, types
-from torchtrt_converters_aten_core.impl.layers import add_layer
 
 
 def resize(
@@ -19,7 +18,6 @@ def resize(
     extents: Sequence[sizes.Size],
     mode: str,
     coordinates: str,
-    name: str,
     rounding: str = "FLOOR",
 ) -> Any:
     """Returns ``tensor`` with its last dimensions resampled to other sizes.
@@ -30,20 +28,19 @@ def resize(
         extents: The new sizes of the spatial dimensions: numbers or 0-d int32 tensors.
         mode: The name of a ``trt.InterpolationMode``: ``"NEAREST"``, ``"LINEAR"`` or ``"CUBIC"``.
         coordinates: The name of a ``trt.ResizeCoordinateTransformation``.
-        name: The name of the layer.
         rounding: The name of a ``trt.ResizeRoundMode``, for ``"NEAREST"``.
     """
     if len(extents) == 1 and mode == "CUBIC":
-        wide = shape.unsqueeze(ctx, tensor, [2], name + "/wide")
-        result = resize(ctx, wide, [1, *extents], mode, coordinates, name, rounding)
-        return shape.squeeze(ctx, result, [2], name + "/narrow")
-    kept = sizes.sizes_of(ctx, tensor, name + "/size")[: len(tensor.shape) - len(extents)]
+        wide = shape.unsqueeze(ctx, tensor, [2])
+        result = resize(ctx, wide, [1, *extents], mode, coordinates, rounding)
+        return shape.squeeze(ctx, result, [2])
+    kept = sizes.sizes_of(ctx, tensor)[: len(tensor.shape) - len(extents)]
     target = [*kept, *extents]
-    layer = add_layer(ctx, name, "resize", tensor)
+    layer = add_layer(ctx, "resize", tensor)
     if sizes.is_static(target):
         layer.shape = tuple(target)
     else:
-        layer.set_input(1, sizes.to_tensor(ctx, target, name + "/shape"))
+        layer.set_input(1, sizes.to_tensor(ctx, target))
     layer.resize_mode = getattr(trt.InterpolationMode, mode)
     layer.coordinate_transformation = getattr(trt.ResizeCoordinateTransformation, coordinates)
     layer.nearest_rounding = getattr(trt.ResizeRoundMode, rounding)
@@ -52,7 +49,7 @@ def resize(
     return layer.get_output(0)
 
 
-def choose(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int, name: str) -> Any:
+def choose(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int) -> Any:
     """Returns the elements along a dimension that weights of one each choose.
 
     Args:
@@ -60,13 +57,12 @@ def choose(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int, name: str) ->
         tensor: A network tensor.
         weights: Shape ``(old size, new size)``, a single 1 in each column.
         dim: The dimension.
-        name: The prefix for the names of layers.
     """
-    places = get_trt_tensor(ctx, weights.argmax(0).to(torch.int32), name + "/places")
-    return indexing.gather(ctx, tensor, places, dim, name)
+    places = ctx.tensor(weights.argmax(0).to(torch.int32))
+    return indexing.gather(ctx, tensor, places, dim)
 
 
-def mix(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int, name: str) -> Any:
+def mix(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int) -> Any:
     """Returns sums along a dimension, for each new element with its own weights, computed in float32.
 
     Args:
@@ -74,12 +70,11 @@ def mix(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int, name: str) -> An
         tensor: A floating-point network tensor.
         weights: Shape ``(old size, new size)``.
         dim: The dimension.
-        name: The prefix for the names of layers.
     """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     inner = types.wide(dtype)
-    wide = types.cast(ctx, tensor, inner, name + "/wide")
-    matrix = types.operand(ctx, weights, inner, rank, name + "/weights")
-    moved = shape.swap(ctx, wide, dim, -1, name + "/moved")
-    product = matmul.multiply(ctx, moved, matrix, name + "/product")
-    return types.cast(ctx, shape.swap(ctx, product, dim, -1, name + "/back"), dtype, name)
+    wide = types.cast(ctx, tensor, inner)
+    matrix = types.operand(ctx, weights, inner, rank)
+    moved = shape.swap(ctx, wide, dim, -1)
+    product = matmul.multiply(ctx, moved, matrix)
+    return types.cast(ctx, shape.swap(ctx, product, dim, -1), dtype)

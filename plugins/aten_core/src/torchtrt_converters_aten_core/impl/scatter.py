@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torchtrt.conversion import get_trt_tensor
+from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import (
@@ -24,15 +24,12 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.layers import add
 
 DENSE_LIMIT = 1 << 24
 """The most comparisons of an index with a place that are made at once: 64 MiB of float32."""
 
 
-def combine_at(
-    ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int, name: str
-) -> Any:
+def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int) -> Any:
     """Returns ``tensor`` combined with ``source`` at the places that ``index`` names along ``dim``.
 
     Args:
@@ -44,30 +41,27 @@ def combine_at(
         source: What is combined: a network tensor of the tensor's dtype and of the index' shape once
             that is broadcast.
         dim: The dimension.
-        name: The prefix for the names of layers.
     """
     dim %= len(tensor.shape)
     if _is_small(ctx, tensor, source, dim):
-        return _at_once(ctx, kind, tensor, index, source, dim, name)
-    extents = sizes.sizes_of(ctx, source, name + "/source_size")
-    index = shape.expand(ctx, index, extents, name + "/index")
-    return _one_by_one(ctx, kind, tensor, index, source, dim, name)
+        return _at_once(ctx, kind, tensor, index, source, dim)
+    extents = sizes.sizes_of(ctx, source)
+    index = shape.expand(ctx, index, extents)
+    return _one_by_one(ctx, kind, tensor, index, source, dim)
 
 
-def overwrite(
-    ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim: int, name: str
-) -> Any:
+def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim: int) -> Any:
     """Returns ``tensor`` with a number at the places where :func:`combine_at` would combine."""
     dim %= len(tensor.shape)
     dtype = ctx.dtype_of(tensor)
     if _is_small(ctx, tensor, source, dim):
-        chosen = _choices(ctx, tensor, index, dim, name)
-        touched = reduction.any_true(ctx, chosen, [dim + 1], False, name + "/touched")
-        return elementwise.select(ctx, touched, value, tensor, dtype, name)
-    extents = sizes.sizes_of(ctx, source, name + "/size")
-    index = shape.expand(ctx, index, extents, name + "/index")
-    values = creation.full(ctx, value, extents, dtype, name + "/values")
-    return _one_by_one(ctx, None, tensor, index, values, dim, name)
+        chosen = _choices(ctx, tensor, index, dim)
+        touched = reduction.any_true(ctx, chosen, [dim + 1], False)
+        return elementwise.select(ctx, touched, value, tensor, dtype)
+    extents = sizes.sizes_of(ctx, source)
+    index = shape.expand(ctx, index, extents)
+    values = creation.full(ctx, value, extents, dtype)
+    return _one_by_one(ctx, None, tensor, index, values, dim)
 
 
 def _is_small(ctx: Any, tensor: Any, source: Any, dim: int) -> bool:
@@ -84,83 +78,66 @@ def _is_small(ctx: Any, tensor: Any, source: Any, dim: int) -> bool:
     return exact and whole and count <= DENSE_LIMIT and rank < 8
 
 
-def _at_once(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int, name: str) -> Any:
+def _at_once(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int) -> Any:
     dtype = ctx.dtype_of(tensor)
-    chosen = _choices(ctx, tensor, index, dim, name)
-    values = shape.unsqueeze(ctx, source, [dim], name + "/values")
-    total = _reduce_chosen(ctx, kind, chosen, values, dim + 1, name + "/total")
+    chosen = _choices(ctx, tensor, index, dim)
+    values = shape.unsqueeze(ctx, source, [dim])
+    total = _reduce_chosen(ctx, kind, chosen, values, dim + 1)
     if dtype.is_floating_point and kind in ("MAX", "MIN"):  # whose reductions pass over NaN
-        missing = types.cast(ctx, unary.is_nan(ctx, values, name + "/is_nan"), dtype, name + "/nan")
-        found = _reduce_chosen(ctx, "MAX", chosen, missing, dim + 1, name + "/found", 0)
-        spoiled = elementwise.compare(ctx, "gt", found, 0, name + "/spoiled")
-        total = elementwise.select(ctx, spoiled, math.nan, total, dtype, name + "/total_or_nan")
-    return merging.merge(ctx, kind, tensor, total, name)
+        missing = types.cast(ctx, unary.is_nan(ctx, values), dtype)
+        found = _reduce_chosen(ctx, "MAX", chosen, missing, dim + 1, 0)
+        spoiled = elementwise.compare(ctx, "gt", found, 0)
+        total = elementwise.select(ctx, spoiled, math.nan, total, dtype)
+    return merging.merge(ctx, kind, tensor, total)
 
 
-def _choices(ctx: Any, tensor: Any, index: Any, dim: int, name: str) -> Any:
+def _choices(ctx: Any, tensor: Any, index: Any, dim: int) -> Any:
     """Returns whether an index names a place: a bool tensor with the places along ``dim``, the indices after it."""
-    places = creation.places(ctx, tensor, dim, ctx.dtype_of(index), name + "/places")
-    places = shape.unsqueeze(ctx, places, [dim + 1], name + "/places_wide")
-    wide = shape.unsqueeze(ctx, index, [dim], name + "/index_wide")
-    return elementwise.combine(ctx, "EQUAL", wide, places, name + "/chosen")
+    places = creation.places(ctx, tensor, dim, ctx.dtype_of(index))
+    places = shape.unsqueeze(ctx, places, [dim + 1])
+    wide = shape.unsqueeze(ctx, index, [dim])
+    return elementwise.combine(ctx, "EQUAL", wide, places)
 
 
 def _reduce_chosen(
-    ctx: Any, kind: str, chosen: Any, values: Any, dim: int, name: str, other: float | None = None
+    ctx: Any, kind: str, chosen: Any, values: Any, dim: int, other: float | None = None
 ) -> Any:
     dtype = ctx.dtype_of(values)
     other = merging.neutral(kind, dtype) if other is None else other
     # A tensor, since TensorRT 8.6 keeps an infinite number only where it is spread over a row.
     rank = len(values.shape)
-    filler = get_trt_tensor(ctx, types.nested(other, rank), name + "/other", dtype)
+    filler = ctx.tensor(types.nested(other, rank), dtype)
     if isinstance(other, float) and math.isinf(other):
-        rows = sizes.sizes_of(ctx, values, name + "/size")
-        filler = creation.full(ctx, other, rows, dtype, name + "/others")
-    kept = add(ctx, name + "/kept", "select", chosen, values, filler)
-    return reduction.reduce(ctx, kind, kept, [dim], False, name)
+        rows = sizes.sizes_of(ctx, values)
+        filler = creation.full(ctx, other, rows, dtype)
+    kept = add(ctx, "select", chosen, values, filler)
+    return reduction.reduce(ctx, kind, kept, [dim], False)
 
 
-def _one_by_one(
-    ctx: Any, kind: str | None, tensor: Any, index: Any, source: Any, dim: int, name: str
-) -> Any:
+def _one_by_one(ctx: Any, kind: str | None, tensor: Any, index: Any, source: Any, dim: int) -> Any:
     """Returns ``tensor`` combined with ``source`` in a loop, or overwritten by it without a kind."""
-    count = sizes.size_of(ctx, source, dim, name + "/count")
+    count = sizes.size_of(ctx, source, dim)
     loop = ctx.net.add_loop()
-    loop.name = name + "/loop"
-    limit = loop.add_trip_limit(get_trt_tensor(ctx, count, name + "/trips"), trt.TripLimit.COUNT)
-    limit.name = name + "/limit"
-    here, value = (
-        _iterate(ctx, loop, part, dim, f"{name}/{label}")
-        for part, label in ((index, "here"), (source, "value"))
-    )
+    loop.add_trip_limit(ctx.tensor(count), trt.TripLimit.COUNT)
+    here, value = (_iterate(ctx, loop, part, dim) for part in (index, source))
     state = loop.add_recurrence(tensor)
-    state.name = name + "/state"
     before = state.get_output(0)
     if kind is not None:
-        old = indexing.gather_elements(ctx, before, here, dim, name + "/old")
-        value = merging.merge(ctx, kind, old, value, name + "/new")
-    after = indexing.scatter_elements(ctx, before, here, value, dim, name + "/after")
+        old = indexing.gather_elements(ctx, before, here, dim)
+        value = merging.merge(ctx, kind, old, value)
+    after = indexing.scatter_elements(ctx, before, here, value, dim)
     state.set_input(1, after)
     result = loop.add_loop_output(before, trt.LoopOutput.LAST_VALUE, 0)
-    result.name = name
     return result.get_output(0)
 
 
-def _iterate(ctx: Any, loop: Any, tensor: Any, dim: int, name: str) -> Any:
+def _iterate(ctx: Any, loop: Any, tensor: Any, dim: int) -> Any:
     iterator = loop.add_iterator(tensor, dim)
-    iterator.name = name + "/iterator"
-    return shape.unsqueeze(ctx, iterator.get_output(0), [dim], name)
+    return shape.unsqueeze(ctx, iterator.get_output(0), [dim])
 
 
 def reduce_at(
-    ctx: Any,
-    how: str,
-    tensor: Any,
-    index: Any,
-    source: Any,
-    dim: int,
-    include_self: bool,
-    name: str,
+    ctx: Any, how: str, tensor: Any, index: Any, source: Any, dim: int, include_self: bool
 ) -> Any:
     """Returns ``tensor`` with the places that ``index`` names along ``dim`` reduced over ``source``.
 
@@ -172,33 +149,28 @@ def reduce_at(
         source: The same.
         dim: The dimension.
         include_self: Whether what is there already takes part.
-        name: The prefix for the names of layers.
     """
     kind, dtype = KINDS[how], ctx.dtype_of(tensor)
     start = tensor
     if not include_self:
-        start = overwrite(
-            ctx, tensor, index, merging.neutral(kind, dtype), source, dim, name + "/without_self"
-        )
+        start = overwrite(ctx, tensor, index, merging.neutral(kind, dtype), source, dim)
     if how != "mean":
-        return combine_at(ctx, kind, start, index, source, dim, name)
-    total = combine_at(ctx, "SUM", start, index, source, dim, name + "/total")
+        return combine_at(ctx, kind, start, index, source, dim)
+    total = combine_at(ctx, "SUM", start, index, source, dim)
     counts, ones = (
-        creation.full(
-            ctx, value, sizes.sizes_of(ctx, like, f"{name}/{label}_size"), dtype, f"{name}/{label}"
-        )
+        creation.full(ctx, value, sizes.sizes_of(ctx, like), dtype)
         for value, like, label in ((int(include_self), tensor, "start"), (1, source, "one"))
     )
-    count = combine_at(ctx, "SUM", counts, index, ones, dim, name + "/count")
-    count = elementwise.clamp(ctx, count, 1, None, dtype, name + "/divisor")
+    count = combine_at(ctx, "SUM", counts, index, ones, dim)
+    count = elementwise.clamp(ctx, count, 1, None, dtype)
     rounding = None if dtype.is_floating_point else "floor"
-    return elementwise.divide(ctx, total, count, dtype, rounding, name)
+    return elementwise.divide(ctx, total, count, dtype, rounding)
 
 
 KINDS = {"sum": "SUM", "prod": "PROD", "mean": "SUM", "amax": "MAX", "amin": "MIN"}
 
 
-def broadcast_index(ctx: Any, index: Any, rank: int, dim: int, name: str) -> Any:
+def broadcast_index(ctx: Any, index: Any, rank: int, dim: int) -> Any:
     """Returns a vector of indices as a tensor of a rank, along ``dim`` and of size 1 elsewhere."""
     others: Sequence[int] = [place for place in range(rank) if place != dim % rank]
-    return shape.unsqueeze(ctx, index, others, name)
+    return shape.unsqueeze(ctx, index, others)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchtrt.conversion import add_layer
 from torchtrt_converters_aten_core.impl import sizes as size_math
-from torchtrt_converters_aten_core.impl.layers import add_layer
 from torchtrt_converters_aten_core.impl.sizes import Size, is_static, same, symbol_of
 
 
@@ -14,7 +14,6 @@ def reshape(
     ctx: Any,
     tensor: Any,
     sizes: Sequence[Size],
-    name: str,
     result: Sequence[Any] | None = None,
     source: Sequence[Any] | None = None,
 ) -> Any:
@@ -27,7 +26,6 @@ def reshape(
         ctx: The conversion context.
         tensor: A network tensor.
         sizes: The new sizes: numbers, at most one of them -1, 0-d int32 tensors, or deferred sizes.
-        name: The layer's name.
         result: What PyTorch knows of the new sizes, where the caller can tell.
         source: What is known of the tensor's own sizes, where the tensor is not itself the result of a node.
     """
@@ -41,7 +39,7 @@ def reshape(
         ]
     if len(source) == len(target) and all(map(same, source, target)):
         return tensor
-    layer = add_layer(ctx, name, "shuffle", tensor)
+    layer = add_layer(ctx, "shuffle", tensor)
     dims: list[Size] = []
     for place, (size, symbol) in enumerate(zip(sizes, target, strict=True)):
         if isinstance(symbol, int) and symbol >= 0:
@@ -49,62 +47,56 @@ def reshape(
         elif place < len(source) and same(source[place], symbol):
             dims.append(0)
         else:
-            dims.append(size_math.resolve(ctx, size, f"{name}/size{place}"))
+            dims.append(size_math.resolve(ctx, size))
     if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
-        return _reshape_empty(ctx, layer, sizes, target, name)
+        return _reshape_empty(ctx, layer, sizes, target)
     unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
     if len(unknown) == 1 and -1 not in dims:
         dims[unknown[0]] = -1
         unknown = []
     if unknown:
-        layer.set_input(1, size_math.to_tensor(ctx, dims, name + "/shape"))
+        layer.set_input(1, size_math.to_tensor(ctx, dims))
     else:
         layer.reshape_dims = tuple(dims)
     return layer.get_output(0)
 
 
-def _reshape_empty(
-    ctx: Any,
-    layer: Any,
-    sizes: Sequence[Size],
-    target: Sequence[Any],
-    name: str,
-) -> Any:
+def _reshape_empty(ctx: Any, layer: Any, sizes: Sequence[Size], target: Sequence[Any]) -> Any:
     # A size of zero: 0 must not mean "copy", and -1 cannot be inferred.
     layer.zero_is_placeholder = False
     known = [
-        symbol if isinstance(symbol, int) else size_math.resolve(ctx, size, f"{name}/size{place}")
+        symbol if isinstance(symbol, int) else size_math.resolve(ctx, size)
         for place, (size, symbol) in enumerate(zip(sizes, target, strict=True))
     ]
     if is_static(known):
         layer.reshape_dims = tuple(known)
     else:
-        layer.set_input(1, size_math.to_tensor(ctx, known, name + "/shape"))
+        layer.set_input(1, size_math.to_tensor(ctx, known))
     return layer.get_output(0)
 
 
-def permute(ctx: Any, tensor: Any, order: Sequence[int], name: str) -> Any:
+def permute(ctx: Any, tensor: Any, order: Sequence[int]) -> Any:
     """Returns ``tensor`` with its dimensions in another order: ``order[i]`` becomes dimension ``i``."""
     rank = len(tensor.shape)
     order = [dim % rank for dim in order]
     if order == list(range(rank)):
         return tensor
-    layer = add_layer(ctx, name, "shuffle", tensor)
+    layer = add_layer(ctx, "shuffle", tensor)
     layer.first_transpose = tuple(order)
     return layer.get_output(0)
 
 
-def swap(ctx: Any, tensor: Any, first: int, second: int, name: str) -> Any:
+def swap(ctx: Any, tensor: Any, first: int, second: int) -> Any:
     """Returns ``tensor`` with two dimensions exchanged."""
     rank = len(tensor.shape)
     order = list(range(rank))
     if rank:
         first, second = first % rank, second % rank
         order[first], order[second] = order[second], order[first]
-    return permute(ctx, tensor, order, name)
+    return permute(ctx, tensor, order)
 
 
-def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
+def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     """Returns ``tensor`` with dimensions of size 1 at the given places of the result.
 
     One layer and no shape computation: the ones are appended, every other size is copied, and a
@@ -115,7 +107,7 @@ def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
     places = sorted(dim % result_rank for dim in dims)
     if not places:
         return tensor
-    layer = add_layer(ctx, name, "shuffle", tensor)
+    layer = add_layer(ctx, "shuffle", tensor)
     shape = tuple(tensor.shape)
     if all(size >= 0 for size in shape):
         final = list(shape)
@@ -132,7 +124,7 @@ def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
     return layer.get_output(0)
 
 
-def squeeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
+def squeeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     """Returns ``tensor`` without the given dimensions, which must be of size 1.
 
     One layer and no shape computation: a transposition moves them to the end, and every other size is copied.
@@ -142,7 +134,7 @@ def squeeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
     gone = {dim % rank for dim in dims} if rank else set()
     if not gone:
         return tensor
-    layer = add_layer(ctx, name, "shuffle", tensor)
+    layer = add_layer(ctx, "shuffle", tensor)
     kept = [dim for dim in range(rank) if dim not in gone]
     if all(shape[dim] >= 0 for dim in kept):
         layer.zero_is_placeholder = False
@@ -153,12 +145,12 @@ def squeeze(ctx: Any, tensor: Any, dims: Sequence[int], name: str) -> Any:
     return layer.get_output(0)
 
 
-def to_rank(ctx: Any, tensor: Any, rank: int, name: str) -> Any:
+def to_rank(ctx: Any, tensor: Any, rank: int) -> Any:
     """Returns ``tensor`` with ``rank`` dimensions, the new ones in front and of size 1, ready to broadcast."""
-    return unsqueeze(ctx, tensor, range(rank - len(tensor.shape)), name)
+    return unsqueeze(ctx, tensor, range(rank - len(tensor.shape)))
 
 
-def expand(ctx: Any, tensor: Any, sizes: Sequence[Size], name: str) -> Any:
+def expand(ctx: Any, tensor: Any, sizes: Sequence[Size]) -> Any:
     """Returns ``tensor`` broadcast to the given sizes.
 
     Args:
@@ -166,12 +158,11 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size], name: str) -> Any:
         tensor: A network tensor.
         sizes: The new sizes: numbers or 0-d int32 tensors; -1 or the deferred size itself keeps the
             input's. New dimensions come in front.
-        name: The layer's name.
     """
     rank = len(sizes)
     source = [1] * (rank - len(tensor.shape)) + list(ctx.symbolic_shape(tensor))
     target = [symbol_of(ctx, size) for size in sizes]
-    tensor = to_rank(ctx, tensor, rank, name + "/rank")
+    tensor = to_rank(ctx, tensor, rank)
     repeated = [
         isinstance(old, int) and old == 1 and not same(new, 1) and not same(new, -1)
         for old, new in zip(source, target, strict=True)
@@ -179,10 +170,10 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size], name: str) -> Any:
     if not any(repeated):
         return tensor
     extent = [
-        _known(new, size) if repeat else size_math.size_of(ctx, tensor, dim, f"{name}/size{dim}")
+        _known(new, size) if repeat else size_math.size_of(ctx, tensor, dim)
         for dim, (repeat, new, size) in enumerate(zip(repeated, target, sizes, strict=True))
     ]
-    return slice_by(ctx, tensor, [0] * rank, extent, [int(not repeat) for repeat in repeated], name)
+    return slice_by(ctx, tensor, [0] * rank, extent, [int(not repeat) for repeat in repeated])
 
 
 def _known(symbol: Any, size: Size) -> Size:
@@ -190,12 +181,7 @@ def _known(symbol: Any, size: Size) -> Size:
 
 
 def slice_by(
-    ctx: Any,
-    tensor: Any,
-    start: Sequence[Size],
-    extent: Sequence[Size],
-    step: Sequence[Size],
-    name: str,
+    ctx: Any, tensor: Any, start: Sequence[Size], extent: Sequence[Size], step: Sequence[Size]
 ) -> Any:
     """Returns elements ``start + index * step`` of ``tensor``, ``extent`` of them along each dimension.
 
@@ -205,26 +191,24 @@ def slice_by(
         start: Where to begin, for each dimension.
         extent: How many elements to take, for each dimension.
         step: The distance between elements; 0 repeats one element.
-        name: The layer's name.
     """
     parts = (start, extent, step)
     static = [tuple(part) if is_static(part) else (0,) * len(part) for part in parts]
     if is_static(extent) and 0 in extent:
         # A static slice of nothing is refused by TensorRT 8.6: give the sizes at run time.
         static[1] = (0,) * len(extent)
-    layer = add_layer(ctx, name, "slice", tensor, *static)
-    labels = ("start", "extent", "step")
-    for index, (part, label) in enumerate(zip(parts, labels, strict=True), start=1):
+    layer = add_layer(ctx, "slice", tensor, *static)
+    for index, part in enumerate(parts, start=1):
         if not is_static(part) or (index == 2 and 0 in part):
-            layer.set_input(index, size_math.to_tensor(ctx, part, f"{name}/{label}"))
+            layer.set_input(index, size_math.to_tensor(ctx, part))
     return layer.get_output(0)
 
 
-def flatten(ctx: Any, tensor: Any, name: str) -> Any:
+def flatten(ctx: Any, tensor: Any) -> Any:
     """Returns ``tensor`` with one dimension."""
-    return reshape(ctx, tensor, [-1] if len(tensor.shape) else [1], name)
+    return reshape(ctx, tensor, [-1] if len(tensor.shape) else [1])
 
 
-def numel(ctx: Any, tensor: Any, name: str) -> Size:
+def numel(ctx: Any, tensor: Any) -> Size:
     """Returns how many elements a tensor has."""
-    return size_math.product(ctx, size_math.sizes_of(ctx, tensor, name), name + "/numel")
+    return size_math.product(ctx, size_math.sizes_of(ctx, tensor))

@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion import add, is_network_tensor
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl.layers import add
 
 Size = Any
 """An ``int`` or a 0-d int32 network tensor."""
@@ -60,10 +59,10 @@ def greatest_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None
     return result
 
 
-def size_of(ctx: Any, tensor: Any, dim: int, name: str) -> Size:
+def size_of(ctx: Any, tensor: Any, dim: int) -> Size:
     """Returns one size of a tensor."""
     dim %= len(tensor.shape)
-    size = ctx.size_of(tensor, dim, name)
+    size = ctx.size_of(tensor, dim)
     if is_network_tensor(size) and ctx.known_value(size) is None:
         symbol = ctx.symbolic_shape(tensor)[dim]
         if symbol is not None:
@@ -71,9 +70,9 @@ def size_of(ctx: Any, tensor: Any, dim: int, name: str) -> Size:
     return size
 
 
-def sizes_of(ctx: Any, tensor: Any, name: str) -> list[Size]:
+def sizes_of(ctx: Any, tensor: Any) -> list[Size]:
     """Returns all sizes of a tensor."""
-    return [size_of(ctx, tensor, dim, f"{name}/{dim}") for dim in range(len(tensor.shape))]
+    return [size_of(ctx, tensor, dim) for dim in range(len(tensor.shape))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +98,9 @@ def outline(ctx: Any, tensor: Any) -> list[Any]:
     ]
 
 
-def resolve(ctx: Any, size: Any, name: str) -> Size:
+def resolve(ctx: Any, size: Any) -> Size:
     """Returns a size that can be computed with: a deferred one is asked for now."""
-    return size_of(ctx, size.tensor, size.dim, name) if isinstance(size, Deferred) else size
+    return size_of(ctx, size.tensor, size.dim) if isinstance(size, Deferred) else size
 
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -115,7 +114,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 _NEUTRAL = {"SUM": 0, "SUB": 0, "PROD": 1, "FLOOR_DIV": 1}
 
 
-def combine(ctx: Any, kind: str, first: Size, second: Size, name: str) -> Size:
+def combine(ctx: Any, kind: str, first: Size, second: Size) -> Size:
     """Returns ``first <kind> second`` for two sizes.
 
     Args:
@@ -123,7 +122,6 @@ def combine(ctx: Any, kind: str, first: Size, second: Size, name: str) -> Size:
         kind: ``"SUM"``, ``"SUB"``, ``"PROD"``, ``"FLOOR_DIV"``, ``"MIN"`` or ``"MAX"``.
         first: A size.
         second: A size.
-        name: The layer's name.
     """
     if isinstance(first, int) and isinstance(second, int):
         return int(_OPERATIONS[kind](first, second))
@@ -131,56 +129,50 @@ def combine(ctx: Any, kind: str, first: Size, second: Size, name: str) -> Size:
         return first
     if isinstance(first, int) and kind in ("SUM", "PROD") and first == _NEUTRAL[kind]:
         return second
-    tensors = [get_trt_tensor(ctx, size, name + "/number") for size in (first, second)]
-    result = add(ctx, name, "elementwise", *tensors, getattr(trt.ElementWiseOperation, kind))
+    tensors = [ctx.tensor(size) for size in (first, second)]
+    result = add(ctx, "elementwise", *tensors, getattr(trt.ElementWiseOperation, kind))
     symbols = symbol_of(ctx, first), symbol_of(ctx, second)
     if None not in symbols:
         ctx.remember(result, _OPERATIONS[kind](*symbols))
     return result
 
 
-def product(ctx: Any, sizes: Sequence[Size], name: str) -> Size:
+def product(ctx: Any, sizes: Sequence[Size]) -> Size:
     """Returns the product of sizes; 1 for none."""
     numbers = [size for size in sizes if isinstance(size, int)]
     result: Size = 1
     for number in numbers:
         result *= number
-    for index, size in enumerate(size for size in sizes if not isinstance(size, int)):
-        result = combine(ctx, "PROD", size, result, f"{name}/{index}")
+    for size in sizes:
+        if not isinstance(size, int):
+            result = combine(ctx, "PROD", size, result)
     return result
 
 
-def ceil_divide(ctx: Any, size: Size, by: int, name: str) -> Size:
+def ceil_divide(ctx: Any, size: Size, by: int) -> Size:
     """Returns ``size / by`` rounded up."""
     if by == 1:
         return size
-    raised = combine(ctx, "SUM", size, by - 1, name + "/raised")
-    return combine(ctx, "FLOOR_DIV", raised, by, name)
+    raised = combine(ctx, "SUM", size, by - 1)
+    return combine(ctx, "FLOOR_DIV", raised, by)
 
 
-def to_tensor(ctx: Any, sizes: Sequence[Size], name: str) -> Any:
+def to_tensor(ctx: Any, sizes: Sequence[Size]) -> Any:
     """Returns sizes as one int32 network tensor of shape ``(len(sizes),)``."""
     if not sizes:
-        return get_trt_tensor(ctx, torch.empty(0, dtype=torch.int32), name)
+        return ctx.tensor(torch.empty(0, dtype=torch.int32))
     if all(isinstance(size, int) for size in sizes):
-        return get_trt_tensor(ctx, torch.tensor(list(sizes), dtype=torch.int32), name)
-    pieces = []
-    for index, size in enumerate(sizes):
-        if isinstance(size, int):
-            pieces.append(get_trt_tensor(ctx, [size], f"{name}/{index}"))
-        else:
-            pieces.append(_vector(ctx, size, f"{name}/{index}"))
+        return ctx.tensor(torch.tensor(list(sizes), dtype=torch.int32))
+    pieces = [ctx.tensor([size]) if isinstance(size, int) else _vector(ctx, size) for size in sizes]
     if len(pieces) == 1:
         return pieces[0]
     layer = ctx.net.add_concatenation(pieces)
-    layer.name = name
     layer.axis = 0
     return layer.get_output(0)
 
 
-def _vector(ctx: Any, scalar: Any, name: str) -> Any:
+def _vector(ctx: Any, scalar: Any) -> Any:
     layer = ctx.net.add_shuffle(scalar)
-    layer.name = name
     layer.reshape_dims = (1,)
     return layer.get_output(0)
 

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from torchtrt.conversion import get_trt_tensor, is_network_tensor
+from torchtrt.conversion import add, add_layer, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape, sizes
-from torchtrt_converters_aten_core.impl.layers import add, add_layer
 from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
 
 _NO_END = 2**31 - 1
 
 
 def take(
-    ctx: Any, tensor: Any, dim: int, start: Size, end: Size, step: int, name: str, count: Any = None
+    ctx: Any, tensor: Any, dim: int, start: Size, end: Size, step: int, count: Any = None
 ) -> Any:
     """Returns ``tensor[start:end:step]`` along one dimension, by Python's rules for negative and excessive bounds.
 
@@ -28,7 +27,6 @@ def take(
         start: The first index; ``None`` for the beginning.
         end: The index to stop before; ``None`` for the end.
         step: The distance between elements, at least 1.
-        name: The prefix for the names of layers.
         count: How many elements PyTorch says there are, if it can tell.
     """
     rank = len(tensor.shape)
@@ -37,28 +35,27 @@ def take(
         return tensor
     length: Size = tensor.shape[dim] if tensor.shape[dim] >= 0 else None
     if length is None:
-        length = sizes.size_of(ctx, tensor, dim, name + "/length")
-    first = _bound(ctx, 0 if start is None else start, length, name + "/first")
+        length = sizes.size_of(ctx, tensor, dim)
+    first = _bound(ctx, 0 if start is None else start, length)
     if isinstance(count, int):
         extent: Size = count
     elif step == 1 and first == 0 and is_network_tensor(end) and same(symbol_of(ctx, end), count):
         extent = end
     else:
-        last = _bound(ctx, length if end is None else end, length, name + "/end")
-        span = sizes.combine(ctx, "SUB", last, first, name + "/difference")
-        span = sizes.combine(ctx, "MAX", span, 0, name + "/span")
-        extent = sizes.ceil_divide(ctx, span, step, name + "/count")
+        last = _bound(ctx, length if end is None else end, length)
+        span = sizes.combine(ctx, "SUB", last, first)
+        span = sizes.combine(ctx, "MAX", span, 0)
+        extent = sizes.ceil_divide(ctx, span, step)
     starts: list[Size] = [0] * rank
     steps: list[Size] = [1] * rank
     extents = [
-        extent if index == dim else sizes.size_of(ctx, tensor, index, f"{name}/size{index}")
-        for index in range(rank)
+        extent if index == dim else sizes.size_of(ctx, tensor, index) for index in range(rank)
     ]
     starts[dim], steps[dim] = first, step
-    return shape.slice_by(ctx, tensor, starts, extents, steps, name)
+    return shape.slice_by(ctx, tensor, starts, extents, steps)
 
 
-def _bound(ctx: Any, bound: Size, length: Size, name: str) -> Size:
+def _bound(ctx: Any, bound: Size, length: Size) -> Size:
     """Returns a bound of a slice as an index from 0 to ``length``."""
     if isinstance(bound, int):
         if isinstance(length, int):
@@ -68,16 +65,16 @@ def _bound(ctx: Any, bound: Size, length: Size, name: str) -> Size:
         if bound >= _NO_END:
             return length
         if bound < 0:
-            from_end = sizes.combine(ctx, "SUM", length, bound, name + "/from_end")
-            return sizes.combine(ctx, "MAX", from_end, 0, name)
-        return sizes.combine(ctx, "MIN", length, bound, name)
+            from_end = sizes.combine(ctx, "SUM", length, bound)
+            return sizes.combine(ctx, "MAX", from_end, 0)
+        return sizes.combine(ctx, "MIN", length, bound)
     if bound is length or same(symbol_of(ctx, bound), symbol_of(ctx, length)):
         return bound
-    limited = sizes.combine(ctx, "MIN", bound, length, name + "/limited")
+    limited = sizes.combine(ctx, "MIN", bound, length)
     if is_never_negative(symbol_of(ctx, bound)):
         return limited
-    wrapped = wrap(ctx, limited, length, name + "/wrapped")
-    return sizes.combine(ctx, "MAX", wrapped, 0, name)
+    wrapped = wrap(ctx, limited, length)
+    return sizes.combine(ctx, "MAX", wrapped, 0)
 
 
 def is_never_negative(symbol: Any) -> bool:
@@ -92,19 +89,17 @@ def is_never_negative(symbol: Any) -> bool:
     return bool(statically_known_true(symbol >= 0))
 
 
-def wrap(ctx: Any, index: Size, length: Size, name: str) -> Size:
+def wrap(ctx: Any, index: Size, length: Size) -> Size:
     """Returns an index that may count from the end as one that counts from the beginning."""
     if isinstance(index, int):
-        return index if index >= 0 else sizes.combine(ctx, "SUM", length, index, name)
-    zero = get_trt_tensor(ctx, 0, name + "/zero")
-    negative = add(
-        ctx, name + "/negative", "elementwise", index, zero, trt.ElementWiseOperation.LESS
-    )
-    moved = sizes.combine(ctx, "SUM", index, length, name + "/moved")
-    return add(ctx, name, "select", negative, moved, index)
+        return index if index >= 0 else sizes.combine(ctx, "SUM", length, index)
+    zero = ctx.tensor(0)
+    negative = add(ctx, "elementwise", index, zero, trt.ElementWiseOperation.LESS)
+    moved = sizes.combine(ctx, "SUM", index, length)
+    return add(ctx, "select", negative, moved, index)
 
 
-def pick(ctx: Any, tensor: Any, dim: int, index: Size, name: str) -> Any:
+def pick(ctx: Any, tensor: Any, dim: int, index: Size) -> Any:
     """Returns ``tensor`` at one index of a dimension, which is dropped."""
     dim %= len(tensor.shape)
     if isinstance(index, int):
@@ -112,30 +107,28 @@ def pick(ctx: Any, tensor: Any, dim: int, index: Size, name: str) -> Any:
         if index < 0 and length >= 0:
             index += length
         elif index < 0:
-            index = wrap(
-                ctx, index, sizes.size_of(ctx, tensor, dim, name + "/length"), name + "/index"
-            )
+            index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
     elif not is_never_negative(symbol_of(ctx, index)):
-        length = sizes.size_of(ctx, tensor, dim, name + "/length")
-        index = wrap(ctx, index, length, name + "/index")
-    place = get_trt_tensor(ctx, index, name + "/place")
-    return add(ctx, name, "gather", tensor, place, dim)
+        length = sizes.size_of(ctx, tensor, dim)
+        index = wrap(ctx, index, length)
+    place = ctx.tensor(index)
+    return add(ctx, "gather", tensor, place, dim)
 
 
-def concatenate(ctx: Any, tensors: Sequence[Any], dim: int, name: str) -> Any:
+def concatenate(ctx: Any, tensors: Sequence[Any], dim: int) -> Any:
     """Returns network tensors of one dtype and rank joined along a dimension."""
     if len(tensors) == 1:
         return tensors[0]
-    layer = add_layer(ctx, name, "concatenation", list(tensors))
+    layer = add_layer(ctx, "concatenation", list(tensors))
     layer.axis = dim % len(tensors[0].shape)
     return layer.get_output(0)
 
 
-def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size], name: str) -> tuple[Any, ...]:
+def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size]) -> tuple[Any, ...]:
     """Returns consecutive pieces of ``tensor`` along a dimension."""
     rank = len(tensor.shape)
     dim %= rank
-    whole = [sizes.size_of(ctx, tensor, index, f"{name}/size{index}") for index in range(rank)]
+    whole = [sizes.size_of(ctx, tensor, index) for index in range(rank)]
     pieces = []
     offset: Size = 0
     for place, extent in enumerate(extents):
@@ -144,9 +137,9 @@ def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size], name: str) -
         starts: list[Size] = [0] * rank
         starts[dim] = offset
         piece = [*whole[:dim], extent, *whole[dim + 1 :]]
-        pieces.append(shape.slice_by(ctx, tensor, starts, piece, [1] * rank, f"{name}/{place}"))
+        pieces.append(shape.slice_by(ctx, tensor, starts, piece, [1] * rank))
         if place + 1 < len(extents):
-            offset = sizes.combine(ctx, "SUM", offset, extent, f"{name}/offset{place + 1}")
+            offset = sizes.combine(ctx, "SUM", offset, extent)
     return tuple(pieces)
 
 

@@ -5,53 +5,49 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torchtrt.conversion import add_layer
 from torchtrt_converters_aten_core.impl import elementwise, shape, unary
-from torchtrt_converters_aten_core.impl.layers import add_layer
 from torchtrt_converters_aten_core.impl.reduction import reduce
 
 
-def softmax(ctx: Any, tensor: Any, dim: int, name: str) -> Any:
+def softmax(ctx: Any, tensor: Any, dim: int) -> Any:
     """Returns the softmax of a floating-point tensor over one dimension."""
     rank = len(tensor.shape)
     if rank < 2:  # TensorRT needs two dimensions
-        wide = shape.to_rank(ctx, tensor, 2, name + "/wide")
+        wide = shape.to_rank(ctx, tensor, 2)
         dropped = [0] if rank else [0, 1]
-        return shape.squeeze(ctx, softmax(ctx, wide, -1, name), dropped, name + "/narrow")
-    layer = add_layer(ctx, name, "softmax", tensor)
+        return shape.squeeze(ctx, softmax(ctx, wide, -1), dropped)
+    layer = add_layer(ctx, "softmax", tensor)
     layer.axes = 1 << dim % rank
     return layer.get_output(0)
 
 
-def log_softmax(ctx: Any, tensor: Any, dim: int, name: str) -> Any:
+def log_softmax(ctx: Any, tensor: Any, dim: int) -> Any:
     """Returns the logarithm of the softmax, without taking the logarithm of a number that underflowed.
 
     By ``z - log(sum(exp(z)))`` for ``z = x - max(x)``.
     """
     if not len(tensor.shape):
-        return elementwise.combine(ctx, "SUB", tensor, tensor, name)
+        return elementwise.combine(ctx, "SUB", tensor, tensor)
     dims = [dim]
-    largest = reduce(ctx, "MAX", tensor, dims, True, name + "/largest")
-    shifted = elementwise.combine(ctx, "SUB", tensor, largest, name + "/shifted")
-    total = reduce(
-        ctx, "SUM", unary.apply(ctx, "EXP", shifted, name + "/exp"), dims, True, name + "/total"
-    )
-    return elementwise.combine(
-        ctx, "SUB", shifted, unary.apply(ctx, "LOG", total, name + "/log"), name
-    )
+    largest = reduce(ctx, "MAX", tensor, dims, True)
+    shifted = elementwise.combine(ctx, "SUB", tensor, largest)
+    total = reduce(ctx, "SUM", unary.apply(ctx, "EXP", shifted), dims, True)
+    return elementwise.combine(ctx, "SUB", shifted, unary.apply(ctx, "LOG", total))
 
 
-def log_sum_exp(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, name: str) -> Any:
+def log_sum_exp(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns ``log(sum(exp(x)))`` of a floating-point tensor over ``dims`` without overflow.
 
     By ``m + log(sum(exp(x - m)))`` for the largest element ``m``, or 0 where that is infinite.
     """
     dtype = ctx.dtype_of(tensor)
-    largest = reduce(ctx, "MAX", tensor, dims, True, name + "/largest")
-    infinite = unary.is_infinite(ctx, largest, name + "/infinite")
-    offset = elementwise.select(ctx, infinite, 0.0, largest, dtype, name + "/offset")
-    shifted = elementwise.combine(ctx, "SUB", tensor, offset, name + "/shifted")
-    exponential = unary.apply(ctx, "EXP", shifted, name + "/exp")
-    total = reduce(ctx, "SUM", exponential, dims, keep, name + "/total")
-    logarithm = unary.apply(ctx, "LOG", total, name + "/log")
-    offset = offset if keep else shape.squeeze(ctx, offset, dims, name + "/offset_squeezed")
-    return elementwise.combine(ctx, "SUM", logarithm, offset, name)
+    largest = reduce(ctx, "MAX", tensor, dims, True)
+    infinite = unary.is_infinite(ctx, largest)
+    offset = elementwise.select(ctx, infinite, 0.0, largest, dtype)
+    shifted = elementwise.combine(ctx, "SUB", tensor, offset)
+    exponential = unary.apply(ctx, "EXP", shifted)
+    total = reduce(ctx, "SUM", exponential, dims, keep)
+    logarithm = unary.apply(ctx, "LOG", total)
+    offset = offset if keep else shape.squeeze(ctx, offset, dims)
+    return elementwise.combine(ctx, "SUM", logarithm, offset)

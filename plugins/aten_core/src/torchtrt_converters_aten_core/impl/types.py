@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.fx import Node
 
-from torchtrt.conversion import get_trt_tensor, is_network_tensor
-from torchtrt.conversion.constants import network_type
+from torchtrt.conversion import add, get_constant, is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt_converters_aten_core.impl.layers import add, constant
+from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl.shape import to_rank
 
 HALF_TYPES = (torch.float16, torch.bfloat16)
 _BYTE_TYPES = (torch.uint8, torch.int8)
 
 
-def cast(ctx: Any, tensor: Any, dtype: torch.dtype, name: str) -> Any:
+def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
 
     A cast to the dtype that the tensor has adds no layer.
     """
-    source, target = ctx.dtype_of(tensor), network_type(dtype)
+    source, target = ctx.dtype_of(tensor), inner_dtype(dtype)
     if source is target:
         return tensor
     if target is torch.bool and source.is_floating_point:
         from torchtrt.tensorrt import trt
 
-        zero = get_trt_tensor(ctx, nested(0.0, len(tensor.shape)), name + "/zero", source)
+        zero = ctx.tensor(nested(0.0, len(tensor.shape)), source)
         equal = trt.ElementWiseOperation.EQUAL
-        is_zero = add(ctx, name + "/is_zero", "elementwise", tensor, zero, equal)
-        return add(ctx, name + "/nonzero", "unary", is_zero, trt.UnaryOperation.NOT)
+        is_zero = add(ctx, "elementwise", tensor, zero, equal)
+        return add(ctx, "unary", is_zero, trt.UnaryOperation.NOT)
     if target in _BYTE_TYPES and source.is_floating_point:
         # TensorRT rounds to the nearest byte, and cuts toward zero only what becomes a wider number.
-        tensor = get_trt_tensor(ctx, tensor, name + "/whole", torch.int32)
+        tensor = ctx.tensor(tensor, torch.int32)
     if (source in _BYTE_TYPES or target in _BYTE_TYPES) and torch.float32 not in (
         ctx.dtype_of(tensor),
         target,
     ):
-        tensor = get_trt_tensor(ctx, tensor, name, torch.float32)  # bytes convert to and from it
-    return get_trt_tensor(ctx, tensor, name, target)
+        tensor = ctx.tensor(tensor, torch.float32)  # bytes convert to and from it
+    return ctx.tensor(tensor, target)
 
 
 def nested(value: Any, rank: int) -> Any:
@@ -51,7 +52,7 @@ def nested(value: Any, rank: int) -> Any:
     return value
 
 
-def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int, name: str) -> Any:
+def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
     """Returns ``value`` as a network tensor of ``dtype`` with ``rank`` dimensions, new ones in front.
 
     Args:
@@ -60,21 +61,20 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int, name: str) -> A
             reshaped here, without layers.
         dtype: The dtype to have.
         rank: The rank to have; at least the value's.
-        name: The prefix for the names of layers.
     """
     if is_network_tensor(value):
-        return to_rank(ctx, cast(ctx, value, dtype, name), rank, name + "/rank")
-    target = network_type(dtype) if dtype is torch.float64 else dtype
+        return to_rank(ctx, cast(ctx, value, dtype), rank)
+    target = inner_dtype(dtype) if dtype is torch.float64 else dtype
     if isinstance(value, torch.Tensor):
         shape = (1,) * (rank - value.dim()) + tuple(value.shape)
-        return constant(ctx, value, name, target, shape)
-    return get_trt_tensor(ctx, nested(value, rank), name, target)
+        return get_constant(ctx, value, target, shape)
+    return ctx.tensor(nested(value, rank), target)
 
 
-def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype, name: str) -> list[Any]:
+def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """Returns the values as network tensors of ``dtype`` and of one rank, ready to broadcast."""
     rank = common_rank(values)
-    return [operand(ctx, value, dtype, rank, f"{name}/{i}") for i, value in enumerate(values)]
+    return [operand(ctx, value, dtype, rank) for i, value in enumerate(values)]
 
 
 def rank_of(value: Any) -> int:
@@ -152,3 +152,8 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def is_integer(dtype: torch.dtype) -> bool:
     """Returns whether a dtype holds whole numbers (bool does not count)."""
     return not dtype.is_floating_point and dtype is not torch.bool
+
+
+def reads_first_only(node: Node) -> bool:
+    """Returns whether of an op's outputs only the first is read."""
+    return all(user.target is operator.getitem and user.args[1] == 0 for user in node.users)

@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.conversion import arguments_of, named_arguments
 from torchtrt_converters_aten_core._pack import pack
-from torchtrt_converters_aten_core.registration import arguments
 
 aten = torch.ops.aten
 
@@ -245,7 +245,7 @@ def _is_known(node: Node) -> bool:
     if node.op != "call_function" or _has_other_complex(node):
         return False
     if node.target in TRANSFORMS:
-        op = arguments(node.target, node.args, node.kwargs)
+        op = arguments_of(node)
         shape = op.self.meta["val"].shape
         lengths = [shape[dim] for dim in op.dim]
         if node.target is aten._fft_c2r.default:
@@ -349,7 +349,7 @@ class _Rewriter:
             (node.args, node.kwargs),
         )
         if target in TRANSFORMS:
-            result = self.transform(node, arguments(target, args, kwargs))
+            result = self.transform(node, named_arguments(target, args, kwargs))
         elif target in RULES:
             result = _emit(self.graph_module, node, RULES[target], args, kwargs)
         else:

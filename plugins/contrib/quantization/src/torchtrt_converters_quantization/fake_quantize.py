@@ -2,48 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, TRTTensor, enforce_tensor_types, get_trt_tensor
-from torchtrt.registry import Reject
+from torchtrt.conversion import ConversionContext
 from torchtrt.tensorrt.shims import add_dequantize, add_quantize
 from torchtrt_converters_quantization._pack import pack
 
 
-def is_symmetric_int8(node: Node) -> bool | Reject:
-    """Accepts what TensorRT's int8 is: zero point 0 and the range -128 to 127."""
+def unlike_int8(node: Node) -> str | None:
+    """Rejects what is not TensorRT's int8: zero point 0 and the range -128 to 127."""
     source, scale, zero_point, least, greatest = node.args[:5]
     if source.meta["val"].dim() == 0:
-        return Reject("TensorRT does not quantise a tensor of no dimensions")
+        return "TensorRT does not quantise a tensor of no dimensions"
     if not isinstance(scale, float) or scale <= 0:
-        return Reject("the scale must be a positive number")
+        return "the scale must be a positive number"
     if zero_point != 0:
-        return Reject(f"zero point {zero_point}: TensorRT quantises symmetrically")
+        return f"zero point {zero_point}: TensorRT quantises symmetrically"
     if (least, greatest) != (-128, 127):
-        return Reject(f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127")
-    return True
+        return f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127"
+    return None
 
 
-def is_symmetric_int8_per_channel(node: Node) -> bool | Reject:
-    """Accepts known scales with zero points of 0 and the range -128 to 127."""
+def unlike_int8_per_channel(node: Node) -> str | None:
+    """Rejects scales that are not known, zero points other than 0 and ranges other than -128 to 127."""
     source, scale, zero_point, _, least, greatest = node.args
     if source.meta["val"].dim() == 0:
-        return Reject("TensorRT does not quantise a tensor of no dimensions")
+        return "TensorRT does not quantise a tensor of no dimensions"
     scales, zero_points = _constant(scale), _constant(zero_point)
     if scales is None or zero_points is None:
-        return Reject("TensorRT takes scales that are known when the engine is built")
+        return "TensorRT takes scales that are known when the engine is built"
     if not bool((scales > 0).all()):
-        return Reject("the scales must be positive numbers")
+        return "the scales must be positive numbers"
     if bool(zero_points.any()):
-        return Reject("zero points other than 0: TensorRT quantises symmetrically")
+        return "zero points other than 0: TensorRT quantises symmetrically"
     if (least, greatest) != (-128, 127):
-        return Reject(f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127")
-    return True
+        return f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127"
+    return None
 
 
 def _constant(source: Any) -> torch.Tensor | None:
@@ -55,39 +53,32 @@ def _constant(source: Any) -> torch.Tensor | None:
 
 @pack.converter(
     torch.ops.aten.fake_quantize_per_tensor_affine.default,
-    capability_validator=is_symmetric_int8,
+    unless=unlike_int8,
     supports_dynamic_shapes=True,
 )
-@enforce_tensor_types({0: (TRTTensor,)})
-def fake_quantize_per_tensor_affine(
-    ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
-) -> Any:
+def fake_quantize_per_tensor_affine(ctx, self, scale, **_):
     """``clamp(round(x / scale), -128, 127) * scale`` with one scale for the whole tensor."""
-    return _quantize_and_dequantize(ctx, args[0], args[1], None, name)
+    return _quantize_and_dequantize(ctx, self, scale, None)
 
 
 @pack.converter(
     torch.ops.aten.fake_quantize_per_channel_affine.default,
-    capability_validator=is_symmetric_int8_per_channel,
+    unless=unlike_int8_per_channel,
     supports_dynamic_shapes=True,
 )
-@enforce_tensor_types({0: (TRTTensor,)})
-def fake_quantize_per_channel_affine(
-    ctx: ConversionContext, target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str
-) -> Any:
+def fake_quantize_per_channel_affine(ctx, self, scale, axis, **_):
     """As above, with one scale for each index of dimension ``axis``."""
-    source, scale, _, axis = args[:4]
-    return _quantize_and_dequantize(ctx, source, scale, axis % len(source.shape), name)
+    return _quantize_and_dequantize(ctx, self, scale, axis % len(self.shape))
 
 
 def _quantize_and_dequantize(
-    ctx: ConversionContext, source: Any, scale: Any, axis: int | None, name: str
+    ctx: ConversionContext, source: Any, scale: Any, axis: int | None
 ) -> Any:
     dtype = ctx.dtype_of(source)
-    factor = get_trt_tensor(ctx, scale, name + "/scale", torch.float32)
-    quantized = add_quantize(ctx.net, source, factor, name + "/quantize", axis)
-    result = add_dequantize(ctx.net, quantized, factor, torch.float32, name, axis)
-    return get_trt_tensor(ctx, result, name, dtype)
+    factor = ctx.tensor(scale, torch.float32)
+    quantized = add_quantize(ctx.net, source, factor, axis)
+    result = add_dequantize(ctx.net, quantized, factor, torch.float32, axis)
+    return ctx.tensor(result, dtype)
 
 
 # What is not TensorRT's int8 is computed as PyTorch does, with ordinary layers.

@@ -1,0 +1,135 @@
+"""The network that converters build on: what TensorRT refuses raises at once, and every layer has a name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torchtrt.errors import ConversionError
+from torchtrt.tensorrt.logging import collecting
+from torchtrt.tensorrt.selection import describe
+
+
+class CheckedNetwork:
+    """A TensorRT network, used like ``trt.INetworkDefinition``.
+
+    Its ``add_...`` methods, and those of the loops and conditionals that it makes, raise where TensorRT refuses. A
+    layer that nobody names is called ``scope/kind``, with ``#2`` and so on behind the second of one name.
+
+    Args:
+        network: The network of the TensorRT in use. It stays reachable as ``raw``.
+    """
+
+    def __init__(self, network: Any) -> None:
+        self.raw = network
+        self._scope: list[str] = []
+        self._description = ""
+        self._names: set[str] = set()
+        self._counts: dict[str, int] = {}
+        self._new: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.raw, name)
+        return self._checked(name, value) if name.startswith("add_") else value
+
+    def __len__(self) -> int:
+        return int(self.raw.num_layers)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.raw.get_layer(index)
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Names the layers that are added inside a ``with`` block ``.../name/...``."""
+        self._scope.append(name)
+        try:
+            yield
+        finally:
+            self._scope.pop()
+
+    @contextlib.contextmanager
+    def node(self, name: str, description: str) -> Iterator[None]:
+        """Is where one node is converted: its layers carry its name, and its description as metadata.
+
+        Engine inspectors show both; TensorRT refuses networks in which a name occurs twice.
+        """
+        outer = self._scope, self._description
+        self._scope, self._description = [name], description
+        try:
+            yield
+            self._settle()
+        finally:
+            self._scope, self._description = outer
+
+    def _settle(self) -> None:
+        """Makes the names unique that converters have given."""
+        for layer, given in self._new:
+            if layer.name != given:
+                layer.name = self._unique(layer.name)
+        self._new.clear()
+
+    def _unique(self, name: str) -> str:
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        unique = name if count == 1 else f"{name}#{count}"
+        if unique in self._names:
+            return self._unique(name)
+        self._names.add(unique)
+        return unique
+
+    def _checked(self, method: str, add: Callable[..., Any]) -> Callable[..., Any]:
+        kind = method.removeprefix("add_")
+
+        @functools.wraps(add)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            with collecting() as log:
+                made = add(*args, **kwargs)
+            if made is None:
+                message = f"{describe()} refused the {kind} over ({_describe(args, kwargs)}): {log.text()}"
+                raise ConversionError(message)
+            if method == "add_input" and not hasattr(made, "num_outputs"):
+                return made  # a tensor: the network's input
+            name = made.name = self._unique("/".join((*self._scope, kind)))
+            if kind in ("loop", "if_conditional"):
+                return _CheckedScope(self, made)
+            if self._description and hasattr(made, "metadata"):
+                made.metadata = self._description
+            self._new.append((made, name))
+            return made
+
+        return checked
+
+
+class _CheckedScope:
+    """A loop or a conditional of a checked network."""
+
+    def __init__(self, network: CheckedNetwork, scope: Any) -> None:
+        object.__setattr__(self, "_network", network)
+        object.__setattr__(self, "_raw", scope)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._raw, name)
+        if name.startswith("add_") or name == "set_condition":
+            return self._network._checked(name.removeprefix("set_"), value)
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._raw, name, value)
+
+
+def _describe(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    parts = []
+    for value in (*args, *kwargs.values()):
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            parts.append(f"{getattr(value.dtype, 'name', value.dtype)} {_shape(value)}")
+        elif isinstance(value, (bool, int, float, str, tuple, list)):
+            parts.append(repr(value))
+    return ", ".join(parts)
+
+
+def _shape(tensor: Any) -> str:
+    try:
+        return str(list(tensor.shape))
+    except ValueError:  # TensorRT has no shape for what it finds invalid
+        return "of no valid shape"

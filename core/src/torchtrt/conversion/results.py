@@ -1,0 +1,81 @@
+"""Checks what a converter returns against what PyTorch says that the node returns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from torchtrt.conversion.context import ConversionContext
+from torchtrt.conversion.values import is_network_tensor
+from torchtrt.errors import ConversionError
+from torchtrt.tensorrt.dtypes import dtype_name, inner_dtype
+from torchtrt.tensorrt.shims import is_strongly_typed
+
+
+def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
+    """Checks the number of results, and each one's kind, rank, fixed sizes and dtype.
+
+    Raises:
+        ConversionError: A result is not what PyTorch says; the message says which and how.
+    """
+    expected = node.meta.get("val")
+    if isinstance(expected, torch.Tensor):
+        _check_tensor(ctx, "the result", result, expected)
+    elif isinstance(expected, (tuple, list)):
+        _check_several(ctx, node, result, expected)
+    elif expected is not None and result is None:
+        message = "the converter returned None where a number is meant"
+        raise ConversionError(message)
+
+
+def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: Any) -> None:
+    if not isinstance(result, (tuple, list)) or len(result) != len(expected):
+        found = f"{len(result)} results" if isinstance(result, (tuple, list)) else _kind(result)
+        message = f"the converter returned {found}, and PyTorch returns {len(expected)} results"
+        raise ConversionError(message)
+    read = {user.args[1] for user in node.users if len(user.args) > 1}
+    for place, (one, known) in enumerate(zip(result, expected, strict=True)):
+        if isinstance(known, torch.Tensor) and (one is not None or place in read):
+            _check_tensor(ctx, f"result {place}", one, known)
+
+
+def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: torch.Tensor) -> None:
+    if is_network_tensor(result):
+        shape, dtype = _shape(label, result), ctx.dtype_of(result)
+    elif isinstance(result, (torch.Tensor, np.ndarray)):
+        constant = torch.as_tensor(result)
+        shape, dtype = tuple(constant.shape), inner_dtype(constant.dtype)
+    else:
+        message = f"{label} is {_kind(result)}, and PyTorch returns a tensor"
+        raise ConversionError(message)
+    fits = len(shape) == expected.dim() and all(
+        mine == theirs
+        for mine, theirs in zip(shape, expected.shape, strict=True)
+        if mine >= 0 and type(theirs) is int
+    )
+    if not fits:
+        message = f"{label} has the shape {shape}, and PyTorch returns {tuple(expected.shape)}"
+        raise ConversionError(message)
+    wanted = inner_dtype(expected.dtype)
+    # A weakly typed network calls every floating-point tensor float32 until it is built.
+    is_open = dtype.is_floating_point and wanted.is_floating_point and not is_strongly_typed()
+    if dtype is not wanted and not is_open:
+        message = (
+            f"{label} is {dtype_name(dtype)}, and PyTorch returns {dtype_name(expected.dtype)}"
+        )
+        raise ConversionError(message)
+
+
+def _shape(label: str, tensor: Any) -> tuple[int, ...]:
+    try:
+        return tuple(tensor.shape)
+    except ValueError as error:  # TensorRT has no shape for what it finds invalid
+        message = f"{label} has no valid shape: TensorRT refused a layer before it"
+        raise ConversionError(message) from error
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
