@@ -70,7 +70,7 @@ def small():
 
 
 def test_the_sentence_encoder_runs_in_one_engine_at_every_size(version):
-    """A published model with its weights: one engine, equal to eager at least, odd and greatest sizes."""
+    """A published model with its weights: one engine, equal to eager at least, odd and maximum sizes."""
     encoder, tokenizer = load_encoder()
     ids, mask = tokenize(tokenizer, SENTENCES)
 
@@ -263,7 +263,7 @@ def test_unknown_settings_and_ops_name_the_closest():
 
 
 def test_a_size_without_a_bound_asks_for_one():
-    """An engine is built for a greatest size; without one the message says how to give it."""
+    """An engine is built for a maximum size; without one the message says how to give it."""
     exported = torch.export.export(
         nn.ReLU(), (torch.rand(4, 3),), dynamic_shapes=({0: torch.export.Dim("n")},)
     )

@@ -48,7 +48,7 @@ def versions():
 
 @pytest.mark.parametrize("spec", versions())
 def test_an_engine_takes_new_weights_by_the_models_names(spec, inputs):
-    """After refitting every weight, the engine computes what the newly initialised model computes."""
+    """After refitting every weight, the engine computes what the newly initialized model computes."""
     torch.manual_seed(0)
     old, new = Network().eval().to(DEVICE), Network().eval().to(DEVICE)
     with torchtrt.use_tensorrt(spec):

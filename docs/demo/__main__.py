@@ -107,7 +107,7 @@ def show(
 
 
 def fastest(call: Callable[[], object], calls: int) -> float:
-    """Returns the least time of several calls, in seconds; GPU work is waited for."""
+    """Returns the minimum time of several calls, in seconds; GPU work is waited for."""
     times = []
     for _ in range(calls + 2):
         start = time.perf_counter()

@@ -21,7 +21,7 @@ QUERY = "A person eats food."
 
 
 class SentenceEncoder(nn.Module):
-    """Mean pooling over a BERT encoder, normalised to length 1.
+    """Mean pooling over a BERT encoder, normalized to length 1.
 
     Args:
         encoder: A transformers model that returns ``last_hidden_state``.

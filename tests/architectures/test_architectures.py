@@ -40,7 +40,7 @@ def full_precision(monkeypatch):
 @pytest.mark.parametrize("varying", [False, True], ids=["fixed", "varying"])
 @pytest.mark.parametrize("architecture", ZOO, ids=lambda architecture: architecture.name)
 def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying):
-    """Nothing stays in PyTorch; at the least, usual and greatest sizes the outputs are eager's to 1e-4."""
+    """Nothing stays in PyTorch; at the least, usual and maximum sizes the outputs are eager's to 1e-4."""
     device = "cuda" if is_real() else "cpu"
     settings = {"disable_tf32": True, "tactic_sources": 0} if is_real() else {}
     model = architecture.model().to(device)

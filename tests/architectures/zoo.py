@@ -18,7 +18,7 @@ Inputs = Callable[[int, int], tuple[Tensor, ...]]
 Axes = tuple[dict[int, str], ...]
 
 BATCHES = (1, 2, 4)
-"""The least, usual and greatest batch."""
+"""The minimum, usual and maximum batch."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Architecture:
         build: Makes the model, in eval mode.
         inputs: Makes its inputs for a batch and a length.
         axes: For each input, the names of its dimensions that vary, by number: ``batch`` or ``length``.
-        lengths: The least, usual and greatest length.
+        lengths: The minimum, usual and maximum length.
         call: How the model is called with them.
     """
 
@@ -64,7 +64,7 @@ class Architecture:
         }
 
     def sizes(self) -> list[tuple[int, int]]:
-        """Returns the (batch, length) pairs to check: the least, the usual, the greatest."""
+        """Returns the (batch, length) pairs to check: the minimum, the usual, the maximum."""
         return list(zip(BATCHES, self.lengths, strict=True))
 
 

@@ -26,7 +26,7 @@ REASONS_EACH = 3
 BOUNDS = {
     "bernoulli": (0, 1),
 }
-"""The least and greatest value of ops that are random."""
+"""The minimum and maximum value of ops that are random."""
 UNINITIALISED = re.compile(r"(new_)?empty(_like|_permuted|_strided)?|resize_|resize_as_")
 """Ops whose result has no defined values."""
 
@@ -214,7 +214,7 @@ def _exact(sample: Sample, count: int) -> list[Any]:
 
 
 def _is_as_exact(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> bool:
-    """Returns whether no element is further from the exact result than twice PyTorch's own greatest error."""
+    """Returns whether no element is further from the exact result than twice PyTorch's own maximum error."""
     if not isinstance(exact, torch.Tensor) or not mine.dtype.is_floating_point:
         return False
     if exact.shape != mine.shape or exact.dtype not in _WIDER.values():

@@ -27,7 +27,7 @@ from torchtrt.cli.coverage import (
 KEPT = golden.read()
 PARTS = 16
 SHARE = 0.7
-"""The least share of all samples that is converted and correct, on each version."""
+"""The minimum share of all samples that is converted and correct, on each version."""
 
 same_pytorch = pytest.mark.skipif(
     str(torch.__version__).partition("+")[0] != KEPT.torch,

@@ -75,7 +75,7 @@ def _is_weight(value: torch.Tensor) -> bool:
 
 
 def _bounds(placeholder: Node) -> dict[int, tuple[int, int]]:
-    """Returns, for the dynamic dimensions of an input that have an upper bound, the least and greatest size."""
+    """Returns, for the dynamic dimensions of an input that have an upper bound, the minimum and maximum size."""
     value = placeholder.meta["example_value"]
     found = {}
     for dim, size in enumerate(value.shape):

@@ -105,7 +105,7 @@ def size_ranges(
 ) -> dict[Any, SizeRange]:
     """Returns the sizes to build for, for each symbol of the program's input shapes.
 
-    The least and greatest come from the exported program, widened down to what an :class:`Input`
+    The minimum and maximum come from the exported program, widened down to what an :class:`Input`
     asked for (exporting itself stops at 2); the optimal sizes come from the inputs given here, or
     those it was exported with.
 
@@ -131,26 +131,28 @@ def size_ranges(
                 _check_fixed(leaf, dim, size, where)
             elif size.node.expr.is_Symbol:
                 symbol = size.node.expr
-                least, greatest = program.ranges.get(symbol, (0, None))
-                least, optimal, greatest = _wanted(leaf, dim, least, size.node.hint, greatest)
-                if greatest is None or greatest > 2**31 - 1:
+                minimum, maximum = program.ranges.get(symbol, (0, None))
+                minimum, optimal, maximum = _wanted(leaf, dim, minimum, size.node.hint, maximum)
+                if maximum is None or maximum > 2**31 - 1:
                     message = (
-                        f"The size of {where} has no upper bound, and an engine is built for a greatest size. "
+                        f"The size of {where} has no upper bound, and an engine is built for a maximum size. "
                         "Give one: torchtrt.Input(min_shape, opt_shape, max_shape), or "
                         "torch.export.Dim(name, max=...) when exporting."
                     )
                     raise InputError(message)
                 if symbol not in ranges:
-                    ranges[symbol] = SizeRange(least, min(max(optimal, least), greatest), greatest)
+                    ranges[symbol] = SizeRange(
+                        minimum, min(max(optimal, minimum), maximum), maximum
+                    )
     return ranges
 
 
 def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
     if isinstance(leaf, Input):
-        least, _, greatest = leaf.bounds
-        if least[dim] != greatest[dim]:
+        minimum, _, maximum = leaf.bounds
+        if minimum[dim] != maximum[dim]:
             message = (
-                f"You asked for {least[dim]} to {greatest[dim]} in {where}, but the model fixes it to {size}: "
+                f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}: "
                 "something in its code depends on that number. Make the code independent of it, or give a fixed "
                 "size."
             )
@@ -158,16 +160,16 @@ def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
 
 
 def _wanted(
-    leaf: Any, dim: int, least: int, hint: int | None, greatest: int | None
+    leaf: Any, dim: int, minimum: int, hint: int | None, maximum: int | None
 ) -> tuple[int, int, int | None]:
     if isinstance(leaf, Input):
         low, optimal, high = (shape[dim] for shape in leaf.bounds)
         # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof
         # of.
-        least = low if least <= 2 else max(low, least)
-        return least, optimal, high if greatest is None else min(high, greatest)
+        minimum = low if minimum <= 2 else max(low, minimum)
+        return minimum, optimal, high if maximum is None else min(high, maximum)
     # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
-    least = max(least, 1)
+    minimum = max(minimum, 1)
     if isinstance(leaf, torch.Tensor):
-        return least, int(leaf.shape[dim]), greatest
-    return least, hint if hint is not None else least, greatest
+        return minimum, int(leaf.shape[dim]), maximum
+    return minimum, hint if hint is not None else minimum, maximum

@@ -21,9 +21,9 @@ class Input:
 
     Attributes:
         shape: The fixed shape.
-        min_shape: The least sizes.
-        opt_shape: The sizes to optimise for; min_shape <= opt_shape <= max_shape.
-        max_shape: The greatest sizes.
+        min_shape: The minimum sizes.
+        opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape.
+        max_shape: The maximum sizes.
         dtype: The tensor's dtype.
         device: The device of the example tensor that the model is exported with; default: the
             model's.
@@ -47,7 +47,7 @@ class Input:
             raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
         sizes = list(zip(*self.bounds, strict=False))
         if len({len(shape) for shape in self.bounds}) != 1 or any(
-            not 0 <= least <= optimal <= greatest for least, optimal, greatest in sizes
+            not 0 <= minimum <= optimal <= maximum for minimum, optimal, maximum in sizes
         ):
             message = (
                 f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={self.bounds[0]}, "
@@ -57,7 +57,7 @@ class Input:
 
     @property
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The least, optimal and greatest shapes."""
+        """The minimum, optimal and maximum shapes."""
         assert self.min_shape is not None
         assert self.opt_shape is not None
         assert self.max_shape is not None
@@ -70,8 +70,8 @@ class Input:
         range.
         """
         shape = [
-            optimal if least == greatest else min(max(optimal, 2), greatest)
-            for least, optimal, greatest in zip(*self.bounds, strict=True)
+            optimal if minimum == maximum else min(max(optimal, 2), maximum)
+            for minimum, optimal, maximum in zip(*self.bounds, strict=True)
         ]
         target = torch.device(self.device) if self.device is not None else device
         if self.dtype.is_floating_point:
@@ -80,10 +80,10 @@ class Input:
 
     def dynamic_dims(self) -> dict[int, Any]:
         """Returns what ``torch.export`` is told of the sizes that vary."""
-        least, _, greatest = self.bounds
+        minimum, _, maximum = self.bounds
         return {
             dim: torch.export.Dim.AUTO(min=low, max=high)
-            for dim, (low, high) in enumerate(zip(least, greatest, strict=True))
+            for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }
 

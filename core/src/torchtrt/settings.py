@@ -81,7 +81,7 @@ class CompilationSettings:
                 }
             ),
         )
-        self._check("min_block_size", int, lambda value: value >= 1, "a whole number from 1")
+        self._check("min_block_size", int, lambda value: value >= 1, "an integer from 1")
         self._check("workspace_size", int, lambda value: value >= 0, "bytes, 0 or more")
         if self.optimization_level is not None:
             self._check("optimization_level", int, lambda value: 0 <= value <= 5, "0 to 5 or None")

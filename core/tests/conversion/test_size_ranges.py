@@ -36,7 +36,7 @@ def ranges(tensor, *bounds):
     ],
 )
 def test_a_size_is_bounded_by_its_symbols(symbolic, expression, expected):
-    """Least, optimal and greatest hold for growing and for shrinking expressions."""
+    """Minimum, optimal and maximum hold for growing and for shrinking expressions."""
     s, t = symbolic.shape
     known = ranges(symbolic, (1, 4, 8), (2, 10, 20))
 

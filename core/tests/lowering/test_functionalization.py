@@ -115,7 +115,7 @@ def test_writes_on_fresh_results_need_no_retracing(function):
 
 
 def test_running_statistics_are_updated_in_training_mode():
-    """Batch normalisation writes its statistics although its schema does not say so."""
+    """Batch normalization writes its statistics although its schema does not say so."""
     model, eager = (nn.Sequential(nn.BatchNorm1d(3)).train() for _ in range(2))
     x = torch.rand(4, 3)
     with torch.no_grad():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchtrt.packs.environment import is_recovery_command, read_selection
-from torchtrt.packs.info import normalise
+from torchtrt.packs.info import normalize
 
 
 def test_without_variables_every_pack_is_loaded() -> None:
@@ -102,9 +102,9 @@ def test_local_can_be_preferred() -> None:
 @given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_normalising_twice_is_normalising_once(text: str) -> None:
     """Names that have been through it compare equal."""
-    once = normalise(text)
+    once = normalize(text)
 
-    assert normalise(once) == once
+    assert normalize(once) == once
 
 
 @given(st.dictionaries(st.sampled_from(["", "_DISABLE", "_PREFER", "_STRICT"]), st.text()))

@@ -46,7 +46,7 @@ def inputs(batch=2, length=5, mask=None, table=None, flag=True):
 @pytest.mark.parametrize("batch", [1, 4, 8])
 @pytest.mark.parametrize("length", [2, 16])
 def test_every_size_in_range_fits(checks, batch, length):
-    """The least and greatest sizes are inside, a batch of one too."""
+    """The minimum and maximum sizes are inside, a batch of one too."""
     checks.check(inputs(batch, length))
 
 

@@ -19,7 +19,7 @@ from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.shims import reduces_integers_exactly
 
 SIZES = {"b": (1, 3, 5), "s": (3, 5, 8)}
-"""The least, usual and greatest size of the dimensions that vary."""
+"""The minimum, usual and maximum size of the dimensions that vary."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class T:
     Attributes:
         shape: Sizes, separated by spaces; ``b`` and ``s`` vary.
         dtype: The dtype.
-        low: The least value.
-        high: The greatest value; it does occur for whole numbers.
+        low: The minimum value.
+        high: The maximum value; it does occur for integers.
         values: The values themselves, in place of random ones; the shape is then fixed.
     """
 
@@ -41,7 +41,7 @@ class T:
     values: Any = None
 
     def make(self, point: int, seed: int) -> torch.Tensor:
-        """Returns the tensor at the least (0), usual (1) or greatest (2) sizes."""
+        """Returns the tensor at the least (0), usual (1) or maximum (2) sizes."""
         if self.values is not None:
             return torch.tensor(self.values, dtype=self.dtype)
         sizes = [SIZES[part][point] if part in SIZES else int(part) for part in self.shape.split()]
@@ -93,7 +93,7 @@ class Case:
         )
 
     def inputs(self, point: int) -> tuple[torch.Tensor, ...]:
-        """Returns the model's inputs at the least, usual or greatest sizes."""
+        """Returns the model's inputs at the least, usual or maximum sizes."""
         specs = [leaf for leaf in self.leaves[0] if isinstance(leaf, T)]
         return tuple(spec.make(point, seed) for seed, spec in enumerate(specs))
 
@@ -213,7 +213,7 @@ def check(case: Case) -> None:
 
 
 def check_where_exact(case: Case) -> None:
-    """As :func:`check`; or the op is rejected because this TensorRT's whole numbers are not exact."""
+    """As :func:`check`; or the op is rejected because this TensorRT's integers are not exact."""
     try:
         check(case)
     except FullCompilationError as error:

@@ -17,7 +17,7 @@ TRAINING = "it is for training, and engines are for inference"
 MEMORY = "it is about how PyTorch lays out memory, of which a network knows nothing"
 OUT = "it writes into a tensor that is given; exporting writes the functional form"
 PACKET = "it is another name of an op that is converted"
-QUANTIZED = "it is another library's op for quantised networks"
+QUANTIZED = "it is another library's op for quantized networks"
 COLLECTIVE = "it is another library's op for several devices"
 
 COMPLEX = (

@@ -120,7 +120,7 @@ def test_what_tensorrt_cannot_do_is_rejected_with_the_rule(function, reason):
 
 
 def test_product_of_whole_numbers_is_exact_or_rejected(version):
-    """TensorRT 8.6 multiplies whole numbers in float32: there an unknown number of them stays in PyTorch."""
+    """TensorRT 8.6 multiplies integers in float32: there an unknown number of them stays in PyTorch."""
     model, numbers = Function(lambda x: x.prod(1)), torch.tensor([[4097, 4099], [-3, 5]])
     assert torch.equal(run(compile_everything(model.eval(), numbers), numbers), model(numbers))
     dynamic = {"inputs": ({1: torch.export.Dim("n", min=1, max=4)},)}

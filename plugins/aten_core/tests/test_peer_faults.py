@@ -11,7 +11,7 @@ from .test_pack import Function
 
 I64, I32, F16 = torch.int64, torch.int32, torch.float16
 FAR = 2**24 + 1
-"""The least whole number that float32 does not hold."""
+"""The minimum integer that float32 does not hold."""
 
 SCATTERED = ("b 5", 1, T("b s", I64, 0, 4), "b s")
 WHOLE = T("b s", I64, -9, 9)
@@ -28,16 +28,16 @@ AGREE = {
         case((), *SCATTERED, way, function=torch.scatter_reduce, include_self=False)
         for way in ("sum", "prod", "mean", "amax", "amin")
     ],
-    "a whole number times a fraction is a fraction": [
+    "an integer times a fraction is a fraction": [
         case((), WHOLE, function=lambda x: x * 1.5),
         case((), WHOLE, function=lambda x: x + 0.5),
     ],
-    "a whole number is compared with a fraction as a fraction": [
+    "an integer is compared with a fraction as a fraction": [
         case((), WHOLE, function=lambda x: x > 0.5),
         case((), WHOLE, function=lambda x: x == 1.5),
     ],
-    "whole numbers are divided truly": [case((), WHOLE, T("b s", I64, 1, 4), function=torch.div)],
-    "remainders of large whole numbers do not overflow": [
+    "integers are divided truly": [case((), WHOLE, T("b s", I64, 1, 4), function=torch.div)],
+    "remainders of large integers do not overflow": [
         case((), HUGE, T(values=[3, 3, -4, 4], dtype=I32), function=function)
         for function in (torch.fmod, torch.remainder)
     ],
@@ -47,14 +47,14 @@ AGREE = {
     "the modulus of sizes rounds down as Python's does": [
         case((), "b s", function=lambda x: x + (-x.shape[0]) % 4 + (-x.shape[1]) % 3)
     ],
-    "extremes of large whole numbers are exact": [
+    "extremes of large integers are exact": [
         case((), T(values=[[FAR, FAR - 1], [3, -FAR]], dtype=I64), 1, function=function)
         for function in (torch.amax, torch.amin)
     ],
-    "products of large whole numbers are exact": [
+    "products of large integers are exact": [
         case((), T(values=[[4097, 4099], [-3, 5]], dtype=I64), 1, function=torch.prod)
     ],
-    "means of whole numbers are in the dtype asked for": [
+    "means of integers are in the dtype asked for": [
         case((), WHOLE, 1, function=torch.mean, dtype=torch.float32)
     ],
     "sums and products come in the dtype asked for": [
@@ -87,7 +87,7 @@ AGREE = {
             function=lambda x: F.linear(x, torch.arange(15.0).reshape(5, 3).T),
         )
     ],
-    "whole numbers have bits": [
+    "integers have bits": [
         case((), WHOLE, T("b s", I64, -9, 9), function=function)
         for function in (torch.bitwise_and, torch.bitwise_or, torch.bitwise_xor)
     ],
@@ -110,7 +110,7 @@ AGREE = {
 
 @pytest.mark.parametrize("rule", AGREE)
 def test_what_was_wrong_there_agrees_with_pytorch(rule, version):
-    """The rule holds at least, usual and greatest sizes."""
+    """The rule holds at least, usual and maximum sizes."""
     for example in AGREE[rule]:
         check_where_exact(example)
 
@@ -165,8 +165,8 @@ def test_softmax_over_another_dimension_is_another_engine():
     torch.testing.assert_close(run(columns, x), x.softmax(0))
 
 
-def test_the_optimal_size_is_never_above_the_greatest():
-    """A dynamic input with a greatest size alone still has sizes in order."""
+def test_the_optimal_size_is_never_above_the_maximum():
+    """A dynamic input with a maximum size alone still has sizes in order."""
     model = Function(lambda x: x * 2).eval()
     dim = torch.export.Dim("n", min=1, max=2)
     exported = torch.export.export(

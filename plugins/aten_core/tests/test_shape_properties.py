@@ -79,9 +79,9 @@ def agree(
 
 
 @st.composite
-def shapes_and_dims(draw: Any, least: int = 1) -> tuple[list[int], int]:
+def shapes_and_dims(draw: Any, minimum: int = 1) -> tuple[list[int], int]:
     """Returns a shape and one of its dimensions, counted from the front or from the end."""
-    shape = draw(st.lists(st.integers(1, 4), min_size=least, max_size=4))
+    shape = draw(st.lists(st.integers(1, 4), min_size=minimum, max_size=4))
     return shape, draw(st.integers(-len(shape), len(shape) - 1))
 
 
@@ -151,7 +151,7 @@ def test_select(data: Any, one: Any, run: Any) -> None:
 
 
 @few
-@given(shapes_and_dims(least=2), runs())
+@given(shapes_and_dims(minimum=2), runs())
 def test_unbind(one: Any, run: Any) -> None:
     """Every index of a dimension whose size is fixed."""
     shape, dim = one
@@ -217,7 +217,7 @@ def test_stack(one: Any, count: int, run: Any) -> None:
 
 
 @few
-@given(st.data(), shapes_and_dims(least=2), runs())
+@given(st.data(), shapes_and_dims(minimum=2), runs())
 def test_split(data: Any, one: Any, run: Any) -> None:
     """Into pieces of one size, the last one smaller, and into pieces of given sizes."""
     shape, dim = one

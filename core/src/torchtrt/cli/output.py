@@ -36,7 +36,7 @@ def print_json(value: Any) -> None:
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Returns a table whose columns of whole numbers are aligned to the right."""
+    """Returns a table whose columns of integers are aligned to the right."""
     made = Table(title=Text(title), title_justify="left")
     for index, heading in enumerate(headings):
         numeric = bool(rows) and all(

@@ -1,4 +1,4 @@
-"""The least, optimal and greatest sizes of tensors whose shapes are expressions of the model's symbols."""
+"""The minimum, optimum and maximum sizes of tensors whose shapes are expressions of the model's symbols."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class InputProfile:
         name: The input's name in the engine.
         dtype: Its PyTorch dtype outside the engine.
         shape: Its shape, with -1 where the size varies.
-        min: The least shape.
-        opt: The shape to optimise for.
-        max: The greatest shape.
+        min: The minimum shape.
+        opt: The shape to optimize for.
+        max: The maximum shape.
     """
 
     name: str
@@ -54,14 +54,14 @@ def profile_input(name: str, value: torch.Tensor, ranges: Mapping[Any, SizeRange
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
     bounds = [size_bounds(size, ranges) for size in value.shape]
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    least, optimal, greatest = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return InputProfile(name, value.dtype, shape, tuple(least), tuple(optimal), tuple(greatest))
+    minimum, optimum, maximum = zip(*bounds, strict=True) if bounds else ((), (), ())
+    return InputProfile(name, value.dtype, shape, tuple(minimum), tuple(optimum), tuple(maximum))
 
 
 def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tuple[int, int, int]:
-    """Returns the least, optimal and greatest value of a size.
+    """Returns the minimum, optimum and maximum value of a size.
 
-    An expression of several symbols is evaluated at every combination of their least and greatest
+    An expression of several symbols is evaluated at every combination of their minimum and maximum
     values: exact where it is monotone in each symbol, as sizes are in practice (sums, products, and
     divisions of them by numbers).
 
@@ -82,6 +82,6 @@ def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tu
 
     corners = itertools.product(*((ranges[symbol].min, ranges[symbol].max) for symbol in symbols))
     extremes = [evaluate(corner) for corner in corners]
-    least, greatest = min(extremes), max(extremes)
-    optimal = evaluate([ranges[symbol].opt for symbol in symbols])
-    return least, min(max(optimal, least), greatest), greatest
+    minimum, maximum = min(extremes), max(extremes)
+    optimum = evaluate([ranges[symbol].opt for symbol in symbols])
+    return minimum, min(max(optimum, minimum), maximum), maximum

@@ -12,6 +12,7 @@ from torchtrt.contract import (
 from torchtrt.packs.hooks import hookimpl, hookspec
 from torchtrt.packs.info import FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
 from torchtrt.packs.load import LoadedPack, PackSet
+from torchtrt.packs.modules import import_modules
 from torchtrt.packs.pack import API_VERSION, ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.state import current_packs, load_packs, loaded_packs, local_pack, problems
@@ -34,6 +35,7 @@ __all__ = [
     "current_packs",
     "hookimpl",
     "hookspec",
+    "import_modules",
     "load_packs",
     "loaded_packs",
     "local_pack",

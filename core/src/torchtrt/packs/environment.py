@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
-from torchtrt.packs.info import LOCAL, normalise
+from torchtrt.packs.info import LOCAL, normalize
 from torchtrt.packs.problem import Problem
 
 ONLY = "TORCHTRT_PACKS"
@@ -111,4 +111,4 @@ def is_recovery_command(command_line: Sequence[str], arguments: Sequence[str]) -
 
 
 def _names(text: str) -> list[str]:
-    return [normalise(name) for name in re.split(r"[,\s]+", text) if name]
+    return [normalize(name) for name in re.split(r"[,\s]+", text) if name]

@@ -89,7 +89,7 @@ def is_pack_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def normalise(name: str) -> str:
+def normalize(name: str) -> str:
     """Returns the pack name that a person means by a pack's or a distribution's name, in any spelling."""
     flat = re.sub(r"[-_.\s]+", "_", name.strip()).lower()
     return flat.removeprefix(PACKS.package_name(""))

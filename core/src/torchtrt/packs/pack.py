@@ -111,7 +111,7 @@ class ConverterPack:
             message = f"{name!r} cannot be a pack's name: use lower-case letters, digits and single underscores."
             raise PackError(message)
         if not _is_api_version(api):
-            message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two whole numbers: (1, 0)."
+            message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two integers: (1, 0)."
             raise PackError(message)
         self.name = name
         self.api = api

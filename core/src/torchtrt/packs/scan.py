@@ -26,7 +26,7 @@ from torchtrt.packs.info import (
     Door,
     PackInfo,
     is_pack_name,
-    normalise,
+    normalize,
 )
 from torchtrt.packs.problem import Problem, describe
 
@@ -185,7 +185,7 @@ def _misnamed(info: PackInfo, module: str) -> Problem | None:
     expected = door.distribution_name(name)
     if _canonical(info.distribution) != expected:
         what = f"a {door.noun} of this name comes from {expected}, not from {info.distribution}"
-        right = normalise(info.distribution)
+        right = normalize(info.distribution)
         hint = (
             f"Name the entry point {right!r}."
             if info.distribution.lower().startswith(door.prefix)

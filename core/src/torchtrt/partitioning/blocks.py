@@ -1,8 +1,8 @@
 """Groups the nodes that TensorRT can run into as few blocks as data flow allows.
 
 Every node gets a level. Blocks and PyTorch alternate: block 0, PyTorch 0, block 1, PyTorch 1, ... A
-TensorRT node's level is the greatest among its TensorRT inputs' levels and its PyTorch inputs'
-levels plus one; a PyTorch node's is the greatest of all its inputs'. TensorRT nodes of one level
+TensorRT node's level is the maximum among its TensorRT inputs' levels and its PyTorch inputs'
+levels plus one; a PyTorch node's is the maximum of all its inputs'. TensorRT nodes of one level
 form one block. No block can depend on itself through PyTorch, and the whole takes linear time.
 """
 
@@ -232,7 +232,7 @@ def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, st
                 if source not in members and _has_unbounded_size(source):
                     demoted[node] = (
                         f"Its input {source.name} comes from outside the engine with a size that depends on data, "
-                        "so there is no greatest size to build for."
+                        "so there is no maximum size to build for."
                     )
     for node in list(demoted):  # what picks an output follows the call
         demoted.update({user: demoted[node] for user in node.users if _producer(user) is node})

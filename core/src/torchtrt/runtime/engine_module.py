@@ -34,7 +34,7 @@ class EngineModule(torch.nn.Module):
     """Runs one engine on PyTorch tensors.
 
     Args:
-        plan: The serialised engine.
+        plan: The serialized engine.
         inputs: The profile of each input, in the order that ``forward`` takes them.
         output_names: The engine's outputs, in the order that ``forward`` returns them.
         output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.

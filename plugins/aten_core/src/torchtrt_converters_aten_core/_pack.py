@@ -1,9 +1,6 @@
 """The entry point: who this pack is, and which folders of modules fill it."""
 
-import pkgutil
-from importlib import import_module
-
-from torchtrt.packs import ConverterPack, hookimpl
+from torchtrt.packs import ConverterPack, hookimpl, import_modules
 
 pack = ConverterPack(
     "aten_core",
@@ -24,6 +21,4 @@ def torchtrt_converter_pack() -> ConverterPack:
 def torchtrt_register_converters() -> None:
     """Imports the modules whose decorated functions are this pack's converters, decompositions and passes."""
     for folder in ("converters", "decompositions", "passes"):
-        package = import_module(f"{__package__}.{folder}")
-        for module in sorted(module.name for module in pkgutil.iter_modules(package.__path__)):
-            import_module(f"{package.__name__}.{module}")
+        import_modules(f"{__package__}.{folder}")

@@ -1,6 +1,6 @@
-"""Says who this pack is, and fills it."""
+"""The entry point: who this pack is, and which folder of modules fills it."""
 
-from torchtrt.packs import ConverterPack, hookimpl
+from torchtrt.packs import ConverterPack, hookimpl, import_modules
 
 pack = ConverterPack(
     "aten_experimental",
@@ -18,6 +18,6 @@ def torchtrt_converter_pack() -> ConverterPack:
 
 
 @hookimpl
-def torchtrt_register_converters(pack: ConverterPack) -> None:
+def torchtrt_register_converters() -> None:
     """Imports the modules whose decorators fill the pack."""
-    from torchtrt_converters_aten_experimental import attention, data_dependent  # noqa: F401
+    import_modules(f"{__package__}.converters")

@@ -12,10 +12,10 @@ OP = "aten.fake_quantize_per_tensor_affine.default"
 class Quantized(nn.Module):
     """A linear layer between two fake quantizations."""
 
-    def __init__(self, scale=0.05, zero_point=0, least=-128, greatest=127):
+    def __init__(self, scale=0.05, zero_point=0, minimum=-128, maximum=127):
         super().__init__()
         self.linear = nn.Linear(6, 6)
-        self.options = scale, zero_point, least, greatest
+        self.options = scale, zero_point, minimum, maximum
 
     def forward(self, x):
         """Quantizes, multiplies, quantizes."""
@@ -44,7 +44,7 @@ def converters_of(compiled):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("options", [{"zero_point": 3}, {"least": 0, "greatest": 255}], ids=str)
+@pytest.mark.parametrize("options", [{"zero_point": 3}, {"minimum": 0, "maximum": 255}], ids=str)
 def test_what_is_not_tensorrts_int8_is_computed_by_ordinary_layers(options, version):
     """Zero points and other ranges give PyTorch's values too, in the engine."""
     torch.manual_seed(0)

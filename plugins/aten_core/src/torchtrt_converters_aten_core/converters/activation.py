@@ -22,7 +22,7 @@ SIMPLE = {
     ),
     aten.hardsigmoid.default: ("HARD_SIGMOID", {"alpha": 1 / 6, "beta": 0.5}),
 }
-"""Ops that are one layer with fixed parameters. PyTorch computes whole numbers and booleans in float32."""
+"""Ops that are one layer with fixed parameters. PyTorch computes integers and booleans in float32."""
 
 
 @converts_elementwise(*SIMPLE)

@@ -7,6 +7,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import indexing as impl
+from torchtrt_converters_aten_core.impl import scatter as scatter_impl
 from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import converts
 
@@ -57,7 +58,7 @@ def _masks(node: Node) -> str | None:
     keep_constants=True,
 )
 def index(ctx, self, indices):
-    """Converts whole-number index tensors for any of the dimensions."""
+    """Converts integer index tensors for any of the dimensions."""
     return impl.index_by(ctx, ctx.tensor(self), indices)
 
 
@@ -90,12 +91,12 @@ def scatter(ctx, self, dim, index, src=None, value=None):
     aten.index_put.default, aten._unsafe_index_put.default, unless=_masks, keep_constants=True
 )
 def index_put(ctx, self, indices, values, accumulate):
-    """Converts elements written, or added, at whole-number indices of any of the dimensions."""
+    """Converts elements written, or added, at integer indices of any of the dimensions."""
     dtype, rank = types.output_dtype(ctx), types.rank_of(self)
     inner = torch.int32 if dtype is torch.bool else dtype
     if accumulate:
         inner = types.wide(inner)
     tensor = types.operand(ctx, self, inner, rank)
     values = types.operand(ctx, values, inner, types.rank_of(values))
-    result = impl.put(ctx, tensor, indices, values, accumulate)
+    result = scatter_impl.put(ctx, tensor, indices, values, accumulate)
     return types.cast(ctx, result, dtype)

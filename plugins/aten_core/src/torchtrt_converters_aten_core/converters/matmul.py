@@ -31,7 +31,7 @@ SUMS_OF_PRODUCTS = (
 
 
 _ONE_BY_ONE = 1 << 20
-"""The most products of whole numbers that are computed without a layer for matrices."""
+"""The most products of integers that are computed without a layer for matrices."""
 
 
 def _unfit(node: Node) -> str | None:
@@ -39,7 +39,7 @@ def _unfit(node: Node) -> str | None:
     if dtype.is_floating_point:
         return None
     first = value_of(node.args[node.target in SUMS_OF_PRODUCTS])
-    products = sizes.greatest_product((*node.meta["val"].shape, first.shape[-1]))
+    products = sizes.maximum_product((*node.meta["val"].shape, first.shape[-1]))
     if dtype is torch.bool or products is None or products > _ONE_BY_ONE:
         return "TensorRT multiplies matrices of floating-point numbers only"
     return None

@@ -3,17 +3,119 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
-from torchtrt_converters_aten_core.impl import elementwise, types
-from torchtrt_converters_aten_core.impl import pooling as impl
+from torchtrt.conversion import add_layer, arguments_of, value_of
+from torchtrt.tensorrt import trt
+from torchtrt_converters_aten_core.impl import elementwise, matmul, shape, types
+from torchtrt_converters_aten_core.impl.reduction import reduce
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is pooled together: one number for each spatial dimension.
+
+    Attributes:
+        size: The window's size.
+        stride: The distance between windows.
+        padding: What is added before and after.
+        padding_after: What is added after, where it is another.
+        round_up: Whether a last window that reaches over the end counts.
+    """
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    padding_after: tuple[int, ...]
+    round_up: bool = False
+
+    def widened(self) -> Window:
+        """Returns the window with one more dimension, over which nothing is pooled."""
+        return Window(
+            (*self.size, 1),
+            (*self.stride, 1),
+            (*self.padding, 0),
+            (*self.padding_after, 0),
+            self.round_up,
+        )
+
+
+def _pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool = False) -> Any:
+    """Returns ``tensor`` pooled over its last dimensions.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"MAX"`` or ``"AVERAGE"``.
+        tensor: A floating-point network tensor of shape ``(batch, channels, *spatial)``; without
+            the batch dimension likewise.
+        window: What is pooled together.
+        count_padding: Whether an average divides by the padding's elements too.
+    """
+    spatial = len(window.size)
+    if len(tensor.shape) == spatial + 1:
+        batch = shape.unsqueeze(ctx, tensor, [0])
+        result = _pool(ctx, kind, batch, window, count_padding)
+        return shape.squeeze(ctx, result, [0])
+    if spatial == 1:  # TensorRT pools over two or three dimensions
+        wide = shape.unsqueeze(ctx, tensor, [3])
+        result = _pool(ctx, kind, wide, window.widened(), count_padding)
+        return shape.squeeze(ctx, result, [3])
+    dtype = ctx.dtype_of(tensor)
+    if dtype is torch.bfloat16:  # not among the dtypes that TensorRT pools
+        tensor = types.cast(ctx, tensor, torch.float32)
+    layer = add_layer(ctx, "pooling_nd", tensor, getattr(trt.PoolingType, kind), window.size)
+    layer.stride_nd = window.stride
+    layer.pre_padding = window.padding
+    layer.post_padding = window.padding_after
+    if window.round_up:
+        layer.padding_mode = trt.PaddingMode.EXPLICIT_ROUND_UP
+    if kind == "AVERAGE":
+        layer.average_count_excludes_padding = not count_padding
+    return types.cast(ctx, layer.get_output(0), dtype)
+
+
+def _adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
+    """Returns the averages of as many equal parts of the last dimensions as ``sizes`` says.
+
+    A dimension of any size becomes 1 by a mean; a fixed one becomes any other by a matrix of the parts' weights.
+    """
+    rank = len(tensor.shape)
+    places = range(rank - len(sizes), rank)
+    single = [place for place, size in zip(places, sizes, strict=True) if size == 1]
+    result = reduce(ctx, "AVG", tensor, single, True)
+    rest = {
+        place: size
+        for place, size in zip(places, sizes, strict=True)
+        if size != 1 and tensor.shape[place] != size
+    }
+    if rest and all(tensor.shape[place] % size == 0 for place, size in rest.items()):
+        steps = tuple(
+            tensor.shape[place] // rest[place] if place in rest else 1 for place in places
+        )
+        zeros = (0,) * len(sizes)
+        return _pool(ctx, "AVERAGE", result, Window(steps, steps, zeros, zeros))
+    for place, size in rest.items():
+        result = _average_parts(ctx, result, place, size)
+    return result
+
+
+def _average_parts(ctx: Any, tensor: Any, place: int, size: int) -> Any:
+    length, rank = tensor.shape[place], len(tensor.shape)
+    weights = torch.zeros(length, size)
+    for part in range(size):
+        first, last = part * length // size, -(-(part + 1) * length // size)
+        weights[first:last, part] = 1 / (last - first)
+    weights = weights.to(ctx.dtype_of(tensor)).reshape((1,) * (rank - 2) + (length, size))
+    matrix = ctx.tensor(weights)
+    moved = shape.swap(ctx, tensor, place, -1)
+    return shape.swap(ctx, matmul.multiply(ctx, moved, matrix), place, -1)
 
 
 MAXIMA = {
@@ -94,12 +196,12 @@ def _reads_indices(node: Node) -> str | None:
 
 def _window(
     ctx: Any, tensor: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool
-) -> impl.Window:
+) -> Window:
     size, stride, padding = _geometry(ctx.node.target, kernel_size, stride, padding)
     if not ceil_mode:
-        return impl.Window(size, stride, padding, padding)
+        return Window(size, stride, padding, padding)
     if _rounds_alike(size, stride, padding):
-        return impl.Window(size, stride, padding, padding, round_up=True)
+        return Window(size, stride, padding, padding, round_up=True)
     result = types.output_value(ctx)
     counts = (result[0] if isinstance(result, tuple) else result).shape[-len(size) :]
     extents = tuple(tensor.shape)[-len(size) :]
@@ -109,13 +211,13 @@ def _window(
             counts, stride, size, extents, padding, strict=True
         )
     )
-    return impl.Window(size, stride, padding, after)
+    return Window(size, stride, padding, after)
 
 
 @converts(*MAXIMA, unless=_unfit)
 def maximum(ctx, self, kernel_size, stride, padding, ceil_mode, **_):
     """Converts the largest element of each window."""
-    return impl.pool(ctx, "MAX", self, _window(ctx, self, kernel_size, stride, padding, ceil_mode))
+    return _pool(ctx, "MAX", self, _window(ctx, self, kernel_size, stride, padding, ceil_mode))
 
 
 @converts(*MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
@@ -133,11 +235,11 @@ def average(
     if divisor_override is None:
         # Without padding there is nothing to count but what ceil_mode adds, which PyTorch does not.
         count_padding = count_include_pad and any(window.padding)
-        return impl.pool(ctx, "AVERAGE", self, window, count_padding)
+        return _pool(ctx, "AVERAGE", self, window, count_padding)
     count = 1
     for extent in window.size:
         count *= extent
-    whole = impl.pool(ctx, "AVERAGE", self, window, count_padding=True)
+    whole = _pool(ctx, "AVERAGE", self, window, count_padding=True)
     dtype = types.output_dtype(ctx)
     return elementwise.arithmetic(ctx, "PROD", whole, count / divisor_override, dtype)
 
@@ -157,7 +259,7 @@ def _varying_parts(node: Node) -> str | None:
 @converts(*ADAPTIVE_AVERAGES, unless=_varying_parts)
 def adaptive_average(ctx, self, output_size):
     """Converts averages of as many equal parts as asked for."""
-    return impl.adaptive_average(ctx, self, _each(output_size, SPATIAL[ctx.node.target]))
+    return _adaptive_average(ctx, self, _each(output_size, SPATIAL[ctx.node.target]))
 
 
 def _unequal_parts(node: Node) -> str | None:
@@ -179,4 +281,4 @@ def adaptive_maximum(ctx, self, output_size):
     extents = tuple(self.shape)[-len(wanted) :]
     steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))
     zeros = (0,) * len(steps)
-    return impl.pool(ctx, "MAX", self, impl.Window(steps, steps, zeros, zeros)), None
+    return _pool(ctx, "MAX", self, Window(steps, steps, zeros, zeros)), None

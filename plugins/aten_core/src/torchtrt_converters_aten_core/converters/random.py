@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, value_of
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.shims import add_fill
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -18,17 +21,114 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl import random as impl
+from torchtrt_converters_aten_core.impl.sizes import Size
 from torchtrt_converters_aten_core.registration import converts, converts_elementwise
 
 aten = torch.ops.aten
 
 
+_BELOW_ONE = {torch.float32: 1 - 2.0**-24, torch.float16: 1 - 2.0**-11, torch.bfloat16: 1 - 2.0**-8}
+"""The maximum number below 1 of a dtype: TensorRT's uniform numbers may reach their upper bound."""
+
+
+def _uniform(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
+    """Returns numbers from 0 to below 1, all equally likely.
+
+    Args:
+        ctx: The conversion context.
+        extents: The sizes: numbers or 0-d int32 network tensors.
+        dtype: The floating-point dtype of the result; they are drawn in float32.
+    """
+    drawn = _draw(ctx, "RANDOM_UNIFORM", extents, 0.0, _BELOW_ONE[dtype])
+    return types.cast(ctx, drawn, dtype)
+
+
+def _normal(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
+    """Returns numbers of the standard normal distribution; the arguments are :func:`uniform`'s."""
+    drawn = _draw(ctx, "RANDOM_NORMAL", extents, 0.0, 1.0)
+    return types.cast(ctx, drawn, dtype)
+
+
+def _draw(ctx: Any, kind: str, extents: Sequence[Size], alpha: float, beta: float) -> Any:
+    operation = getattr(trt.FillOperation, kind)
+    if not extents:
+        single = add_fill(ctx.net, (1,), operation, torch.float32, alpha, beta)
+        return shape.squeeze(ctx, single, [0])
+    if sizes.is_static(extents):
+        return add_fill(ctx.net, tuple(extents), operation, torch.float32, alpha, beta)
+    return add_fill(
+        ctx.net,
+        sizes.to_tensor(ctx, extents),
+        operation,
+        torch.float32,
+        types.operand(ctx, alpha, torch.float32, 0),
+        types.operand(ctx, beta, torch.float32, 0),
+    )
+
+
+def _chance(ctx: Any, extents: Sequence[Size], probability: Any) -> Any:
+    """Returns a bool tensor: true with a probability, which is a number or a tensor that broadcasts to the sizes."""
+    drawn = _uniform(ctx, extents, torch.float32)
+    return elementwise.compare(ctx, "lt", drawn, probability)
+
+
+def _integers(ctx: Any, extents: Sequence[Size], low: int, high: int, dtype: torch.dtype) -> Any:
+    """Returns integers from ``low`` to below ``high``, at most 2**24 of them, as ``dtype``."""
+    drawn = _uniform(ctx, extents, torch.float32)
+    scaled = elementwise.arithmetic(ctx, "PROD", drawn, float(high - low), torch.float32)
+    inner = dtype if types.is_integer(dtype) else torch.int32
+    whole = types.cast(ctx, scaled, inner)  # casts cut toward zero
+    number = elementwise.arithmetic(ctx, "SUM", whole, low, inner)
+    return types.cast(ctx, number, dtype)
+
+
+def _dropout(
+    ctx: Any, tensor: Any, extents: Sequence[Size], probability: float, dtype: torch.dtype
+) -> Any:
+    """Returns ``tensor`` with elements set to zero with a probability, the others scaled to keep the mean.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A floating-point network tensor.
+        extents: The sizes of what is drawn: the tensor's, or such that it broadcasts to the tensor.
+        probability: From 0 to 1.
+        dtype: The dtype of the result.
+    """
+    kept = 1.0 - probability
+    if kept == 0:
+        return elementwise.arithmetic(ctx, "PROD", tensor, 0.0, dtype)
+    stays = _chance(ctx, extents, kept)
+    factor = elementwise.select(ctx, stays, 1 / kept, 0.0, dtype)
+    return elementwise.arithmetic(ctx, "PROD", tensor, factor, dtype)
+
+
+_ALPHA = 1.7580993408473766
+"""``-alpha * scale`` of SELU: what alpha dropout puts in place of an element (Klambauer et al., 2017)."""
+
+
+def _alpha_dropout(
+    ctx: Any, tensor: Any, extents: Sequence[Size], probability: float, dtype: torch.dtype
+) -> Any:
+    """Returns ``tensor`` with elements set to SELU's minimum value, then scaled and shifted to keep mean and variance.
+
+    The arguments are :func:`dropout`'s.
+    """
+    if probability == 1:
+        return elementwise.arithmetic(ctx, "PROD", tensor, 0.0, dtype)
+    scale = ((_ALPHA**2 * probability + 1) * (1 - probability)) ** -0.5
+    stays = _chance(ctx, extents, 1.0 - probability)
+    factor = elementwise.select(ctx, stays, scale, 0.0, dtype)
+    put = _ALPHA * scale * probability
+    shift = elementwise.select(ctx, stays, put, put - _ALPHA * scale, dtype)
+    scaled = elementwise.arithmetic(ctx, "PROD", tensor, factor, dtype)
+    return elementwise.arithmetic(ctx, "SUM", scaled, shift, dtype)
+
+
 DRAWN = {
-    aten.rand.default: impl.uniform,
-    aten.rand_like.default: impl.uniform,
-    aten.randn.default: impl.normal,
-    aten.randn_like.default: impl.normal,
+    aten.rand.default: _uniform,
+    aten.rand_like.default: _uniform,
+    aten.randn.default: _normal,
+    aten.randn_like.default: _normal,
 }
 
 
@@ -65,21 +165,21 @@ def _wide_range(node: Node) -> str | None:
 def integers(ctx, high, low=0, self=None, size=None, **_):
     """Converts integers of a range, all equally likely."""
     extents = _extents(ctx, self, size)
-    return impl.integers(ctx, extents, low, high, types.output_dtype(ctx))
+    return _integers(ctx, extents, low, high, types.output_dtype(ctx))
 
 
 @converts(aten.bernoulli.default, aten.bernoulli.p)
 def bernoulli(ctx, self, p=None, **_):
     """Converts ones with a probability, the elements themselves or a number, and zeros otherwise."""
     probability = self if ctx.node.target is aten.bernoulli.default else p
-    chosen = impl.chance(ctx, sizes.sizes_of(ctx, self), probability)
+    chosen = _chance(ctx, sizes.sizes_of(ctx, self), probability)
     return types.cast(ctx, chosen, types.output_dtype(ctx))
 
 
 @converts(aten.uniform.default)
 def uniform(ctx, self, from_, to, **_):
     """Converts numbers from ``from`` to below ``to``, all equally likely."""
-    number = impl.uniform(ctx, sizes.sizes_of(ctx, self), torch.float32)
+    number = _uniform(ctx, sizes.sizes_of(ctx, self), torch.float32)
     scaled = elementwise.arithmetic(ctx, "PROD", number, to - from_, torch.float32)
     moved = elementwise.arithmetic(ctx, "SUM", scaled, from_, torch.float32)
     return types.cast(ctx, moved, types.output_dtype(ctx))
@@ -99,7 +199,7 @@ def normal(ctx, mean, std, self=None, **_):
     dtype, outline = types.output_dtype(ctx), types.output_value(ctx).shape
     known = sizes.is_static(outline)
     extents = list(outline) if known else _broadcast_sizes(ctx, self, mean, std)
-    number = impl.normal(ctx, extents, dtype)
+    number = _normal(ctx, extents, dtype)
     scaled = elementwise.arithmetic(ctx, "PROD", number, std, dtype)
     return elementwise.arithmetic(ctx, "SUM", scaled, mean, dtype)
 
@@ -111,10 +211,10 @@ def _broadcast_sizes(ctx: Any, *values: Any) -> list[Any]:
 
 
 DROPOUTS = {
-    aten.dropout.default: impl.dropout,
-    aten.feature_dropout.default: impl.dropout,
-    aten.alpha_dropout.default: impl.alpha_dropout,
-    aten.feature_alpha_dropout.default: impl.alpha_dropout,
+    aten.dropout.default: _dropout,
+    aten.feature_dropout.default: _dropout,
+    aten.alpha_dropout.default: _alpha_dropout,
+    aten.feature_alpha_dropout.default: _alpha_dropout,
 }
 BY_CHANNEL = (aten.feature_dropout.default, aten.feature_alpha_dropout.default)
 
@@ -137,7 +237,7 @@ def native_dropout(ctx, input, p, train):
     extents = sizes.sizes_of(ctx, input)
     if train is False or p == 0:
         return input, creation.full(ctx, True, extents, torch.bool)
-    kept = impl.chance(ctx, extents, 1.0 - p)
+    kept = _chance(ctx, extents, 1.0 - p)
     scale = 1 / (1.0 - p) if p < 1 else 0.0
     factor = elementwise.select(ctx, kept, scale, 0.0, dtype)
     return elementwise.arithmetic(ctx, "PROD", input, factor, dtype), kept
@@ -150,7 +250,7 @@ def random_leaky_relu(ctx, self, lower, upper, training, **_):
     slope: Any = (lower + upper) / 2
     if training:
         extents = sizes.sizes_of(ctx, self)
-        number = impl.uniform(ctx, extents, torch.float32)
+        number = _uniform(ctx, extents, torch.float32)
         span = upper - lower
         slope = elementwise.arithmetic(ctx, "PROD", number, span, torch.float32)
         slope = elementwise.arithmetic(ctx, "SUM", slope, lower, torch.float32)
@@ -177,7 +277,7 @@ def _geometric(ctx: Any, extents: Any, p: float) -> Any:
 
 def _cauchy(ctx: Any, extents: Any, median: float, sigma: float) -> Any:
     """Returns ``median + sigma * tan(pi * (u - 1/2))``."""
-    number = impl.uniform(ctx, extents, _WIDE)
+    number = _uniform(ctx, extents, _WIDE)
     angle = elementwise.arithmetic(ctx, "PROD", number, math.pi, _WIDE)
     angle = elementwise.arithmetic(ctx, "SUB", angle, math.pi / 2, _WIDE)
     slope = unary.apply(ctx, "TAN", angle)
@@ -187,14 +287,14 @@ def _cauchy(ctx: Any, extents: Any, median: float, sigma: float) -> Any:
 
 def _log_normal(ctx: Any, extents: Any, mean: float, std: float) -> Any:
     """Returns ``exp(mean + std * z)`` for a standard normal ``z``."""
-    number = impl.normal(ctx, extents, _WIDE)
+    number = _normal(ctx, extents, _WIDE)
     scaled = elementwise.arithmetic(ctx, "PROD", number, std, _WIDE)
     moved = elementwise.arithmetic(ctx, "SUM", scaled, mean, _WIDE)
     return unary.apply(ctx, "EXP", moved)
 
 
 def _log_of_rest(ctx: Any, extents: Any) -> Any:
-    number = impl.uniform(ctx, extents, _WIDE)
+    number = _uniform(ctx, extents, _WIDE)
     return unary.log1p(ctx, unary.negative(ctx, number))
 
 
@@ -226,13 +326,13 @@ def _too_long(node: Node) -> str | None:
 def permutation(ctx, n, **_):
     """Converts integers in random order: the order of random numbers."""
     size = n
-    drawn = impl.uniform(ctx, [size], torch.float32)
+    drawn = _uniform(ctx, [size], torch.float32)
     _, order = ranking.top_k(ctx, drawn, size, 0, True)
     return types.cast(ctx, order, types.output_dtype(ctx))
 
 
 def _too_many(node: Node) -> str | None:
-    count = sizes.greatest(value_of(arguments_of(node).self).shape[-1])
+    count = sizes.maximum(value_of(arguments_of(node).self).shape[-1])
     if count is None or count > ranking.LIMIT:
         return f"TensorRT chooses from at most {ranking.LIMIT} elements"
     return None

@@ -2,25 +2,241 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import add_layer, arguments_of, get_constant, is_network_tensor, value_of
+from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import is_strongly_typed
-from torchtrt_converters_aten_core.impl import recurrent as impl
-from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_converters_aten_core.impl import (
+    activation,
+    elementwise,
+    indexing,
+    matmul,
+    padding,
+    shape,
+    sizes,
+    slicing,
+    types,
+)
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What one direction of one layer has learned: PyTorch or network tensors.
+
+    Attributes:
+        input: Shape ``(gates * hidden, features)``.
+        hidden: Shape ``(gates * hidden, outputs)``.
+        input_bias: Shape ``(gates * hidden,)``, or ``None``.
+        hidden_bias: The same.
+        projection: Shape ``(outputs, hidden)``, or ``None`` where the outputs are the hidden state.
+    """
+
+    input: Any
+    hidden: Any
+    input_bias: Any = None
+    hidden_bias: Any = None
+    projection: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One iteration of a loop, with everything that it reads.
+
+    Attributes:
+        ctx: The conversion context.
+        inputs: The input's share of the gates: ``(gates, batch, hidden)``.
+        recurrent: The hidden state's share.
+        states: The states before: ``(1, batch, ...)`` each.
+    """
+
+    ctx: Any
+    inputs: Any
+    recurrent: Any
+    states: Sequence[Any]
+
+    def sum(self) -> Any:
+        """Returns all gates before their activation."""
+        return self.combine("SUM", self.inputs, self.recurrent)
+
+    def gate(self, gates: Any, place: int) -> Any:
+        """Returns one gate: ``(1, batch, hidden)``."""
+        index = self.ctx.tensor([place])
+        return indexing.gather(self.ctx, gates, index, 0)
+
+    def combine(self, kind: str, first: Any, second: Any) -> Any:
+        """Returns ``first <kind> second``."""
+        return elementwise.combine(self.ctx, kind, first, second)
+
+    def activate(self, kind: str, tensor: Any) -> Any:
+        """Returns an activation."""
+        return activation.apply(self.ctx, kind, tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A kind of recurrence.
+
+    Attributes:
+        gates: How many parts its weights have.
+        step: From one step to the states after it, the hidden state first and without projection.
+        bias_inside: Whether the hidden state's bias is not simply added to the input's.
+    """
+
+    gates: int
+    step: Callable[[Step], tuple[Any, ...]]
+    bias_inside: bool = False
+
+
+def _lstm(step: Step) -> tuple[Any, ...]:
+    gates = step.sum()
+    opened = step.activate("SIGMOID", gates)
+    admit, keep, emit = (step.gate(opened, place) for place in (0, 1, 3))
+    new = step.activate("TANH", step.gate(gates, 2))
+    kept = step.combine("PROD", keep, step.states[1])
+    admitted = step.combine("PROD", admit, new)
+    memory = step.combine("SUM", kept, admitted)
+    hidden = step.combine("PROD", emit, step.activate("TANH", memory))
+    return hidden, memory
+
+
+def _gru(step: Step) -> tuple[Any, ...]:
+    opened = step.activate("SIGMOID", step.sum())
+    reset, keep = step.gate(opened, 0), step.gate(opened, 1)
+    recurrent = step.combine("PROD", reset, step.gate(step.recurrent, 2))
+    total = step.combine("SUM", step.gate(step.inputs, 2), recurrent)
+    new = step.activate("TANH", total)
+    change = step.combine("SUB", step.states[0], new)
+    return (step.combine("SUM", step.combine("PROD", keep, change), new),)
+
+
+def _simple(kind: str) -> Callable[[Step], tuple[Any, ...]]:
+    return lambda step: (step.activate(kind, step.sum()),)
+
+
+LSTM = Cell(4, _lstm)
+GRU = Cell(3, _gru, bias_inside=True)
+RNN_TANH = Cell(1, _simple("TANH"))
+RNN_RELU = Cell(1, _simple("RELU"))
+
+
+def _run(
+    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Sequence[Sequence[Weights]]
+) -> tuple[Any, list[Any]]:
+    """Returns the outputs of stacked recurrent layers and their last states.
+
+    Args:
+        ctx: The conversion context.
+        cell: The kind of recurrence.
+        sequence: A floating-point network tensor of shape ``(length, batch, features)``.
+        states: The hidden state before the first step and for an LSTM the memory: network tensors
+            of shape ``(layers * directions, batch, ...)``.
+        weights: For each layer those of its one or two directions.
+
+    Returns:
+        The outputs ``(length, batch, directions * outputs)``, and the states like those given.
+    """
+    flat = [part for parts in weights for part in parts]
+    last: list[list[Any]] = [[] for _ in states]
+    for level, parts in enumerate(weights):
+        outputs = []
+        for place, part in enumerate(parts):
+            row = level * len(parts) + place
+            first = [_row_of(ctx, state, row, len(flat)) for index, state in enumerate(states)]
+            backward = place == 1
+            tensor = padding.flip(ctx, sequence, [0]) if backward else sequence
+            output, after = _direction(ctx, cell, tensor, first, part)
+            outputs.append(padding.flip(ctx, output, [0]) if backward else output)
+            for collected, state in zip(last, after, strict=True):
+                collected.append(state)
+        sequence = slicing.concatenate(ctx, outputs, 2)
+    return sequence, [
+        slicing.concatenate(ctx, collected, 0) for place, collected in enumerate(last)
+    ]
+
+
+def _row_of(ctx: Any, state: Any, row: int, count: int) -> Any:
+    """Returns the state of one direction of one layer: ``(1, batch, ...)``."""
+    if count == 1:
+        return state
+    extents = [1, *sizes.sizes_of(ctx, state)[1:]]
+    return shape.slice_by(ctx, state, [row, 0, 0], extents, [1] * 3)
+
+
+def _direction(
+    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Weights
+) -> tuple[Any, list[Any]]:
+    dtype = ctx.dtype_of(sequence)
+    length = sizes.size_of(ctx, sequence, 0)
+    inputs = _inputs(ctx, cell, sequence, weights)
+    recurrent = _by_gate(ctx, weights.hidden, cell.gates, dtype)
+    bias = projection = None
+    if cell.bias_inside and weights.hidden_bias is not None:
+        bias = _by_gate(ctx, weights.hidden_bias, cell.gates, dtype)
+    if weights.projection is not None:
+        projection = _by_gate(ctx, weights.projection, 1, dtype)
+
+    loop = ctx.net.add_loop()
+    count = ctx.tensor(length)
+    loop.add_trip_limit(count, trt.TripLimit.COUNT)
+    element = loop.add_iterator(inputs, 0).get_output(0)
+    carried = [loop.add_recurrence(state) for place, state in enumerate(states)]
+    before = [layer.get_output(0) for layer in carried]
+    product = matmul.multiply(ctx, before[0], recurrent, transpose_second=True)
+    if bias is not None:
+        product = elementwise.combine(ctx, "SUM", product, bias)
+    after = list(cell.step(Step(ctx, element, product, before)))
+    if projection is not None:
+        after[0] = matmul.multiply(ctx, after[0], projection, transpose_second=True)
+    for layer, state in zip(carried, after, strict=True):
+        layer.set_input(1, state)
+    collected = loop.add_loop_output(after[0], trt.LoopOutput.CONCATENATE, 0)
+    collected.set_input(1, count)
+    last = [loop.add_loop_output(state, trt.LoopOutput.LAST_VALUE, 0) for state in before]
+    return (
+        shape.squeeze(ctx, collected.get_output(0), [1]),
+        [layer.get_output(0) for i, layer in enumerate(last)],
+    )
+
+
+def _inputs(ctx: Any, cell: Cell, sequence: Any, weights: Weights) -> Any:
+    """Returns the input's share of the gates at every step: ``(length, gates, batch, hidden)``."""
+    share = matmul.linear(ctx, sequence, weights.input, weights.input_bias)
+    if weights.hidden_bias is not None and not cell.bias_inside:
+        dtype = ctx.dtype_of(sequence)
+        share = elementwise.arithmetic(ctx, "SUM", share, weights.hidden_bias, dtype)
+    layer = add_layer(ctx, "shuffle", share)
+    layer.reshape_dims = (0, 0, cell.gates, -1)
+    layer.second_transpose = (0, 2, 1, 3)
+    return layer.get_output(0)
+
+
+def _by_gate(ctx: Any, value: Any, gates: int, dtype: torch.dtype) -> Any:
+    """Returns weights as ``(gates, rows of one gate, columns)``, a bias as one row of each gate."""
+    rows, *columns = tuple(value.shape)
+    wanted = (gates, rows // gates, *columns) if columns else (gates, 1, rows // gates)
+    if not is_network_tensor(value):
+        return get_constant(ctx, value, dtype, wanted)
+    return shape.reshape(ctx, types.cast(ctx, value, dtype), wanted)
+
+
+def _named(layer: Any) -> Any:
+    return layer
+
+
 CELLS = {
-    aten.lstm.input: impl.LSTM,
-    aten.gru.input: impl.GRU,
-    aten.rnn_tanh.input: impl.RNN_TANH,
-    aten.rnn_relu.input: impl.RNN_RELU,
+    aten.lstm.input: LSTM,
+    aten.gru.input: GRU,
+    aten.rnn_tanh.input: RNN_TANH,
+    aten.rnn_relu.input: RNN_RELU,
 }
 
 
@@ -46,15 +262,13 @@ def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, **
     given = hx if isinstance(hx, (list, tuple)) else [hx]
     states = [types.operand(ctx, state, dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
-    outputs, last = impl.run(ctx, CELLS[ctx.node.target], sequence, states, weights)
+    outputs, last = _run(ctx, CELLS[ctx.node.target], sequence, states, weights)
     if batch_first:
         outputs = shape.swap(ctx, outputs, 0, 1)
     return tuple(types.cast(ctx, tensor, result) for tensor in (outputs, *last))
 
 
-def _weights(
-    params: Sequence[Any], num_layers: int, bidirectional: bool
-) -> list[list[impl.Weights]]:
+def _weights(params: Sequence[Any], num_layers: int, bidirectional: bool) -> list[list[Weights]]:
     """Returns the flat list of parameters by layer and direction."""
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)
@@ -63,5 +277,5 @@ def _weights(
     for start in range(0, len(params), count):
         own = list(params[start : start + count])
         projection = own.pop() if projects else None
-        parts.append(impl.Weights(*own, *[None] * (4 - len(own)), projection))
+        parts.append(Weights(*own, *[None] * (4 - len(own)), projection))
     return [parts[start : start + directions] for start in range(0, len(parts), directions)]

@@ -32,10 +32,10 @@ TOTALS = {
 """Ops that are one layer in the dtype of their result."""
 
 
-def _greatest_count(tensor: torch.Tensor, dims: Any) -> int | None:
+def _maximum_count(tensor: torch.Tensor, dims: Any) -> int | None:
     """Returns how many elements at most become one, or ``None`` if nothing bounds them."""
     reduced = impl.all_dims(tensor, dims)
-    return sizes.greatest_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
+    return sizes.maximum_product([tensor.shape[dim] for dim in reduced] if tensor.dim() else [])
 
 
 def _inexact(node: Node) -> str | None:
@@ -50,17 +50,19 @@ def _inexact(node: Node) -> str | None:
     if not tensor.dim() or (exact.has_halves(tensor, dims) and not logical):
         return None
     if kind == "PROD" and not logical:
-        return "this TensorRT multiplies whole numbers in float32, unless there is a fixed number of them"
+        return (
+            "this TensorRT multiplies integers in float32, unless there is a fixed number of them"
+        )
     if kind == "SUM":
-        count = _greatest_count(tensor, getattr(op, "dim", None))
+        count = _maximum_count(tensor, getattr(op, "dim", None))
         limit = exact.EXACT_LIMIT if logical else exact.SUM_LIMIT
         if count is None or count > limit:
-            return f"this TensorRT adds at most {limit} whole numbers exactly"
+            return f"this TensorRT adds at most {limit} integers exactly"
     return None
 
 
 @converts(*TOTALS, unless=_inexact, empty=True)
-def total(ctx, self, dim=None, keepdim=False, **_):
+def reduce(ctx, self, dim=None, keepdim=False, **_):
     """Converts a sum, product, mean, maximum or minimum."""
     kind, dtype = TOTALS[ctx.node.target], types.output_dtype(ctx)
     dims = impl.all_dims(self, dim)
@@ -76,7 +78,7 @@ def total(ctx, self, dim=None, keepdim=False, **_):
     if exact.has_halves(tensor, dims):
         return exact.by_halves(ctx, kind, tensor, dims, keepdim)
     if kind == "SUM":
-        count = _greatest_count(ctx.known_value(self), dim)
+        count = _maximum_count(ctx.known_value(self), dim)
         return exact.exact_sum(ctx, tensor, dims, keepdim, count or exact.SUM_LIMIT)
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 

@@ -168,7 +168,7 @@ ROUNDING: dict[Callable[..., Any], str] = {
 
 def _rounds_to_digits(node: Node) -> str | None:
     if len(node.args) > 1 and node.args[1] is not None:
-        return "only rounding to a whole number gives a size"
+        return "only rounding to an integer gives a size"
     return None
 
 

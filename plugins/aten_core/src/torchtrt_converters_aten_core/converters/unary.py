@@ -30,23 +30,23 @@ FLOATING = {
     aten.sqrt.default: "SQRT",
     aten.tan.default: "TAN",
 }
-"""Ops that are one layer over floating point; PyTorch computes whole numbers and booleans in float32."""
+"""Ops that are one layer over floating point; PyTorch computes integers and booleans in float32."""
 ROUNDING = {
     aten.ceil.default: "CEIL",
     aten.floor.default: "FLOOR",
     aten.round.default: "ROUND",
 }
-"""Ops that leave whole numbers as they are."""
+"""Ops that leave integers as they are."""
 EITHER = {
     aten.abs.default: "ABS",
     aten.sign.default: "SIGN",
     aten.sgn.default: "SIGN",
 }
-"""Ops that are one layer over floating point and over whole numbers."""
+"""Ops that are one layer over floating point and over integers."""
 
 
 @converts_elementwise(*FLOATING)
-def floating(ctx, self):
+def unary_float(ctx, self):
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return impl.apply(ctx, FLOATING[ctx.node.target], tensor)
@@ -54,7 +54,7 @@ def floating(ctx, self):
 
 @converts_elementwise(*ROUNDING)
 def rounding(ctx, self):
-    """Converts rounding to a whole number; ``round`` takes halves to the even one."""
+    """Converts rounding to an integer; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(self).is_floating_point:
         return self
     return impl.apply(ctx, ROUNDING[ctx.node.target], self)
@@ -69,8 +69,8 @@ def truncate(ctx, self):
 
 
 @converts_elementwise(*EITHER)
-def either(ctx, self):
-    """Converts a function that is one layer over floating point and over whole numbers."""
+def abs_sign(ctx, self):
+    """Converts a function that is one layer over floating point and over integers."""
     if ctx.dtype_of(self) is torch.bool:
         return self
     return impl.apply(ctx, EITHER[ctx.node.target], self)
@@ -92,7 +92,7 @@ ACCURATE = {
 
 
 @converts_elementwise(*ACCURATE)
-def accurate(ctx, self):
+def expm1_log1p(ctx, self):
     """Converts a function that must not lose the digits of small numbers."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.wide(dtype))
@@ -101,13 +101,13 @@ def accurate(ctx, self):
 
 @converts_elementwise(aten.isnan.default)
 def is_nan(ctx, self):
-    """Converts the question which elements are not a number."""
+    """Converts the question which elements are NaN."""
     return impl.is_nan(ctx, self)
 
 
 @converts_elementwise(aten.isinf.default)
 def is_infinite(ctx, self):
-    """Converts the question which elements are infinite; a whole number never is."""
+    """Converts the question which elements are infinite; an integer never is."""
     dtype = ctx.dtype_of(self)
     tensor = self if dtype.is_floating_point else types.cast(ctx, self, torch.float32)
     return impl.is_infinite(ctx, tensor)

@@ -57,7 +57,7 @@ def round_to(self: Tensor, *, decimals: int) -> Tensor:
 
 @pack.decomposition(aten.angle.default)
 def angle(self: Tensor) -> Tensor:
-    """Returns pi for negative numbers, 0 for others, and not a number for those that are none."""
+    """Returns pi for negative numbers, 0 for others, and NaN for those that are none."""
     if not self.dtype.is_floating_point:
         return torch.where(self < 0, math.pi, 0.0)
     return torch.where(self != self, self, torch.where(self < 0, math.pi, 0.0).to(self.dtype))
@@ -88,14 +88,14 @@ def copysign_number(self: Tensor, other: float) -> Tensor:
 
 @pack.decomposition(aten.fmax.default)
 def fmax(self: Tensor, other: Tensor) -> Tensor:
-    """Returns the larger elements, and the other one where one is not a number."""
+    """Returns the larger elements, and the other one where one is NaN."""
     larger = torch.where(self != self, other, torch.maximum(self, other))
     return torch.where(other != other, self, larger)
 
 
 @pack.decomposition(aten.fmin.default)
 def fmin(self: Tensor, other: Tensor) -> Tensor:
-    """Returns the smaller elements, and the other one where one is not a number."""
+    """Returns the smaller elements, and the other one where one is NaN."""
     smaller = torch.where(self != self, other, torch.minimum(self, other))
     return torch.where(other != other, self, smaller)
 
@@ -104,8 +104,8 @@ def fmin(self: Tensor, other: Tensor) -> Tensor:
 def hypot(self: Tensor, other: Tensor) -> Tensor:
     """Returns ``sqrt(self**2 + other**2)`` without squaring large numbers."""
     first, second = torch.abs(self), torch.abs(other)
-    largest, least = torch.maximum(first, second), torch.minimum(first, second)
-    ratio = least / torch.where(largest == 0, 1.0, largest)
+    largest, minimum = torch.maximum(first, second), torch.minimum(first, second)
+    ratio = minimum / torch.where(largest == 0, 1.0, largest)
     result = largest * torch.sqrt(ratio * ratio + 1)
     return torch.where((first == math.inf) | (second == math.inf), math.inf, result)
 
@@ -249,9 +249,7 @@ def _spaced(start: Any, end: Any, steps: int, dtype: torch.dtype | None) -> tupl
     if steps == 1:
         return places + start, dtype
     if not dtype.is_floating_point:
-        raise NotImplementedError(
-            "whole numbers are cut from numbers that PyTorch rounds otherwise"
-        )
+        raise NotImplementedError("integers are cut from numbers that PyTorch rounds otherwise")
     step = (end - start) / (steps - 1)
     upward, downward = start + step * places, end - step * (steps - 1 - places)
     return torch.where(places < steps // 2, upward, downward), dtype

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 def addbmm(
     self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1
 ) -> Tensor:
-    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; whole numbers are scaled by whole ones."""
+    """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones."""
     if not self.dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
     total = torch.bmm(batch1, batch2).sum(0) * alpha
@@ -85,7 +85,7 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 @pack.decomposition(aten.lcm.default)
 def lcm(self: Tensor, other: Tensor) -> Tensor:
-    """Returns the least common multiple, 0 where one is 0."""
+    """Returns the minimum common multiple, 0 where one is 0."""
     divisor = torch.gcd(self, other)
     part = torch.div(self, torch.where(divisor == 0, 1, divisor), rounding_mode="trunc")
     return torch.abs(part * other)

@@ -25,7 +25,7 @@ def broadcast_in_dim(
 
 @pack.decomposition(prims.div.default)
 def div(self: Tensor, other: Tensor) -> Tensor:
-    """Returns a quotient, that of whole numbers rounded toward zero."""
+    """Returns a quotient, that of integers rounded toward zero."""
     rounding = None if self.dtype.is_floating_point else "trunc"
     return torch.div(self, other, rounding_mode=rounding)
 

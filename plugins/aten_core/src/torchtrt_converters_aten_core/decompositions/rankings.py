@@ -63,7 +63,7 @@ def median_along(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor,
 
 @pack.decomposition(aten.nanmedian.default)
 def nanmedian(self: Tensor) -> Tensor:
-    """Returns the lower of the middle elements, those that are not a number left out."""
+    """Returns the lower of the middle elements, those that are NaN left out."""
     return _numbers_middle(self.reshape(-1))[0].reshape(())
 
 
@@ -88,8 +88,8 @@ def mode(self: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, ..
     counts = (row.unsqueeze(-1) == row.unsqueeze(-2)).to(torch.int64).sum(-1)
     frequent = counts == counts.amax(-1, True)
     number = row.to(torch.int64) if row.dtype is torch.bool else row
-    greatest = number.amax(-1, True)
-    value = torch.where(frequent, number, greatest).amin(-1, True)
+    maximum = number.amax(-1, True)
+    value = torch.where(frequent, number, maximum).amin(-1, True)
     places = torch.arange(row.shape[-1], device=row.device)
     index = torch.where(number == value, places, 0).amax(-1, True)
     return _result(self, dim, keepdim, value.to(row.dtype), index)
@@ -121,7 +121,7 @@ def bucketize(
     """Returns how many of the sorted boundaries lie below each element."""
     wide = self.unsqueeze(-1)
     below = boundaries <= wide if right else boundaries < wide
-    if wide.dtype.is_floating_point:  # which is above all boundaries where it is not a number
+    if wide.dtype.is_floating_point:  # which is above all boundaries where it is NaN
         below = below | (wide != wide)
     return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
 
@@ -132,7 +132,7 @@ def bucketize_number(
 ) -> Tensor:
     """Returns how many of the sorted boundaries lie below a number."""
     if math.isnan(self):
-        raise NotImplementedError("what is not a number is in no bucket")
+        raise NotImplementedError("what is NaN is in no bucket")
     below = boundaries <= self if right else boundaries < self
     return below.sum(-1, dtype=torch.int64).to(torch.int32 if out_int32 else torch.int64)
 

@@ -24,12 +24,12 @@ _ROOT_2, _ROOT_PI = math.sqrt(2), math.sqrt(math.pi)
 
 
 def _number(self: Tensor) -> Tensor:
-    """Returns a tensor to compute with: whole numbers and half precision in float32."""
+    """Returns a tensor to compute with: integers and half precision in float32."""
     return self if self.dtype is torch.float64 else self.to(torch.float32)
 
 
 def _as_result(value: Tensor, self: Tensor) -> Tensor:
-    """Returns a function's value in the op's dtype: not a number of what is none, which limits may have lost."""
+    """Returns a function's value in the op's dtype: NaN of what is none, which limits may have lost."""
     if not self.dtype.is_floating_point:
         return value
     return torch.where(self != self, self, value.to(self.dtype))
@@ -299,11 +299,11 @@ def _i1e_quotient(x: Tensor) -> Tensor:
     return torch.where(x == 0, 0.5, torch.special.i1e(x) / x)
 
 
-def _tail(function: Callable[[Tensor], Tensor], least: float) -> Callable[[Tensor], Tensor]:
-    """Returns ``function(x) * sqrt(x)`` as a function of ``1 / x``, which is smooth down to ``least``."""
+def _tail(function: Callable[[Tensor], Tensor], minimum: float) -> Callable[[Tensor], Tensor]:
+    """Returns ``function(x) * sqrt(x)`` as a function of ``1 / x``, which is smooth down to ``minimum``."""
 
     def tail(inverse: Tensor) -> Tensor:
-        x = 1 / inverse.clamp_min(least)
+        x = 1 / inverse.clamp_min(minimum)
         return function(x) * torch.sqrt(x)
 
     return tail

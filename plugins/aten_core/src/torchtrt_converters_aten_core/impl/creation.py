@@ -68,7 +68,7 @@ def _count(ctx: Any, start: Size, end: Size, step: int) -> Size:
 
 
 def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool) -> Any:
-    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is at most (least) ``diagonal``."""
+    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is up to (or from) ``diagonal``."""
     if sizes.is_static((rows, columns, diagonal)):
         ones = torch.ones(rows, columns, dtype=torch.bool)
         part = torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)

@@ -76,13 +76,13 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
         first: A network tensor, a PyTorch tensor or a number.
         second: A network tensor, a PyTorch tensor or a number.
         dtype: The dtype to compute in; floating point without rounding.
-        rounding: ``None``, ``"trunc"`` or ``"floor"``. Whole numbers are divided exactly.
+        rounding: ``None``, ``"trunc"`` or ``"floor"``. Integers are divided exactly.
     """
     if rounding is None:
         return arithmetic(ctx, "DIV", first, second, dtype)
     if types.is_integer(dtype):
         return arithmetic(ctx, "DIV" if rounding == "trunc" else "FLOOR_DIV", first, second, dtype)
-    # Half precision would round the quotient up to a whole number before it is floored.
+    # Half precision would round the quotient up to an integer before it is floored.
     inner = torch.float32 if dtype in types.HALF_TYPES else dtype
     quotient = arithmetic(ctx, "DIV", first, second, inner)
     whole = unary.truncate if rounding == "trunc" else unary.floor
@@ -92,7 +92,7 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
 def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str) -> Any:
     """Returns the remainder: with the divisor's sign for ``"floor"``, the dividend's for ``"trunc"``.
 
-    Exact for whole numbers, and for floating point where the divisor is a power of two.
+    Exact for integers, and for floating point where the divisor is a power of two.
     """
     left, right = types.operands(ctx, (first, second), dtype)
     quotient = divide(ctx, left, right, dtype, rounding)
@@ -128,7 +128,7 @@ def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
     """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross."""
     if dtype is torch.bool:  # booleans are limited as numbers
         return types.cast(ctx, clamp(ctx, value, low, high, torch.int32), dtype)
-    # The bound comes first: TensorRT's MAX and MIN return the second operand where one is not a number.
+    # The bound comes first: TensorRT's MAX and MIN return the second operand where one is NaN.
     if low is not None:
         value = arithmetic(ctx, "MAX", low, value, dtype)
     if high is not None:

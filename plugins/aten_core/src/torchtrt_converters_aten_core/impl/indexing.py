@@ -66,7 +66,7 @@ def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int) -> Any:
 
     Args:
         ctx: The conversion context.
-        indices: A network tensor or a PyTorch tensor of whole numbers.
+        indices: A network tensor or a PyTorch tensor of integers.
         length: The size of the indexed dimension.
         rank: The rank of the result.
     """
@@ -100,7 +100,7 @@ class Merged:
     place: int
 
 
-def _merge(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Merged:
+def merge_indexed(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Merged:
     """Brings the indexed dimensions together and makes them one, and their indices one index into it."""
     rank = len(tensor.shape)
     dims = [dim for dim, index in enumerate(indices) if index is not None]
@@ -130,7 +130,7 @@ def _index_last(index_rank: int, others: int, place: int) -> list[int]:
 
 
 def index_by(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Any:
-    """Returns ``tensor[indices]`` by NumPy's rules for whole-number index tensors that broadcast.
+    """Returns ``tensor[indices]`` by NumPy's rules for integer index tensors that broadcast.
 
     Args:
         ctx: The conversion context.
@@ -143,54 +143,12 @@ def index_by(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Any:
         index = indices[dims[0]]
         index = from_start(ctx, index, length, types.rank_of(index))
         return gather(ctx, tensor, index, dims[0])
-    merged = _merge(ctx, tensor, indices)
+    merged = merge_indexed(ctx, tensor, indices)
     if merged.place == 0:
         return gather(ctx, merged.tensor, merged.index, 0)
     chosen = gather(ctx, merged.tensor, merged.index, 0)
     others = len(merged.tensor.shape) - 1
     return shape.permute(ctx, chosen, _index_last(len(merged.index.shape), others, merged.place))
-
-
-def put(ctx: Any, tensor: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
-    """Returns ``tensor`` after ``tensor[indices] = values``, or ``+= values`` for every index.
-
-    Args:
-        ctx: The conversion context.
-        tensor: A network tensor, no booleans.
-        indices: As for :func:`index_by`.
-        values: A network tensor of the tensor's dtype that broadcasts to ``tensor[indices]``.
-        accumulate: Whether values are added, each as often as its place is named.
-    """
-    from torchtrt_converters_aten_core.impl import scatter
-
-    merged = _merge(ctx, tensor, indices)
-    index, rest = merged.index, sizes.sizes_of(ctx, merged.tensor)[1:]
-    rank = len(index.shape)
-    rows = sizes.sizes_of(ctx, index)
-    wanted = [*rest[: merged.place], *rows, *rest[merged.place :]]
-    values = shape.expand(ctx, values, wanted)
-    back = [*range(merged.place, merged.place + rank)]
-    order = [*back, *(dim for dim in range(len(wanted)) if dim not in back)]
-    values = shape.permute(ctx, values, order)
-    if rank != 1:  # one row for each index
-        values = shape.reshape(ctx, values, [_count(ctx, rows), *rest])
-        index = shape.flatten(ctx, index)
-    if accumulate:
-        index = scatter.broadcast_index(ctx, index, len(values.shape), 0)
-        result = scatter.combine_at(ctx, "SUM", merged.tensor, index, values, 0)
-    else:
-        result = scatter_rows(ctx, merged.tensor, index, values)
-    source = ctx.symbolic_shape(merged.tensor)
-    result = shape.reshape(ctx, result, merged.outline, source=source)
-    return shape.permute(ctx, result, _inverse(merged.order))
-
-
-def _count(ctx: Any, rows: Sequence[sizes.Size]) -> sizes.Size:
-    return sizes.product(ctx, rows)
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [order.index(place) for place in range(len(order))]
 
 
 def _flat_index(ctx: Any, indices: Sequence[Any], lengths: Sequence[sizes.Size], rank: int) -> Any:

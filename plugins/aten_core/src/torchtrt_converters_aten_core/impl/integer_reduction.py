@@ -1,4 +1,4 @@
-"""Exact reductions of whole numbers where TensorRT reduces them in float32.
+"""Exact reductions of integers where TensorRT reduces them in float32.
 
 Over fixed sizes they are combined element by element, which is exact and wraps on overflow as
 PyTorch's does. Over sizes known at run time a 32-bit number is cut into parts so small that no
@@ -17,18 +17,18 @@ from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, slicin
 from torchtrt_converters_aten_core.impl.reduction import reduce
 
 EXACT_LIMIT = 1 << 24
-"""float32 holds every whole number up to here."""
+"""float32 holds every integer up to here."""
 SUM_LIMIT = 1 << 16
 """The most numbers whose sum is exact, in parts of eight bits."""
 
 
 def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the exact sum of whole numbers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is."""
+    """Returns the exact sum of integers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is."""
     if reduces_integers_exactly():
         return reduce(ctx, "SUM", tensor, dims, keep)
     if has_halves(tensor, dims):
         return by_halves(ctx, "SUM", tensor, dims, keep)
-    count = sizes.greatest_product([ctx.symbolic_shape(tensor)[dim] for dim in dims])
+    count = sizes.maximum_product([ctx.symbolic_shape(tensor)[dim] for dim in dims])
     return exact_sum(ctx, tensor, dims, keep, count or SUM_LIMIT)
 
 

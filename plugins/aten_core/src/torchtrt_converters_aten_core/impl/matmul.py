@@ -39,7 +39,7 @@ def multiply(
 
 
 def multiply_whole(ctx: Any, first: Any, second: Any) -> Any:
-    """Returns the product of two network tensors of one whole-number dtype, by the rules of ``torch.matmul``.
+    """Returns the product of two network tensors of one integer dtype, by the rules of ``torch.matmul``.
 
     Each product is computed by itself and then summed up, which is exact.
     """

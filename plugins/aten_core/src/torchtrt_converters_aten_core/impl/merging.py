@@ -22,7 +22,7 @@ def neutral(kind: str, dtype: torch.dtype) -> float:
 
 
 def merge(ctx: Any, kind: str, first: Any, second: Any) -> Any:
-    """Returns two network tensors of one dtype and rank combined; not a number where either is none.
+    """Returns two network tensors of one dtype and rank combined; NaN where either is none.
 
     Args:
         ctx: The conversion context.
@@ -35,7 +35,7 @@ def merge(ctx: Any, kind: str, first: Any, second: Any) -> Any:
         return _log_sum(ctx, first, second)
     if kind in ("SUM", "PROD") or not dtype.is_floating_point:
         return elementwise.combine(ctx, kind, first, second)
-    # TensorRT returns the second operand where the first is not a number.
+    # TensorRT returns the second operand where the first is NaN.
     chosen = elementwise.combine(ctx, kind, first, second)
     number = elementwise.combine(ctx, "EQUAL", first, first)
     return elementwise.select(ctx, number, chosen, first, dtype)

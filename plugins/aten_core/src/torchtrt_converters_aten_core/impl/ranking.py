@@ -38,7 +38,7 @@ def ranks(dtype: torch.dtype) -> bool:
 def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     """Returns the int32 index of the ``MAX`` or ``MIN`` along a dimension, which stays with size 1.
 
-    Of equal elements it is the first, and of elements that are not a number before any that is one.
+    Of equal elements it is the first, and of elements that are NaN before any that is one.
     TensorRT's TopK promises neither.
     """
     dtype = ctx.dtype_of(tensor)
@@ -55,7 +55,7 @@ def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
         candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
         first = reduction.reduce(ctx, "MIN", candidates, [dim], True)
         return types.cast(ctx, first, torch.int32)
-    # What is not a number comes before the best: its place counts from below 0.
+    # What is NaN comes before the best: its place counts from below 0.
     early = elementwise.arithmetic(ctx, "SUB", places, _NO_PLACE, torch.float32)
     candidates = elementwise.select(ctx, found, places, _NO_PLACE, torch.float32)
     number = elementwise.combine(ctx, "EQUAL", tensor, tensor)
@@ -89,7 +89,7 @@ _NO_PLACE = float(1 << 23)
 def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
     """Returns the ``k`` largest (or smallest) elements along a dimension in order, and their int32 indices.
 
-    What is not a number ranks with infinity, above all numbers.
+    What is NaN ranks with infinity, above all numbers.
 
     Args:
         ctx: The conversion context.
@@ -131,15 +131,15 @@ def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, 
 
 
 def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
-    """Returns numbers that TopK puts in PyTorch's order, in which what is not a number is above all.
+    """Returns numbers that TopK puts in PyTorch's order, in which what is NaN is above all.
 
-    TensorRT 8.6 never chooses an infinity at the wrong end nor what is not a number, and says -1
+    TensorRT 8.6 never chooses an infinity at the wrong end nor what is NaN, and says -1
     for its index.
     """
     dtype = ctx.dtype_of(tensor)
     limit = torch.finfo(dtype).min if largest else torch.finfo(dtype).max
     end = types.operand(ctx, limit, dtype, len(tensor.shape))
-    # TensorRT's MAX and MIN return the second operand where the first is not a number.
+    # TensorRT's MAX and MIN return the second operand where the first is NaN.
     if not largest:
         return elementwise.combine(ctx, "MIN", tensor, end)
     finite = elementwise.combine(ctx, "MAX", tensor, end)
@@ -171,9 +171,9 @@ def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
     size = extents[dim]
     if ranks(dtype) and isinstance(size, int) and 1 <= size <= 2 * LIMIT:
         return True
-    count = sizes.greatest(size)
+    count = sizes.maximum(size)
     for extent in extents:
-        most = sizes.greatest(extent)
+        most = sizes.maximum(extent)
         if count is None or most is None:
             return False
         count *= most
@@ -209,7 +209,7 @@ def _sort_by_counting(ctx: Any, tensor: Any, dim: int, descending: bool) -> tupl
     kind = "GREATER" if descending else "LESS"
     before = elementwise.combine(ctx, kind, theirs, mine)
     equal = elementwise.combine(ctx, "EQUAL", theirs, mine)
-    if dtype.is_floating_point:  # what is not a number is above all numbers
+    if dtype.is_floating_point:  # what is NaN is above all numbers
         my_number, their_number = (
             elementwise.combine(ctx, "EQUAL", each, each)
             for label, each in (("my", mine), ("their", theirs))

@@ -19,7 +19,7 @@ def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) ->
     Args:
         ctx: The conversion context.
         kind: The name of a ``trt.ReduceOperation``.
-        tensor: A network tensor of floating-point or whole numbers.
+        tensor: A network tensor of floating-point or integers.
         dims: The dimensions to reduce.
         keep: Whether they stay, with size 1.
     """
@@ -32,7 +32,7 @@ def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) ->
 
 
 def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: not a number where one element is none.
+    """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: NaN where one element is none.
 
     TensorRT's own passes over elements that are not numbers.
     """

@@ -36,7 +36,7 @@ def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: i
         ctx: The conversion context.
         kind: ``"SUM"``, ``"PROD"``, ``"MAX"`` or ``"MIN"``.
         tensor: A network tensor of rank 1 or more, no booleans.
-        index: Whole numbers from 0 on, of the same rank. Sizes of 1 broadcast to the source's; along
+        index: Integers from 0 on, of the same rank. Sizes of 1 broadcast to the source's; along
             other dimensions than ``dim`` there may be fewer elements than in ``tensor``.
         source: What is combined: a network tensor of the tensor's dtype and of the index' shape once
             that is broadcast.
@@ -71,10 +71,10 @@ def _is_small(ctx: Any, tensor: Any, source: Any, dim: int) -> bool:
     whole = all(sizes.same(mine[place], theirs[place]) for place in range(rank) if place != dim)
     count = 1
     for symbol in (*theirs, mine[dim]):
-        greatest = None if symbol is None else sizes.greatest(symbol)
-        if greatest is None:
+        maximum = None if symbol is None else sizes.maximum(symbol)
+        if maximum is None:
             return False
-        count *= greatest
+        count *= maximum
     return exact and whole and count <= DENSE_LIMIT and rank < 8
 
 
@@ -174,3 +174,37 @@ def broadcast_index(ctx: Any, index: Any, rank: int, dim: int) -> Any:
     """Returns a vector of indices as a tensor of a rank, along ``dim`` and of size 1 elsewhere."""
     others: Sequence[int] = [place for place in range(rank) if place != dim % rank]
     return shape.unsqueeze(ctx, index, others)
+
+
+def put(ctx: Any, tensor: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+    """Returns ``tensor`` after ``tensor[indices] = values``, or ``+= values`` for every index.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor, no booleans.
+        indices: As for :func:`.indexing.index_by`.
+        values: A network tensor of the tensor's dtype that broadcasts to ``tensor[indices]``.
+        accumulate: Whether values are added, each as often as its place is named.
+    """
+    merged = indexing.merge_indexed(ctx, tensor, indices)
+    index, rest = merged.index, sizes.sizes_of(ctx, merged.tensor)[1:]
+    rank = len(index.shape)
+    rows = sizes.sizes_of(ctx, index)
+    wanted = [*rest[: merged.place], *rows, *rest[merged.place :]]
+    values = shape.expand(ctx, values, wanted)
+    back = [*range(merged.place, merged.place + rank)]
+    order = [*back, *(dim for dim in range(len(wanted)) if dim not in back)]
+    values = shape.permute(ctx, values, order)
+    if rank != 1:  # one row for each index
+        values = shape.reshape(ctx, values, [sizes.product(ctx, rows), *rest])
+        index = shape.flatten(ctx, index)
+    if accumulate:
+        index = broadcast_index(ctx, index, len(values.shape), 0)
+        result = combine_at(ctx, "SUM", merged.tensor, index, values, 0)
+    else:
+        result = indexing.scatter_rows(ctx, merged.tensor, index, values)
+    source = ctx.symbolic_shape(merged.tensor)
+    result = shape.reshape(ctx, result, merged.outline, source=source)
+    return shape.permute(
+        ctx, result, [merged.order.index(place) for place in range(len(merged.order))]
+    )

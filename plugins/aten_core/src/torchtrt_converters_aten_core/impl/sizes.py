@@ -1,4 +1,4 @@
-"""Arithmetic on sizes: whole numbers where they are fixed, 0-d int32 network tensors where they are known at run time.
+"""Arithmetic on sizes: integers where they are fixed, 0-d int32 network tensors where they are known at run time.
 
 What PyTorch knows of a size as an expression of the model's symbols travels with it
 (``ctx.remember``), so that later blocks can tell that two sizes are equal without asking at run
@@ -40,7 +40,7 @@ def same(first: int | torch.SymInt | None, second: int | torch.SymInt | None) ->
     return isinstance(first, int) and isinstance(second, int) and first == second
 
 
-def greatest(symbol: int | torch.SymInt) -> int | None:
+def maximum(symbol: int | torch.SymInt) -> int | None:
     """Returns the most that a size can be, or ``None`` if nothing bounds it."""
     if isinstance(symbol, int):
         return symbol
@@ -48,11 +48,11 @@ def greatest(symbol: int | torch.SymInt) -> int | None:
     return int(upper) if upper.is_Integer else None
 
 
-def greatest_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
+def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
     """Returns the most that a product of sizes can be, or ``None`` if nothing bounds it."""
     result = 1
     for symbol in symbols:
-        bound = None if symbol is None else greatest(symbol)
+        bound = None if symbol is None else maximum(symbol)
         if bound is None:
             return None
         result *= bound

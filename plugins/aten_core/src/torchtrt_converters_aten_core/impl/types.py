@@ -150,7 +150,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def is_integer(dtype: torch.dtype) -> bool:
-    """Returns whether a dtype holds whole numbers (bool does not count)."""
+    """Returns whether a dtype holds integers (bool does not count)."""
     return not dtype.is_floating_point and dtype is not torch.bool
 
 

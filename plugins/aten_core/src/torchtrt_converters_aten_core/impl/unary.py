@@ -21,7 +21,7 @@ def apply(ctx: Any, kind: str, tensor: Any) -> Any:
 
 
 def negative(ctx: Any, tensor: Any) -> Any:
-    """Returns ``-tensor``; whole numbers by subtraction, since TensorRT negates only floating point."""
+    """Returns ``-tensor``; integers by subtraction, since TensorRT negates only floating point."""
     dtype = ctx.dtype_of(tensor)
     if dtype.is_floating_point:
         return apply(ctx, "NEG", tensor)
@@ -74,7 +74,7 @@ def log1p(ctx: Any, tensor: Any) -> Any:
 
 
 def is_nan(ctx: Any, tensor: Any) -> Any:
-    """Returns a bool tensor: which elements are not a number, the ones that do not equal themselves."""
+    """Returns a bool tensor: which elements are NaN, the ones that do not equal themselves."""
     equal = trt.ElementWiseOperation.EQUAL
     itself = add(ctx, "elementwise", tensor, tensor, equal)
     return apply(ctx, "NOT", itself)

@@ -25,7 +25,7 @@ from torchtrt_converters_aten_core._pack import pack
 aten = torch.ops.aten
 
 LARGEST_TRANSFORM = 1024
-"""The greatest size whose Fourier transform is a matrix: 4 MiB for each of its parts."""
+"""The maximum size whose Fourier transform is a matrix: 4 MiB for each of its parts."""
 
 
 @dataclass(frozen=True)

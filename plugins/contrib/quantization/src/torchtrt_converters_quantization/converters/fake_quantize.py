@@ -1,4 +1,4 @@
-"""Fake quantization: quantise to int8 and back, so that TensorRT can run what lies between in int8."""
+"""Fake quantization: quantize to int8 and back, so that TensorRT can run what lies between in int8."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from torchtrt_converters_quantization._pack import pack
 
 def unlike_int8(node: Node) -> str | None:
     """Rejects what is not TensorRT's int8: zero point 0 and the range -128 to 127."""
-    source, scale, zero_point, least, greatest = node.args[:5]
+    source, scale, zero_point, minimum, maximum = node.args[:5]
     if source.meta["val"].dim() == 0:
-        return "TensorRT does not quantise a tensor of no dimensions"
+        return "TensorRT does not quantize a tensor of no dimensions"
     if not isinstance(scale, float) or scale <= 0:
         return "the scale must be a positive number"
     if zero_point != 0:
-        return f"zero point {zero_point}: TensorRT quantises symmetrically"
-    if (least, greatest) != (-128, 127):
-        return f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127"
+        return f"zero point {zero_point}: TensorRT quantizes symmetrically"
+    if (minimum, maximum) != (-128, 127):
+        return f"the range {minimum} to {maximum}: TensorRT's int8 is -128 to 127"
     return None
 
 
 def unlike_int8_per_channel(node: Node) -> str | None:
     """Rejects scales that are not known, zero points other than 0 and ranges other than -128 to 127."""
-    source, scale, zero_point, _, least, greatest = node.args
+    source, scale, zero_point, _, minimum, maximum = node.args
     if source.meta["val"].dim() == 0:
-        return "TensorRT does not quantise a tensor of no dimensions"
+        return "TensorRT does not quantize a tensor of no dimensions"
     scales, zero_points = _constant(scale), _constant(zero_point)
     if scales is None or zero_points is None:
         return "TensorRT takes scales that are known when the engine is built"
     if not bool((scales > 0).all()):
         return "the scales must be positive numbers"
     if bool(zero_points.any()):
-        return "zero points other than 0: TensorRT quantises symmetrically"
-    if (least, greatest) != (-128, 127):
-        return f"the range {least} to {greatest}: TensorRT's int8 is -128 to 127"
+        return "zero points other than 0: TensorRT quantizes symmetrically"
+    if (minimum, maximum) != (-128, 127):
+        return f"the range {minimum} to {maximum}: TensorRT's int8 is -128 to 127"
     return None
 
 
@@ -87,11 +87,11 @@ def _quantize_and_dequantize(
 @pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.default)
 @pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.tensor_qparams)
 def quantize_by_arithmetic(
-    x: torch.Tensor, scale: Any, zero_point: Any, least: int, greatest: int
+    x: torch.Tensor, scale: Any, zero_point: Any, minimum: int, maximum: int
 ) -> torch.Tensor:
-    """``(clamp(round(x / scale) + zero_point, least, greatest) - zero_point) * scale``."""
+    """``(clamp(round(x / scale) + zero_point, minimum, maximum) - zero_point) * scale``."""
     steps = torch.round(x * (1.0 / scale)) + zero_point
-    return (torch.clamp(steps, least, greatest) - zero_point) * scale
+    return (torch.clamp(steps, minimum, maximum) - zero_point) * scale
 
 
 @pack.decomposition(torch.ops.aten.fake_quantize_per_channel_affine.default)
@@ -100,10 +100,10 @@ def quantize_channels_by_arithmetic(
     scale: torch.Tensor,
     zero_point: torch.Tensor,
     axis: int,
-    least: int,
-    greatest: int,
+    minimum: int,
+    maximum: int,
 ) -> torch.Tensor:
     """As above, with a scale and a zero point for each index of dimension ``axis``."""
     shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
     factor, offset = scale.reshape(shape), zero_point.reshape(shape)
-    return quantize_by_arithmetic(x, factor, offset, least, greatest)
+    return quantize_by_arithmetic(x, factor, offset, minimum, maximum)

@@ -1,0 +1,17 @@
+"""Imports a folder of a pack's modules, whose decorators fill the pack."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+
+def import_modules(package: str) -> None:
+    """Imports every module of a package, in the order of their names; not what lies in folders of it.
+
+    Args:
+        package: The package's full name, such as ``"torchtrt_converters_vision.converters"``.
+    """
+    folder = importlib.import_module(package)
+    for name in sorted(module.name for module in pkgutil.iter_modules(folder.__path__)):
+        importlib.import_module(f"{package}.{name}")
