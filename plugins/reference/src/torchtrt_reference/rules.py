@@ -25,7 +25,7 @@ class Rules:
         integer_topk: TopK accepts integers.
         topk_drops_the_worst: TopK never selects NaN and the infinity at the wrong end: what is left over has index -1.
         float32_integer_reductions: Integers go through float32 on their way into and out of a reduction.
-        softmax_least_rank: The least rank of SoftMax's input.
+        softmax_minimum_rank: The minimum rank of SoftMax's input.
         shape_of_data_dependence: The Shape layer takes tensors whose dimensions depend on data.
         empty_einsum: Einsum takes empty tensors.
         empty_slice_beyond: A static slice of nothing with STRICT_BOUNDS may start outside the tensor.
@@ -38,7 +38,7 @@ class Rules:
         async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
         if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
         quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
-        grid_sample_most_rank: The largest rank that GridSample takes.
+        grid_sample_maximum_rank: The maximum rank that GridSample takes.
         bindings_by_profile: Addresses in order are given once for each optimization profile.
     """
 
@@ -52,7 +52,7 @@ class Rules:
     integer_topk: bool
     topk_drops_the_worst: bool
     float32_integer_reductions: bool
-    softmax_least_rank: int
+    softmax_minimum_rank: int
     shape_of_data_dependence: bool
     empty_einsum: bool
     empty_slice_beyond: bool
@@ -65,7 +65,7 @@ class Rules:
     async_allocation: bool
     if_branches_may_differ: bool
     quantize_scale_must_be_constant: bool
-    grid_sample_most_rank: int
+    grid_sample_maximum_rank: int
     bindings_by_profile: bool
 
 
@@ -80,7 +80,7 @@ _V8 = Rules(
     integer_topk=False,
     topk_drops_the_worst=True,
     float32_integer_reductions=True,
-    softmax_least_rank=2,
+    softmax_minimum_rank=2,
     shape_of_data_dependence=False,
     empty_einsum=False,
     empty_slice_beyond=False,
@@ -93,7 +93,7 @@ _V8 = Rules(
     async_allocation=False,
     if_branches_may_differ=False,
     quantize_scale_must_be_constant=True,
-    grid_sample_most_rank=4,
+    grid_sample_maximum_rank=4,
     bindings_by_profile=True,
 )
 _V10 = Rules(
@@ -107,7 +107,7 @@ _V10 = Rules(
     integer_topk=True,
     topk_drops_the_worst=False,
     float32_integer_reductions=False,
-    softmax_least_rank=1,
+    softmax_minimum_rank=1,
     shape_of_data_dependence=True,
     empty_einsum=True,
     empty_slice_beyond=True,
@@ -120,7 +120,7 @@ _V10 = Rules(
     async_allocation=True,
     if_branches_may_differ=True,
     quantize_scale_must_be_constant=False,
-    grid_sample_most_rank=4,
+    grid_sample_maximum_rank=4,
     bindings_by_profile=False,
 )
 _V11 = Rules(
@@ -134,7 +134,7 @@ _V11 = Rules(
     integer_topk=True,
     topk_drops_the_worst=False,
     float32_integer_reductions=False,
-    softmax_least_rank=1,
+    softmax_minimum_rank=1,
     shape_of_data_dependence=True,
     empty_einsum=True,
     empty_slice_beyond=True,
@@ -147,7 +147,7 @@ _V11 = Rules(
     async_allocation=True,
     if_branches_may_differ=True,
     quantize_scale_must_be_constant=False,
-    grid_sample_most_rank=5,
+    grid_sample_maximum_rank=5,
     bindings_by_profile=False,
 )
 RULES = {rules.version: rules for rules in (_V8, _V10, _V11)}

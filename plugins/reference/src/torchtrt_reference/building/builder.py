@@ -11,7 +11,7 @@ import torch
 from torchtrt_reference.building.branching import gather_branches
 from torchtrt_reference.building.fusions import fuse
 from torchtrt_reference.building.graph import Graph, Port
-from torchtrt_reference.building.lowering import Refittable, check_shape_tensors, input_fact, lower
+from torchtrt_reference.building.lowering import Refittable, check_shape_tensors, input_facts, lower
 from torchtrt_reference.building.merging import merge_equal
 from torchtrt_reference.building.plan import EngineDescription, encode
 from torchtrt_reference.dtypes import TORCH
@@ -23,11 +23,11 @@ from torchtrt_reference.interface.configuration import (
 )
 from torchtrt_reference.interface.network import NetworkDefinition
 from torchtrt_reference.interface.reporting import Progress, report
-from torchtrt_reference.operations.facts import Fact, Refused
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 from torchtrt_reference.rules import Rules
-from torchtrt_reference.running.program import infer_graph
+from torchtrt_reference.running.executable import infer_graph
 
-_TYPICAL = 1  # of the least, typical and largest shapes of a profile
+_OPTIMUM = 1  # of the minimum, optimum and maximum shapes of a profile
 
 
 class Builder:
@@ -122,7 +122,7 @@ class Builder:
         try:
             with Progress(config._values.get("progress_monitor")) as progress:
                 return _build(network, config, self._rules, progress)
-        except Refused as error:
+        except RefusedError as error:
             report(self._logger, f"Error Code 4: Internal Error ({error})", network, self)
             return None
 
@@ -134,7 +134,7 @@ def _build(
         message = (
             "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"
         )
-        raise Refused(message)
+        raise RefusedError(message)
     refit: Refittable = "none"
     if config._has_flag("REFIT_INDIVIDUAL"):
         refit = "marked"
@@ -149,15 +149,15 @@ def _build(
         hopeful = replace(
             graph, nodes=[node for node in graph.nodes if node.operation != "assertion"]
         )
-        profiled: list[dict[int, Fact]] = []
+        profiled: list[dict[int, TensorFacts]] = []
         for profile_shapes, profile_values in zip(shapes, values, strict=True):
             for which in range(3):
                 given = _profile_facts(graph, profile_shapes, profile_values, which)
                 try:
                     profiled.append(infer_graph(hopeful, given, rules))
-                except Refused:
+                except RefusedError:
                     # Seen on TensorRT 8.6: the ends of a range need not fit together, the runtime checks what it gets.
-                    if which == _TYPICAL:
+                    if which == _OPTIMUM:
                         raise
         if not rules.shape_of_data_dependence:
             _check_shapes_of_results(graph, profiled)
@@ -181,22 +181,22 @@ def _build(
     )
 
 
-def _check_shapes_of_results(graph: Graph, profiled: Sequence[dict[int, Fact]]) -> None:
+def _check_shapes_of_results(graph: Graph, profiled: Sequence[dict[int, TensorFacts]]) -> None:
     for node in graph.nodes:
         if node.operation == "shape" and any(
             not facts[node.inputs[0]].is_static for facts in profiled
         ):
             message = f"{node.name}: the shape of a tensor whose dimensions depend on data cannot be computed"
-            raise Refused(message)
+            raise RefusedError(message)
 
 
-def _common(profiled: Sequence[dict[int, Fact]]) -> dict[int, Fact]:
+def _common(profiled: Sequence[dict[int, TensorFacts]]) -> dict[int, TensorFacts]:
     """What is true of every slot in all profiles: its type, and the dimensions that never change."""
     first, *others = profiled
     common = {}
     for slot, fact in first.items():
         shapes = [fact.shape, *(other[slot].shape for other in others)]
-        common[slot] = Fact(
+        common[slot] = TensorFacts(
             fact.dtype, tuple(a[0] if len(set(a)) == 1 else -1 for a in zip(*shapes, strict=True))
         )
     return common
@@ -212,7 +212,7 @@ def _profiles(graph: Graph, config: BuilderConfig) -> tuple[list[Ranges], list[R
         for name in [*profile_shapes, *profile_values]:
             if name not in known:
                 message = f"optimization profile {index} names {name!r}, which is no network input"
-                raise Refused(message)
+                raise RefusedError(message)
         shapes.append({port.name: _range_of(port, profile_shapes, index) for port in graph.inputs})
         values.append(
             {
@@ -231,37 +231,39 @@ def _range_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...],
                 f"Network has dynamic or shape inputs, but no optimization profile has been defined for {port.name!r}: "
                 "call profile.set_shape and config.add_optimization_profile"
             )
-            raise Refused(message)
+            raise RefusedError(message)
         return (port.shape,) * 3
     if not in_order(profile[port.name]):
         message = f"optimization profile {index} must satisfy MIN<=OPT<=MAX, which {profile[port.name]} does not"
-        raise Refused(message)
+        raise RefusedError(message)
     for shape in profile[port.name]:
         fits = len(shape) == len(port.shape) and all(
             wanted in (-1, got) and got >= 0 for wanted, got in zip(port.shape, shape, strict=True)
         )
         if not fits:
             message = f"optimization profile {index}: the shape {shape} of {port.name!r} does not fit {port.shape}"
-            raise Refused(message)
+            raise RefusedError(message)
     return profile[port.name]
 
 
 def _values_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...], ...]:
-    count = Fact(port.dtype, port.shape).volume
+    count = TensorFacts(port.dtype, port.shape).volume
     if port.name not in profile or any(len(values) != count for values in profile[port.name]):
         message = (
             f"optimization profile {index} must give the shape input {port.name!r} {count} values: "
             "call profile.set_shape_input"
         )
-        raise Refused(message)
+        raise RefusedError(message)
     return profile[port.name]
 
 
-def _profile_facts(graph: Graph, shapes: Ranges, values: Ranges, which: int) -> dict[int, Fact]:
+def _profile_facts(
+    graph: Graph, shapes: Ranges, values: Ranges, which: int
+) -> dict[int, TensorFacts]:
     facts = {}
     for port in graph.inputs:
         shape, value = shapes[port.name][which], None
         if port.is_shape:
             value = torch.tensor(values[port.name][which], dtype=TORCH[port.dtype]).view(shape)
-        facts[port.slot] = input_fact(port, shape, value)
+        facts[port.slot] = input_facts(port, shape, value)
     return facts

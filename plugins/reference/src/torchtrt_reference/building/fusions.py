@@ -11,12 +11,12 @@ import math
 import torch
 
 from torchtrt_reference.building.graph import ABSENT, Graph, Node
-from torchtrt_reference.operations.facts import Fact
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 
 _MASKING = -1e30  # at most this where a mask hides a score
 
 
-def fuse(graph: Graph, facts: dict[int, Fact]) -> None:
+def fuse(graph: Graph, facts: dict[int, TensorFacts]) -> None:
     """Rewrites a graph in place.
 
     Args:
@@ -34,7 +34,7 @@ def fuse(graph: Graph, facts: dict[int, Fact]) -> None:
 class _Editor:
     """A graph under rewriting: who makes and who reads each slot."""
 
-    def __init__(self, graph: Graph, facts: dict[int, Fact]) -> None:
+    def __init__(self, graph: Graph, facts: dict[int, TensorFacts]) -> None:
         self.graph = graph
         self.facts = facts
         self.producers = {slot: node for node in graph.nodes for slot in node.outputs}
@@ -68,7 +68,7 @@ class _Editor:
         slot = self.graph.new_slot()
         self.graph.constants[slot] = value.contiguous()
         self.graph.constant_types[slot] = self.graph.constant_types[like]
-        self.facts[slot] = Fact(self.graph.constant_types[like], tuple(value.shape))
+        self.facts[slot] = TensorFacts(self.graph.constant_types[like], tuple(value.shape))
         return slot
 
     def replace(self, last: Node, others: list[Node], *nodes: Node) -> None:
@@ -207,7 +207,7 @@ def _additive_mask(editor: _Editor, node: Node) -> None:
     """``where(mask, scores, L)`` before a softmax, for a huge negative L: ``scores + where(mask, 0, L)``.
 
     The sum is L to the last bit for every score below ``ulp(L) / 2``, which is more than 1e22 here, so a row that is
-    masked entirely stays uniform. Float16 has no such L: at its lowest number the spacing is 32. What a mask hides
+    masked entirely stays uniform. Float16 has no such L: at its minimum the spacing is 32. What a mask hides
     must be finite: an infinity or a NaN there would come through.
     """
     if node.operation != "select" or any(node.output_types):
@@ -217,19 +217,19 @@ def _additive_mask(editor: _Editor, node: Node) -> None:
         return
     condition, *branches = node.inputs
     for position in (0, 1):
-        lowest, scores = branches[position], branches[1 - position]
-        number = editor.scalar(lowest)
+        minimum, scores = branches[position], branches[1 - position]
+        number = editor.scalar(minimum)
         fact = editor.facts[scores]
         if (
             number is None
             or not -math.inf < number <= _MASKING
             or fact.dtype not in ("FLOAT", "BF16")
-            or fact.dtype != editor.facts[lowest].dtype
+            or fact.dtype != editor.facts[minimum].dtype
             or editor.only_producer(_scaled(editor, scores)[0], "matrix_multiply") is None
         ):
             continue
-        zero = editor.add_constant(torch.zeros_like(editor.graph.constants[lowest]), lowest)
-        chosen = (lowest, zero) if position == 0 else (zero, lowest)
+        zero = editor.add_constant(torch.zeros_like(editor.graph.constants[minimum]), minimum)
+        chosen = (minimum, zero) if position == 0 else (zero, minimum)
         bias = editor.graph.new_slot()
         mask = Node("select", node.name, (condition, *chosen), (bias,), {}, (), node.metadata)
         total = Node(
@@ -241,7 +241,7 @@ def _additive_mask(editor: _Editor, node: Node) -> None:
             (),
             node.metadata,
         )
-        editor.facts[bias] = Fact(fact.dtype, editor.facts[condition].shape)
+        editor.facts[bias] = TensorFacts(fact.dtype, editor.facts[condition].shape)
         editor.replace(node, [], mask, total)
         return
 

@@ -15,8 +15,13 @@ from torchtrt_reference.interface.network import NetworkDefinition
 from torchtrt_reference.interface.tensors import Tensor
 from torchtrt_reference.interface.weights import Weights
 from torchtrt_reference.operations import OPERATIONS
-from torchtrt_reference.operations.facts import Fact, Refused, Value, constant_fact
 from torchtrt_reference.operations.operation import Call, infer, run
+from torchtrt_reference.operations.tensor_facts import (
+    RefusedError,
+    TensorFacts,
+    Value,
+    constant_facts,
+)
 from torchtrt_reference.rules import Rules
 
 FOLDED_VOLUME = 1 << 16
@@ -40,11 +45,11 @@ def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) 
         refit: Which weights stay constants of their own, so that they can be refitted.
 
     Raises:
-        Refused: The network breaks a rule; the text names the layer.
+        RefusedError: The network breaks a rule; the text names the layer.
     """
     if not network._outputs:
         message = "Network must have at least one output"
-        raise Refused(message)
+        raise RefusedError(message)
     _check_names(network)
     check_types(network, config)
     return _Lowering(network, config, refit).graph()
@@ -55,7 +60,7 @@ def _check_names(network: NetworkDefinition) -> None:
     for layer in network._layers:
         if layer._name in seen:
             message = f"Repeated layer name: {layer._name} (layers must have distinct names)"
-            raise Refused(message)
+            raise RefusedError(message)
         seen.add(layer._name)
 
 
@@ -79,10 +84,10 @@ class _Lowering:
         for tensor in [*network._inputs, *network._outputs]:
             if tensor._name in names:
                 message = f"two inputs or outputs are named {tensor._name!r}; names must be unique"
-                raise Refused(message)
+                raise RefusedError(message)
             names.add(tensor._name)
         for tensor in network._inputs:
-            fact = tensor._fact()
+            fact = tensor._facts()
             port = Port(
                 tensor._name,
                 self._slot(tensor),
@@ -94,7 +99,7 @@ class _Lowering:
             )
             if port.is_shape and not fact.is_static:
                 message = f"the shape input {tensor._name!r} must have a build-time shape, not {fact.shape}"
-                raise Refused(message)
+                raise RefusedError(message)
             graph.inputs.append(port)
         inside = self._add_all(network._layers) | inside_conditionals(network._layers)
         for tensor in network._outputs:
@@ -103,8 +108,8 @@ class _Lowering:
                     f"{tensor._name}: network output not allowed to be in a loop or conditional: "
                     "it leaves it through a loop output or conditional output only"
                 )
-                raise Refused(message)
-            fact, dtype, slot = tensor._fact(), output_type(tensor), self._slot(tensor)
+                raise RefusedError(message)
+            fact, dtype, slot = tensor._facts(), output_type(tensor), self._slot(tensor)
             if dtype != fact.dtype:
                 converted = graph.new_slot()
                 graph.nodes.append(
@@ -116,7 +121,7 @@ class _Lowering:
             )
         for tensor in network._debug:
             if id(tensor._producer) not in inside:  # what is inside a loop has many values
-                fact = tensor._fact()
+                fact = tensor._facts()
                 graph.debug.append(Port(tensor._name, self._slot(tensor), fact.dtype, fact.shape))
         fold(graph, network._rules)
         graph.drop_unused()
@@ -147,7 +152,7 @@ class _Lowering:
 
     def _add(self, layer: Layer) -> None:
         graph = self._graph
-        facts = layer._facts()
+        facts = layer._output_facts()
         inputs = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
         attributes = dict(layer._attributes)
         for index, (name, shape) in layer._operation.weights(attributes).items():
@@ -196,16 +201,16 @@ class _Lowering:
         limits = {layer._attributes["kind"]: layer for layer in loop._of("trip_limit")}
         if not limits or len(limits) < len(loop._of("trip_limit")):
             message = f"{loop.name}: a loop needs a trip limit, at most one of each kind"
-            raise Refused(message)
+            raise RefusedError(message)
         for layer in outputs:
             last = layer._attributes["kind"] == "LAST_VALUE"
             if last and _given(layer, 0)._producer not in recurrences:
                 message = (
                     f"{layer._name}: LAST_VALUE takes the output of a recurrence of the same loop"
                 )
-                raise Refused(message)
+                raise RefusedError(message)
         for layer in loop._layers:
-            layer._facts()
+            layer._output_facts()
         if not self._network._rules.loops_may_differ:
             _check_stacking(loop, limits.get("COUNT"))
         body = _Lowering(self._network, self._config, self._refit)
@@ -218,13 +223,13 @@ class _Lowering:
         for layer in recurrences:
             if len(layer._inputs) < 2 or layer._inputs[1] is None:
                 message = f"{layer._name}: a recurrence needs its next value: set_input(1, next)"
-                raise Refused(message)
+                raise RefusedError(message)
             ends.append(body._slot(layer._inputs[1]))
         ends += [body._slot(_given(limits[kind], 0)) for kind in ("WHILE",) if kind in limits]
         stacked = [layer for layer in outputs if layer._attributes["kind"] != "LAST_VALUE"]
         ends += [body._slot(_given(layer, 0)) for layer in stacked]
-        facts = [layer._facts()[0] for layer in carried] + [
-            tensor._fact() for tensor, _ in body._captured
+        facts = [layer._output_facts()[0] for layer in carried] + [
+            tensor._facts() for tensor, _ in body._captured
         ]
         slots = ports + [slot for _, slot in body._captured]
         body._graph.inputs = [
@@ -282,19 +287,19 @@ class _Lowering:
 
 def _check_stacking(loop: Loop, count: Layer | None) -> None:
     """TensorRT 8.6 stacks along axis 0, unless an iterator comes in along the same axis; REVERSE needs one."""
-    constant = None if count is None else _given(count, 0)._fact().constant
+    constant = None if count is None else _given(count, 0)._facts().constant
     trips = None if constant is None else int(constant)
     axes = set()
     for layer in loop._of("iterator"):
         axis = layer._attributes["axis"]
-        length = _given(layer, 0)._fact().shape[axis]
+        length = _given(layer, 0)._facts().shape[axis]
         axes.add(axis)
         if trips is not None and length not in (-1, trips):
             message = (
                 f"{layer._name}: Could not find any implementation for {trips} trips over "
                 f"{length} slices"
             )
-            raise Refused(message)
+            raise RefusedError(message)
     for layer in loop._of("loop_output"):
         kind, axis = layer._attributes["kind"], layer._attributes["axis"]
         is_plain = axis in axes or (axis == 0 and (kind == "CONCATENATE" or trips == 0))
@@ -303,14 +308,14 @@ def _check_stacking(loop: Loop, count: Layer | None) -> None:
                 f"{layer._name}: Could not find any implementation for a {kind} loop output "
                 f"along axis {axis}: let an iterator run along the same axis"
             )
-            raise Refused(message)
+            raise RefusedError(message)
 
 
 def _given(layer: Layer, index: int) -> Tensor:
     tensor = layer._inputs[index] if index < len(layer._inputs) else None
     if tensor is None:
         message = f"{layer._name}: input {index} is missing"
-        raise Refused(message)
+        raise RefusedError(message)
     return tensor
 
 
@@ -344,7 +349,7 @@ def check_shape_tensors(graph: Graph) -> None:
     """Checks that no shape is computed through a scatter, whose output is never a shape tensor.
 
     Raises:
-        Refused: One is; the text names the scatter.
+        RefusedError: One is; the text names the scatter.
     """
     needed: set[int] = set()
     for node in reversed(graph.nodes):
@@ -352,23 +357,25 @@ def check_shape_tensors(graph: Graph) -> None:
         if any(slot in needed for slot in node.outputs) and node.operation != "shape":
             if node.operation == "scatter":
                 message = f"{node.name}: the output of a scatter cannot be a shape tensor"
-                raise Refused(message)
+                raise RefusedError(message)
             needed.update(node.inputs)
         needed.update(node.inputs[index] for index in values if index < len(node.inputs))
 
 
-def _constant_facts(graph: Graph, node: Node) -> list[Fact | None]:
+def _constant_facts(graph: Graph, node: Node) -> list[TensorFacts | None]:
     return [
-        None if slot == ABSENT else constant_fact(graph.constants[slot], graph.constant_types[slot])
+        None
+        if slot == ABSENT
+        else constant_facts(graph.constants[slot], graph.constant_types[slot])
         for slot in node.inputs
     ]
 
 
-def call_of(node: Node, facts: Sequence[Fact | None], rules: Rules, strong: bool) -> Call:
+def call_of(node: Node, facts: Sequence[TensorFacts | None], rules: Rules, strong: bool) -> Call:
     """Returns a node as its operation sees it."""
     return Call(node.attributes, facts, rules, strong, node.output_types)
 
 
-def input_fact(port: Port, shape: Sequence[int], value: Any = None) -> Fact:
-    """Returns the fact of a graph input with a given shape, and value if its values decide shapes."""
-    return Fact(port.dtype, tuple(shape), None if value is None else Value(value))
+def input_facts(port: Port, shape: Sequence[int], value: Any = None) -> TensorFacts:
+    """Returns the facts of a graph input with a given shape, and value if its values decide shapes."""
+    return TensorFacts(port.dtype, tuple(shape), None if value is None else Value(value))

@@ -27,7 +27,7 @@ _PREFIX = struct.Struct("<8sIIQQ")
 _LENGTHS = struct.Struct("<QQ")
 
 
-class UnreadablePlan(Exception):
+class UnreadablePlanError(Exception):
     """The bytes are not a plan that this TensorRT can load; the text says why and what to do."""
 
 
@@ -87,7 +87,7 @@ def read_all(read: Callable[[int], bytes]) -> bytearray:
     """Returns a whole plan from a function that gives at most as many of the next bytes as it is asked for.
 
     Raises:
-        UnreadablePlan: The bytes end too early, or are no plan.
+        UnreadablePlanError: The bytes end too early, or are no plan.
     """
     plan = bytearray()
 
@@ -98,7 +98,7 @@ def read_all(read: Callable[[int], bytes]) -> bytearray:
                 message = (
                     f"The stream ended after {len(plan)} of {size} bytes. Build the engine again."
                 )
-                raise UnreadablePlan(message)
+                raise UnreadablePlanError(message)
             plan.extend(chunk)
 
     extend(_PREFIX.size)
@@ -111,10 +111,10 @@ def _prefix(plan: Any) -> tuple[int, int, int]:
     magic, format_version, checksum, length, size = _PREFIX.unpack(plan[: _PREFIX.size])
     if magic != MAGIC:
         message = "These bytes are no plan of reference TensorRT: a plan loads where it was built, real or reference."
-        raise UnreadablePlan(message)
+        raise UnreadablePlanError(message)
     if format_version != FORMAT_VERSION:
         message = f"The plan has format {format_version}, this torchtrt reads {FORMAT_VERSION}. Build the engine again."
-        raise UnreadablePlan(message)
+        raise UnreadablePlanError(message)
     return checksum, length, size
 
 
@@ -126,25 +126,25 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
         version: The TensorRT version that loads it.
 
     Raises:
-        UnreadablePlan: These are not the bytes of a whole plan built by the same version.
+        UnreadablePlanError: These are not the bytes of a whole plan built by the same version.
     """
     view: Any = np.frombuffer(plan, dtype=np.uint8)
     if view.size < _PREFIX.size:
         message = f"The plan has {view.size} bytes: it is truncated. Build the engine again."
-        raise UnreadablePlan(message)
+        raise UnreadablePlanError(message)
     checksum, length, size = _prefix(view)
     body = view[_PREFIX.size :]
     is_whole = size == view.size and length <= body.size
     if not is_whole or zlib.crc32(body, zlib.crc32(_LENGTHS.pack(length, size))) != checksum:
         message = "The plan is damaged: its checksum does not match. Build the engine again."
-        raise UnreadablePlan(message)
+        raise UnreadablePlanError(message)
     header = json.loads(body[:length].tobytes())
     if header["version"] != version:
         message = (
             f"The plan was built by TensorRT {header['version']}, this is {version}: plans are not portable across "
             "versions. Build the engine again."
         )
-        raise UnreadablePlan(message)
+        raise UnreadablePlanError(message)
     start = -(-(_PREFIX.size + length) // ALIGNMENT) * ALIGNMENT
     constants = [
         _constant(view, start + offset, dtype, shape)
@@ -193,7 +193,7 @@ def _constant(view: Any, offset: int, dtype: str, shape: Sequence[int]) -> torch
         count *= dimension
     if offset + count * kind.itemsize > view.size:
         message = "The plan is damaged: a constant lies beyond its end. Build the engine again."
-        raise UnreadablePlan(message)
+        raise UnreadablePlanError(message)
     return dtypes.tensor_at(view.ctypes.data + offset, kind, tuple(shape), torch.device("cpu"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torchtrt_reference.interface.control_flow import Loop
 from torchtrt_reference.interface.layer import Layer
 from torchtrt_reference.interface.tensors import Tensor
-from torchtrt_reference.operations.facts import Refused
+from torchtrt_reference.operations.tensor_facts import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
     """Returns units so that each comes after those it reads from; otherwise in the given order.
 
     Raises:
-        Refused: Units read from each other in a circle.
+        RefusedError: Units read from each other in a circle.
     """
     unit_of = {id(layer): unit for unit in units for layer in unit.layers}
     done: set[int] = set()
@@ -105,7 +105,7 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
                 continue
             if id(unit) in active:
                 message = f"{unit.layers[0]._name}: the network has a cycle"
-                raise Refused(message)
+                raise RefusedError(message)
             active.add(id(unit))
             stack.append((unit, True))
             for layer in unit.layers:

@@ -65,8 +65,8 @@ from torchtrt_reference.interface.reporting import ILogger, Logger
 from torchtrt_reference.interface.tensors import Tensor
 from torchtrt_reference.interface.weights import Weights
 from torchtrt_reference.operations import METHODS, OPERATIONS
-from torchtrt_reference.operations.facts import Refused
 from torchtrt_reference.operations.operation import Operation
+from torchtrt_reference.operations.tensor_facts import RefusedError
 from torchtrt_reference.rules import RULES
 from torchtrt_reference.running.context import ExecutionContext
 from torchtrt_reference.running.engine import Engine, Inspector, Runtime
@@ -261,7 +261,7 @@ class _Assembly:
         }
         if name == "Dims":
             # Where MAX_DIMS is a property, dimensions are 32-bit.
-            members["_largest"] = 2**31 - 1 if "MAX_DIMS" in spec["properties"] else 2**63 - 1
+            members["_maximum"] = 2**31 - 1 if "MAX_DIMS" in spec["properties"] else 2**63 - 1
         self._names[name] = made = type(name, tuple(bases), members)
         self._nested(made, name, spec)
         return made
@@ -371,7 +371,7 @@ class _Assembly:
                 operation.write(
                     self, attribute, tuple(converted) if isinstance(converted, list) else converted
                 )
-            except Refused as error:
+            except RefusedError as error:
                 self._network._error(f"{self._name}: {error}. The layer keeps its {attribute}.")
             self._invalidate()
 

@@ -39,7 +39,7 @@ class OptimizationProfile:
     def set_shape(
         self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
     ) -> None:
-        """Sets the least, typical and largest shape of an input. Whether they are in order, the build finds out.
+        """Sets the minimum, optimum and maximum shape of an input. Whether they are in order, the build finds out.
 
         Raises:
             RuntimeError: The ranks differ, or a dimension is negative.
@@ -57,7 +57,7 @@ class OptimizationProfile:
     def set_shape_input(
         self, input: str, min: Sequence[int], opt: Sequence[int], max: Sequence[int]
     ) -> None:
-        """Sets the least, typical and largest values of a shape input.
+        """Sets the minimum, optimum and maximum values of a shape input.
 
         Raises:
             RuntimeError: The lengths differ, or the values are not in order.
@@ -77,10 +77,10 @@ class OptimizationProfile:
 
 
 def in_order(three: tuple[tuple[int, ...], ...]) -> bool:
-    """Returns whether least, typical and largest numbers are equally many and in this order."""
-    low, typical, high = three
-    return len(low) == len(typical) == len(high) and all(
-        a <= b <= c for a, b, c in zip(low, typical, high, strict=True)
+    """Returns whether minimum, optimum and maximum have equally many numbers and are in this order."""
+    minimum, optimum, maximum = three
+    return len(minimum) == len(optimum) == len(maximum) and all(
+        a <= b <= c for a, b, c in zip(minimum, optimum, maximum, strict=True)
     )
 
 

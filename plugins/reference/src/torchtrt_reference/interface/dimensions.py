@@ -23,7 +23,7 @@ class Dims:
     It equals lists and tuples only; comparing two ``Dims`` is a TypeError, as in TensorRT.
     """
 
-    _largest: ClassVar[int] = 2**63 - 1
+    _maximum: ClassVar[int] = 2**63 - 1
     _values: list[int] | None
     __hash__ = None  # type: ignore[assignment]
 
@@ -43,7 +43,7 @@ class Dims:
     @classmethod
     def _checked(cls, value: Any) -> int:
         dimension = exact_int(value)
-        if abs(dimension) > cls._largest:
+        if abs(dimension) > cls._maximum:
             message = f"The dimension {dimension} does not fit into TensorRT's integer."
             raise TypeError(message)
         return dimension

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torchtrt_reference.interface.ports import Ported
 from torchtrt_reference.interface.tensors import Tensor
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import Call, Operation, infer
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 if TYPE_CHECKING:
     from torchtrt_reference.interface.network import NetworkDefinition
@@ -41,7 +41,7 @@ class Layer(Ported):
         self._output_types: dict[int, str] = {}
         self._precision: Any = None
         self._ranks = 1
-        self._cached: tuple[Fact, ...] | Refused | None = None
+        self._cached: tuple[TensorFacts, ...] | RefusedError | None = None
         for tensor in inputs:
             self._inputs.append(tensor)
             if tensor is not None:
@@ -59,13 +59,13 @@ class Layer(Ported):
         """What the operation reads: the inputs, unless a subclass adds what TensorRT does not count as one."""
         return self._inputs
 
-    def _facts_of_inputs(self) -> list[Fact | None]:
-        return [None if tensor is None else tensor._fact() for tensor in self._operands()]
+    def _input_facts(self) -> list[TensorFacts | None]:
+        return [None if tensor is None else tensor._facts() for tensor in self._operands()]
 
     def _call(self) -> Call:
         return Call(
             self._attributes,
-            self._facts_of_inputs(),
+            self._input_facts(),
             self._network._rules,
             self._network._strong,
             [
@@ -74,16 +74,16 @@ class Layer(Ported):
             ],
         )
 
-    def _facts(self) -> tuple[Fact, ...]:
+    def _output_facts(self) -> tuple[TensorFacts, ...]:
         """The facts of the outputs.
 
         Raises:
-            Refused: A rule is broken here or before; the text names the layer.
+            RefusedError: A rule is broken here or before; the text names the layer.
         """
         if self._cached is None:
             for layer in self._unknown_before():
                 layer._settle()
-        if isinstance(self._cached, Refused):
+        if isinstance(self._cached, RefusedError):
             raise self._cached
         assert self._cached is not None
         return self._cached
@@ -110,13 +110,13 @@ class Layer(Ported):
     def _settle(self) -> None:
         try:
             call = self._call()
-        except Refused as error:
+        except RefusedError as error:
             self._cached = error  # of an earlier layer, which is already named
             return
         try:
             self._cached = infer(self._operation, call)
-        except Refused as error:
-            self._cached = Refused(f"{self._name}: {error}")
+        except RefusedError as error:
+            self._cached = RefusedError(f"{self._name}: {error}")
 
     def _invalidate(self) -> None:
         pending = [self]
@@ -144,7 +144,7 @@ class Layer(Ported):
 
     def set_input(self, index: int, tensor: Tensor) -> None:
         """Connects an input, and extends the inputs where the layer documents further ones."""
-        limit = self._operation.most_inputs or len(self._inputs)
+        limit = self._operation.maximum_inputs or len(self._inputs)
         if not 0 <= index < max(limit, len(self._inputs)):
             self._network._error(f"{self._name}: input {index} does not exist")
             return
@@ -301,7 +301,7 @@ class RNNLayer(Layer):
         """The length of one step of the input."""
         source = self._inputs[0]
         assert source is not None
-        return source._fact().shape[-1]
+        return source._facts().shape[-1]
 
     @property
     def seq_lengths(self) -> Tensor | None:

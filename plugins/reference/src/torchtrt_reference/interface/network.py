@@ -10,12 +10,12 @@ from torchtrt_reference.interface.ports import Named, Ported
 from torchtrt_reference.interface.reporting import report
 from torchtrt_reference.interface.tensors import Tensor
 from torchtrt_reference.interface.weights import Weights
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import Call, Operation
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 from torchtrt_reference.rules import Rules
 
 
-class _KnownFacts(Sequence[Fact | None]):
+class _KnownFacts(Sequence[TensorFacts | None]):
     """The facts of a layer's inputs, inferred when asked for; None where a layer before breaks a rule.
 
     What is wrong with a layer before this one is no reason to refuse this one.
@@ -30,8 +30,8 @@ class _KnownFacts(Sequence[Fact | None]):
     def __getitem__(self, index: Any) -> Any:
         tensor = self._tensors[index]
         try:
-            return None if tensor is None else tensor._fact()
-        except Refused:
+            return None if tensor is None else tensor._facts()
+        except RefusedError:
             return None
 
 
@@ -102,7 +102,7 @@ class NetworkDefinition(Named, Ported):
         layer = self._made(kind, operation, inputs, attributes)
         try:
             operation.admit(Call(attributes, _KnownFacts(inputs), self._rules, self._strong))
-        except Refused as error:
+        except RefusedError as error:
             self._error(f"{layer._name}: {error}")
             for tensor in inputs:
                 if tensor is not None:
@@ -183,7 +183,7 @@ class NetworkDefinition(Named, Ported):
 
     def mark_output_for_shapes(self, tensor: Tensor) -> bool:
         """Makes a shape tensor an output; returns whether it can be one."""
-        fact = tensor._fact_or_none()
+        fact = tensor._facts_or_none()
         if (
             fact is None
             or fact.rank > 1

@@ -6,7 +6,7 @@ import re
 import sys
 from typing import Any, ClassVar
 
-from torchtrt_reference.operations.facts import Refused
+from torchtrt_reference.operations.tensor_facts import RefusedError
 
 
 class ILogger:
@@ -27,20 +27,22 @@ class Logger(ILogger):
     """A logger that writes to standard error what is at least as severe as ``min_severity``."""
 
     def __init__(self, min_severity: Any = None) -> None:
-        self._least = self._trt.ILogger.Severity.WARNING if min_severity is None else min_severity
+        self._min_severity = (
+            self._trt.ILogger.Severity.WARNING if min_severity is None else min_severity
+        )
 
     @property
     def min_severity(self) -> Any:
-        """The least severity that is written."""
-        return self._least
+        """The minimum severity that is written."""
+        return self._min_severity
 
     @min_severity.setter
     def min_severity(self, value: Any) -> None:
-        self._least = value
+        self._min_severity = value
 
     def log(self, severity: Any, msg: str) -> None:
         """Writes a message that is severe enough."""
-        if int(severity) <= int(self._least):
+        if int(severity) <= int(self._min_severity):
             letter = "IEWIV"[int(severity)]
             print(f"[TRT] [{letter}] {msg}", file=sys.stderr)
 
@@ -64,11 +66,11 @@ class Progress:
         """Tells that a step is complete.
 
         Raises:
-            Refused: The monitor wants the build to end.
+            RefusedError: The monitor wants the build to end.
         """
         if self._monitor is not None and not self._monitor.step_complete(self._PHASE, self._done):
             message = "the progress monitor cancelled the build"
-            raise Refused(message)
+            raise RefusedError(message)
         self._done += 1
 
     def __exit__(self, *error: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchtrt_reference.operations.facts import Fact, Refused
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 if TYPE_CHECKING:
     from torchtrt_reference.interface.layer import Layer
@@ -36,20 +36,20 @@ class Tensor:
         self._range: tuple[float, float] | None = None
         self._broadcast = False
 
-    def _fact(self) -> Fact:
+    def _facts(self) -> TensorFacts:
         """What is known about this tensor.
 
         Raises:
-            Refused: A rule is broken by the layer that makes it, or by one before.
+            RefusedError: A rule is broken by the layer that makes it, or by one before.
         """
         if self._producer is None:
-            return Fact(self._declared or "FLOAT", self._shape)
-        return self._producer._facts()[self._index]
+            return TensorFacts(self._declared or "FLOAT", self._shape)
+        return self._producer._output_facts()[self._index]
 
-    def _fact_or_none(self) -> Fact | None:
+    def _facts_or_none(self) -> TensorFacts | None:
         try:
-            return self._fact()
-        except Refused as error:
+            return self._facts()
+        except RefusedError as error:
             self._network._report_once(str(error))
             return None
 
@@ -68,7 +68,7 @@ class Tensor:
     @property
     def shape(self) -> Any:
         """The dimensions; -1 where only the runtime knows; invalid dimensions where they cannot be inferred."""
-        fact = self._fact_or_none()
+        fact = self._facts_or_none()
         return self._trt.Dims._invalid() if fact is None else self._trt.Dims(fact.shape)
 
     @shape.setter
@@ -82,7 +82,7 @@ class Tensor:
     @property
     def dtype(self) -> Any:
         """The type; the default is float32 where it cannot be inferred."""
-        fact = self._fact_or_none()
+        fact = self._facts_or_none()
         return self._trt.DataType.__members__["FLOAT" if fact is None else fact.dtype]
 
     @dtype.setter

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, broadcast
 from torchtrt_reference.operations.operation import (
     FLOATS,
     INTEGERS,
@@ -15,6 +14,7 @@ from torchtrt_reference.operations.operation import (
     Operation,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import TensorFacts, broadcast
 
 Tensor = torch.Tensor
 
@@ -36,7 +36,7 @@ class Attention(Operation):
             "key_value_form": "PADDED_BHND",
         }
     )
-    most_inputs = 7
+    maximum_inputs = 7
 
     def write(self, layer: object, attribute: str, value: object) -> None:
         """``causal`` and ``causal_kind`` are two views of one choice."""
@@ -52,7 +52,7 @@ class Attention(Operation):
             return _causal_kind(attributes) != "NONE"
         return _causal_kind(attributes) if attribute == "causal_kind" else attributes[attribute]
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Query ``[B, Hq, Sq, D]``, key and value ``[B, Hkv, Skv, D]``, one type; a mask excludes causality.
 
         Packed, the sequences follow each other in ``[T, H, D]``; inputs 5 and 6 say where each one starts.
@@ -62,7 +62,7 @@ class Attention(Operation):
             call.accept(index, FLOATS, f"input {index} of attention")
             rank = 3 if packed[index] else 4
             call.require(
-                call.fact(index).rank == rank, f"input {index} of attention must have rank {rank}"
+                call.facts(index).rank == rank, f"input {index} of attention must have rank {rank}"
             )
         dtype = call.same_type(0, 1, 2)
         call.require(
@@ -77,7 +77,7 @@ class Attention(Operation):
                 if is_packed:
                     call.accept(index, frozenset({"INT32"}), "the starts of packed sequences")
                     call.require(
-                        call.fact(index).rank == 1, "the starts of packed sequences have rank 1"
+                        call.facts(index).rank == 1, "the starts of packed sequences have rank 1"
                     )
         query, key, value = (
             _padded_shape(call.shape(index)) if packed[index] else call.shape(index)
@@ -99,7 +99,7 @@ class Attention(Operation):
         if mask is not None:
             call.accept(3, FLOATS | {"BOOL"}, "the mask of attention")
             call.require(
-                mask.dtype == "BOOL" or mask.dtype == call.fact(0).dtype,
+                mask.dtype == "BOOL" or mask.dtype == call.facts(0).dtype,
                 "the mask must be Bool or the query's type",
             )
             call.require(
@@ -107,8 +107,8 @@ class Attention(Operation):
             )
             broadcast([mask.shape, (query[0], query[1], query[2], key[2])], "the mask of attention")
         if packed[0]:
-            return (Fact(dtype, call.shape(0)[:2] + value[3:]),)
-        return (Fact(dtype, query[:3] + value[3:]),)
+            return (TensorFacts(dtype, call.shape(0)[:2] + value[3:]),)
+        return (TensorFacts(dtype, query[:3] + value[3:]),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.scaled_dot_product_attention``, for packed sequences of each by itself."""
@@ -141,7 +141,8 @@ class Attention(Operation):
                 else:
                     one.append(tensor[batch : batch + 1])
             facts = [
-                Fact(call.fact(index).dtype, tuple(each.shape)) for index, each in enumerate(one)
+                TensorFacts(call.facts(index).dtype, tuple(each.shape))
+                for index, each in enumerate(one)
             ]
             whole = Call(attributes, facts, call.rules, call.strong, call.output_types)
             results.append(self._bind_padded(whole)(*one))
@@ -208,9 +209,9 @@ class RotaryEmbedding(Operation):
     name = "rotary_embedding"
     methods = frozen({"add_rotary_embedding": {}})
     defaults = frozen({"interleaved": False, "rotary_embedding_dim": 0})
-    most_inputs = 4
+    maximum_inputs = 4
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Input ``[B, N, S, H]``; the caches ``[B, S, H/2]``, or ``[positions, H/2]`` with position ids."""
         for index in range(3):
             call.accept(index, FLOATS, f"input {index} of rotary embedding")
@@ -236,7 +237,7 @@ class RotaryEmbedding(Operation):
                 size == -1 or _may_equal(cache[-1], size // 2),
                 f"the caches must have {size // 2} columns",
             )
-        return (Fact(dtype, shape),)
+        return (TensorFacts(dtype, shape),)
 
     def bind(self, call: Call) -> Function:
         """The rotation of each pair by its angle."""
@@ -265,9 +266,9 @@ class KVCacheUpdate(Operation):
     name = "kv_cache_update"
     methods = frozen({"add_kv_cache_update": {}})
     defaults = frozen({"cache_mode": "LINEAR", "update_form": "PADDED_BHND"})
-    most_inputs = 4
+    maximum_inputs = 4
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Cache ``[B, H, Smax, D]``, update ``[B, H, S, D]``, write indices ``[B]``.
 
         Packed, the updates follow each other in ``[T, H, D]``, and input 3 says where each one starts.
@@ -287,8 +288,8 @@ class KVCacheUpdate(Operation):
                 _may_equal(cache[axis], update[axis]),
                 f"cache and update differ in dimension {axis}",
             )
-        call.require(call.fact(2).rank == 1, "write indices must have rank 1")
-        return (Fact(dtype, cache),)
+        call.require(call.facts(2).rank == 1, "write indices must have rank 1")
+        return (TensorFacts(dtype, cache),)
 
     def bind(self, call: Call) -> Function:
         """An ``index_put`` of the rows that fit."""

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import INTEGERS, Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 Tensor = torch.Tensor
 _BOOL = frozenset({"BOOL"})
@@ -28,11 +28,11 @@ class Recurrence(_OfALoop):
     """A value that a loop carries from one iteration to the next."""
 
     name = "recurrence"
-    most_inputs = 2
+    maximum_inputs = 2
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The type and shape of the initial value; the next value is checked when the loop is built."""
-        return (Fact(call.fact(0).dtype, call.shape(0)),)
+        return (TensorFacts(call.facts(0).dtype, call.shape(0)),)
 
 
 class TripLimit(_OfALoop):
@@ -42,7 +42,7 @@ class TripLimit(_OfALoop):
     defaults = frozen({"kind": "COUNT"})
     outputs = 0
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """COUNT takes a scalar integer, WHILE a scalar boolean."""
         allowed = INTEGERS if call["kind"] == "COUNT" else _BOOL
         call.scalar(0, allowed, f"the {call['kind']} trip limit")
@@ -55,11 +55,11 @@ class Iterator(_OfALoop):
     name = "iterator"
     defaults = frozen({"axis": 0, "reverse": False})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The shape without the axis."""
-        call.require(call.fact(0).rank >= 1, "a scalar cannot be iterated")
+        call.require(call.facts(0).rank >= 1, "a scalar cannot be iterated")
         axis = call.axis()
-        return (Fact(call.fact(0).dtype, call.shape()[:axis] + call.shape()[axis + 1 :]),)
+        return (TensorFacts(call.facts(0).dtype, call.shape()[:axis] + call.shape()[axis + 1 :]),)
 
 
 class LoopOutput(_OfALoop):
@@ -67,17 +67,17 @@ class LoopOutput(_OfALoop):
 
     name = "loop_output"
     defaults = frozen({"axis": 0, "kind": "LAST_VALUE"})
-    most_inputs = 2
+    maximum_inputs = 2
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """CONCATENATE and REVERSE add a dimension whose length is input 1."""
-        fact, kind = call.fact(0), call["kind"]
+        fact, kind = call.facts(0), call["kind"]
         if kind == "LAST_VALUE":
-            return (Fact(fact.dtype, fact.shape),)
+            return (TensorFacts(fact.dtype, fact.shape),)
         length = call.scalar(1, INTEGERS, "the length of a loop output")
         axis = call.axis(rank=fact.rank + 1)
         return (
-            Fact(
+            TensorFacts(
                 fact.dtype,
                 (*fact.shape[:axis], -1 if length is None else int(length), *fact.shape[axis:]),
             ),
@@ -94,7 +94,7 @@ class Condition(Operation):
     name = "condition"
     outputs = 0
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A scalar boolean."""
         call.scalar(0, _BOOL, "the condition")
         return ()
@@ -109,9 +109,9 @@ class ConditionalInput(Operation):
 
     name = "conditional_input"
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The tensor itself."""
-        return (Fact(call.fact(0).dtype, call.shape(0)),)
+        return (TensorFacts(call.facts(0).dtype, call.shape(0)),)
 
     def bind(self, call: Call) -> Function:
         """The tensor itself."""
@@ -124,17 +124,17 @@ class ConditionalOutput(Operation):
     name = "conditional_output"
     defaults = frozen({"conditional": 0})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Branches of one type and rank, before TensorRT 10.11 of one shape."""
         call.scalar(0, _BOOL, "the condition")
-        return (_of_either(call, call.fact(1), call.fact(2)),)
+        return (_of_either(call, call.facts(1), call.facts(2)),)
 
     def bind(self, call: Call) -> Function:
         """Both branches have been computed; one is chosen. The build makes better of it where it can."""
         return lambda condition, first, second: first if bool(condition) else second
 
 
-def _of_either(call: Call, first: Fact, second: Fact) -> Fact:
+def _of_either(call: Call, first: TensorFacts, second: TensorFacts) -> TensorFacts:
     """What is known about the result of one branch or the other."""
     branches = Call({}, [first, second], call.rules, call.strong)
     dtype = branches.same_type(0, 1, what="the branches of a conditional")
@@ -145,7 +145,7 @@ def _of_either(call: Call, first: Fact, second: Fact) -> Fact:
         or all(-1 in pair or pair[0] == pair[1] for pair in pairs),
         f"the branches of a conditional must have the same shape, not {first.shape} and {second.shape}",
     )
-    return Fact(dtype, tuple(a if a == b else -1 for a, b in pairs))
+    return TensorFacts(dtype, tuple(a if a == b else -1 for a, b in pairs))
 
 
 class Conditional(Operation):
@@ -163,15 +163,15 @@ class Conditional(Operation):
         """A conditional is not folded: its branches might be random."""
         return False
 
-    def _branch(self, call: Call, name: str) -> tuple[Fact, ...]:
-        from torchtrt_reference.running.program import (
-            infer_graph,  # a program may contain conditionals
+    def _branch(self, call: Call, name: str) -> tuple[TensorFacts, ...]:
+        from torchtrt_reference.running.executable import (
+            infer_graph,  # an executable may contain conditionals
         )
 
         facts = infer_graph(call[name], _given(call, name), call.rules)
         return tuple(facts[port.slot] for port in call[name].outputs)
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The facts of the chosen branch where the choice is known, and otherwise what both have in common."""
         choice = call.scalar(0, _BOOL, "the condition")
         if choice is not None:
@@ -180,23 +180,23 @@ class Conditional(Operation):
         return tuple(_of_either(call, first, second) for first, second in pairs)
 
     def bind(self, call: Call) -> Function:
-        """The program of the chosen branch; the other one is not run."""
-        from torchtrt_reference.running.program import (
-            bind_graph,  # a program may contain conditionals
+        """The executable of the chosen branch; the other one is not run."""
+        from torchtrt_reference.running.executable import (
+            bind_graph,  # an executable may contain conditionals
         )
 
         targets = [dtypes.TORCH[fact.dtype] for fact in self.infer(call)]
-        programs: dict[tuple[str, torch.device], Any] = {}
+        executables: dict[tuple[str, torch.device], Any] = {}
 
         def run(condition: Tensor, *tensors: Tensor) -> Any:
             name = "then" if bool(condition) else "else"
             key = (name, condition.device)
-            if key not in programs:
-                programs[key] = bind_graph(
+            if key not in executables:
+                executables[key] = bind_graph(
                     call[name], _given(call, name), call.rules, {}, condition.device
                 )
             slots = [port.slot for port in call[name].inputs]
-            results = programs[key].run(
+            results = executables[key].run(
                 dict(zip(slots, tensors, strict=True)), [port.slot for port in call[name].outputs]
             )
             typed = tuple(result.to(t) for result, t in zip(results, targets, strict=True))
@@ -205,10 +205,10 @@ class Conditional(Operation):
         return run
 
 
-def _given(call: Call, name: str) -> dict[int, Fact]:
+def _given(call: Call, name: str) -> dict[int, TensorFacts]:
     """The facts of a branch's inputs."""
     slots = (port.slot for port in call[name].inputs)
-    return {slot: call.fact(index) for index, slot in enumerate(slots, start=1)}
+    return {slot: call.facts(index) for index, slot in enumerate(slots, start=1)}
 
 
 class Loop(Operation):
@@ -237,29 +237,31 @@ class Loop(Operation):
         initial = count + int(call["counted"])
         return count, initial, initial + call["recurrences"]
 
-    def _body_facts(self, call: Call) -> dict[int, Fact]:
+    def _body_facts(self, call: Call) -> dict[int, TensorFacts]:
         _, initial, iterated = self._parts(call)
         given = []
         for index in range(initial, len(call.inputs)):
-            fact = call.fact(index)
+            fact = call.facts(index)
             position = index - iterated
             if 0 <= position < len(call["iterators"]):
                 axis = call["iterators"][position][0]
-                fact = Fact(fact.dtype, fact.shape[:axis] + fact.shape[axis + 1 :])
+                fact = TensorFacts(fact.dtype, fact.shape[:axis] + fact.shape[axis + 1 :])
             elif position < 0:
-                fact = Fact(fact.dtype, fact.shape)
+                fact = TensorFacts(fact.dtype, fact.shape)
             given.append(fact)
         return {port.slot: fact for port, fact in zip(call["body"].inputs, given, strict=True)}
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The body's facts; a recurrence keeps its type and shape."""
-        from torchtrt_reference.running.program import infer_graph  # a program may contain loops
+        from torchtrt_reference.running.executable import (
+            infer_graph,
+        )  # an executable may contain loops
 
         body, (_, initial, _) = call["body"], self._parts(call)
         facts = infer_graph(body, self._body_facts(call), call.rules)
         ends = [facts[port.slot] for port in body.outputs]
         for index in range(call["recurrences"]):
-            start, end = call.fact(initial + index), ends[index]
+            start, end = call.facts(initial + index), ends[index]
             same = (
                 start.dtype == end.dtype
                 and len(start.shape) == len(end.shape)
@@ -276,14 +278,14 @@ class Loop(Operation):
         result, lengths = [], 0
         for kind, axis, recurrence in call["outputs"]:
             if kind == "LAST_VALUE":
-                start = call.fact(initial + recurrence)
-                result.append(Fact(start.dtype, start.shape))
+                start = call.facts(initial + recurrence)
+                result.append(TensorFacts(start.dtype, start.shape))
                 continue
             length = call.scalar(lengths, INTEGERS, "the length of a loop output")
             lengths += 1
             fact = next(stacked)
             result.append(
-                Fact(
+                TensorFacts(
                     fact.dtype,
                     (*fact.shape[:axis], -1 if length is None else int(length), *fact.shape[axis:]),
                 )
@@ -291,11 +293,11 @@ class Loop(Operation):
         return tuple(result)
 
     def bind(self, call: Call) -> Function:
-        """The body's program, run until the count or the condition ends it."""
-        from torchtrt_reference.running.program import (
+        """The body's executable, run until the count or the condition ends it."""
+        from torchtrt_reference.running.executable import (
             bind_graph,
             move_constants,
-        )  # a program may contain loops
+        )  # an executable may contain loops
 
         body, facts, (count_at, initial, iterated) = (
             call["body"],
@@ -303,15 +305,15 @@ class Loop(Operation):
             self._parts(call),
         )
         results = self.infer(call)
-        programs: dict[torch.device, Any] = {}
+        executables: dict[torch.device, Any] = {}
 
         def run(*tensors: Tensor) -> Any:
             device = tensors[-1].device
-            if device not in programs:
-                programs[device] = bind_graph(
+            if device not in executables:
+                executables[device] = bind_graph(
                     body, facts, call.rules, move_constants(body, device), device
                 )
-            program = programs[device]
+            executable = executables[device]
             limit = int(tensors[count_at]) if call["counted"] else None
             state = list(tensors[initial:iterated])
             scanned = tensors[iterated : iterated + len(call["iterators"])]
@@ -326,7 +328,7 @@ class Loop(Operation):
                 given = dict(
                     zip((port.slot for port in body.inputs), [*state, *slices, *outer], strict=True)
                 )
-                ends = program.run(given, [port.slot for port in body.outputs])
+                ends = executable.run(given, [port.slot for port in body.outputs])
                 if call["conditional"] and not bool(ends[call["recurrences"]]):
                     break
                 state = ends[: call["recurrences"]]
@@ -341,12 +343,12 @@ def _position(limit: int | None, step: int, reverse: bool, length: int) -> int:
     position = (limit or length) - 1 - step if reverse else step
     if not 0 <= position < length:
         message = f"iteration {step} reads beyond the {length} slices of an iterator"
-        raise Refused(message)
+        raise RefusedError(message)
     return position
 
 
 def _collect(
-    call: Call, state: list[Tensor], history: list[list[Tensor]], results: tuple[Fact, ...]
+    call: Call, state: list[Tensor], history: list[list[Tensor]], results: tuple[TensorFacts, ...]
 ) -> Any:
     outputs, stacked = [], 0
     for (kind, axis, recurrence), fact in zip(call["outputs"], results, strict=True):

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact
 from torchtrt_reference.operations.operation import FLOATS, Call, Function, frozen
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 from torchtrt_reference.operations.windows import (
     WINDOW_DEFAULTS,
     Windowed,
@@ -28,7 +28,7 @@ class _Filter(Windowed):
 
     renames = frozen({"kernel_shape": "kernel_size_nd"})
     window = "kernel_size_nd"
-    most_inputs = 3
+    maximum_inputs = 3
     defaults = frozen(
         {
             **WINDOW_DEFAULTS,
@@ -111,14 +111,14 @@ class _Filter(Windowed):
         )
         assert weights is not None
         given = weights.dtype.name
-        matches = given == call.fact(0).dtype or call.fact(0).dtype == "INT8"
+        matches = given == call.facts(0).dtype or call.facts(0).dtype == "INT8"
         call.require(
             matches or (not call.strong and given in ("FLOAT", "HALF")),
-            f"{name} weights of type {given} do not match the input's type {call.fact(0).dtype}",
+            f"{name} weights of type {given} do not match the input's type {call.facts(0).dtype}",
         )
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
-        """Kernel and bias become inputs 1 and 2 of the built program."""
+        """Kernel and bias become inputs 1 and 2 of the built graph."""
         found: dict[int, tuple[str, tuple[int, ...]]] = {}
         size = tuple(attributes["kernel_size_nd"])
         if attributes["kernel"] is not None and attributes["kernel"].size:
@@ -162,12 +162,12 @@ class Convolution(_Filter):
         dilation = spatial(call, "dilation_nd", len(size), 1)
         return tuple(1 + step * (length - 1) for length, step in zip(size, dilation, strict=True))
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Rank 4 or 5, static channels, as many weights as the shape needs."""
         dtype, shape = self._check(call)
         stride = spatial(call, "stride_nd", len(shape), 1)
         lengths = window_counts(call, shape, self._reach(call), stride)
-        return (Fact(dtype, (call.shape()[0], int(call["num_output_maps"]), *lengths)),)
+        return (TensorFacts(dtype, (call.shape()[0], int(call["num_output_maps"]), *lengths)),)
 
     def bind(self, call: Call) -> Function:
         """``conv2d`` or ``conv3d``; uneven padding is applied first."""
@@ -233,7 +233,7 @@ class Deconvolution(_Filter):
             return (small, large) if mode == "SAME_UPPER" else (large, small)
         return pre, post
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Rank 4 or 5, static channels, as many weights as the shape needs."""
         dtype, shape = self._check(call)
         size = call["kernel_size_nd"]
@@ -250,7 +250,7 @@ class Deconvolution(_Filter):
                 length == -1 or result >= 0, "the padding of a deconvolution exceeds its result"
             )
             lengths.append(-1 if length == -1 else result)
-        return (Fact(dtype, (call.shape()[0], int(call["num_output_maps"]), *lengths)),)
+        return (TensorFacts(dtype, (call.shape()[0], int(call["num_output_maps"]), *lengths)),)
 
     def bind(self, call: Call) -> Function:
         """``conv_transpose2d`` or ``conv_transpose3d``; uneven padding is cut off afterwards."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact
 from torchtrt_reference.operations.operation import INTEGERS, Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 
 Tensor = torch.Tensor
 _BOX_LIMIT = 5000
@@ -24,14 +24,14 @@ class NMS(Operation):
             "indices_type": "INT32",
         }
     )
-    most_inputs = 5
+    maximum_inputs = 5
     outputs = 2
 
     def admit(self, call: Call) -> None:
         """Boxes of rank 3 or 4."""
         call.admit_rank(0, range(3, 5), "boxes must be [B, N, 4] or [B, N, C, 4]")
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Boxes ``[B, N, 4]`` or ``[B, N, C, 4]``, scores ``[B, N, C]``; the number of results depends on the data."""
         for index in (0, 1):
             call.accept(index, frozenset({"FLOAT", "HALF"}), f"input {index} of nms")
@@ -54,16 +54,19 @@ class NMS(Operation):
             0 < call["topk_box_limit"] <= _BOX_LIMIT, f"topk_box_limit must be in [1, {_BOX_LIMIT}]"
         )
         call.require(call["indices_type"] in INTEGERS, "indices_type must be Int32 or Int64")
-        return (Fact(call["indices_type"], (-1, 3)), Fact("INT32", ()))
+        return (TensorFacts(call["indices_type"], (-1, 3)), TensorFacts("INT32", ()))
 
-    def infer_largest(self, call: Call) -> tuple[Fact, ...]:
+    def infer_maximum(self, call: Call) -> tuple[TensorFacts, ...]:
         """As many boxes of each class as there are, or as are asked for if that is a constant."""
-        scores, most = call.fact(1), call.scalar(2, frozenset({"INT32"}), "the most boxes")
+        scores, maximum = (
+            call.facts(1),
+            call.scalar(2, frozenset({"INT32"}), "max_output_boxes_per_class"),
+        )
         rows = -1
         if scores.is_static:
             batch, boxes, classes = scores.shape
-            rows = batch * classes * (boxes if most is None else min(boxes, max(0, most)))
-        return (Fact(call["indices_type"], (rows, 3)), Fact("INT32", ()))
+            rows = batch * classes * (boxes if maximum is None else min(boxes, max(0, maximum)))
+        return (TensorFacts(call["indices_type"], (rows, 3)), TensorFacts("INT32", ()))
 
     def bind(self, call: Call) -> Function:
         """Greedy suppression, the highest score first; results are sorted by batch, then score."""
@@ -73,12 +76,12 @@ class NMS(Operation):
         def suppress(
             boxes: Tensor,
             scores: Tensor,
-            most: Tensor,
-            iou: Tensor | None = None,
-            floor: Tensor | None = None,
+            maximum_boxes: Tensor,
+            iou_threshold: Tensor | None = None,
+            score_threshold: Tensor | None = None,
         ) -> tuple[Tensor, Tensor]:
-            threshold = 0.0 if iou is None else float(iou)
-            least = 0.0 if floor is None else float(floor)
+            maximum_overlap = 0.0 if iou_threshold is None else float(iou_threshold)
+            minimum_score = 0.0 if score_threshold is None else float(score_threshold)
             found: list[
                 tuple[int, float, int, int]
             ] = []  # of equal scores the lower box comes first
@@ -88,9 +91,9 @@ class NMS(Operation):
                     kept = _greedy(
                         _corners(of_class.float(), centered),
                         scores[batch, :, kind].float(),
-                        int(most),
-                        threshold,
-                        least,
+                        int(maximum_boxes),
+                        maximum_overlap,
+                        minimum_score,
                         limit,
                     )
                     found += [
@@ -114,19 +117,24 @@ def _corners(boxes: Tensor, centered: bool) -> Tensor:
 
 
 def _greedy(
-    boxes: Tensor, scores: Tensor, most: int, threshold: float, least: float, limit: int
+    boxes: Tensor,
+    scores: Tensor,
+    maximum_boxes: int,
+    maximum_overlap: float,
+    minimum_score: float,
+    limit: int,
 ) -> list[int]:
     order = torch.sort(scores, descending=True, stable=True).indices[:limit]
-    order = order[scores[order] > least]
+    order = order[scores[order] > minimum_score]
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
     kept: list[int] = []
-    while order.numel() and len(kept) < most:
+    while order.numel() and len(kept) < maximum_boxes:
         best, order = int(order[0]), order[1:]
         kept.append(best)
         low = torch.maximum(boxes[best, :2], boxes[order, :2])
         high = torch.minimum(boxes[best, 2:], boxes[order, 2:])
         shared = (high - low).clamp(min=0).prod(1)
-        order = order[shared <= threshold * (areas[best] + areas[order] - shared)]
+        order = order[shared <= maximum_overlap * (areas[best] + areas[order] - shared)]
     return kept
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import (
     FLOATS,
     INTEGERS,
@@ -18,6 +17,7 @@ from torchtrt_reference.operations.operation import (
     Operation,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 Tensor = torch.Tensor
 
@@ -44,9 +44,9 @@ class MoE(Operation):
             "quantized": False,
         }
     )
-    most_inputs = 9
+    maximum_inputs = 9
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Weights of one size, all biases or none; without quantization and parameters of SwiGLU."""
         call.require(not call["quantized"], "the reference does not quantize a mixture of experts")
         swiglu = tuple(call[f"swiglu_param_{name}"] for name in ("limit", "alpha", "beta"))
@@ -75,7 +75,7 @@ class MoE(Operation):
                 call.shape(index) == (gate[0], length),
                 f"the bias in input {index} must be {(gate[0], length)}, not {call.shape(index)}",
             )
-        return (Fact(dtype, hidden),)
+        return (TensorFacts(dtype, hidden),)
 
     def bind(self, call: Call) -> Function:
         """Each expert computes the tokens that chose it."""
@@ -134,11 +134,11 @@ class DistCollective(Operation):
         flat = [] if groups is None else [int(rank) for rank in _flattened(groups)]
         call.require(flat in ([], [0]), f"the reference runs in one process, there are no {groups}")
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The tensor of the only process."""
         self.admit(call)
         dtype = call.accept(0, NUMBERS | {"INT8"}, "the input of a collective")
-        return (Fact(call.declared(dtype), call.shape()),)
+        return (TensorFacts(call.declared(dtype), call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """Nothing to exchange."""
@@ -162,7 +162,7 @@ class Plugin(Operation):
     def admit(self, call: Call) -> None:
         """Never."""
         message = "the reference executes no plugins: compose the layer from others, or leave the op to PyTorch"
-        raise Refused(message)
+        raise RefusedError(message)
 
 
 class PluginV3(Plugin):

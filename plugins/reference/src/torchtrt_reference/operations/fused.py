@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, broadcast
 from torchtrt_reference.operations.matrices import MatrixMultiply
 from torchtrt_reference.operations.operation import Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import TensorFacts, broadcast
 
 Tensor = torch.Tensor
 _PRODUCT = MatrixMultiply()
@@ -18,7 +18,7 @@ class Linear(Operation):
 
     name = "linear"
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The last dimension changes."""
         rows, columns = call.shape(1)
         shape = call.shape(0)
@@ -26,7 +26,7 @@ class Linear(Operation):
             shape[-1] in (columns, -1),
             f"the inner dimensions of a matrix product must be equal, not {shape[-1]} and {columns}",
         )
-        return (Fact(call.declared(call.fact(0).dtype), (*shape[:-1], rows)),)
+        return (TensorFacts(call.declared(call.facts(0).dtype), (*shape[:-1], rows)),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.linear``, which is twice as slow on an input with gaps as the copy that closes them."""
@@ -43,7 +43,7 @@ class ScaledDotProduct(Operation):
     name = "scaled_dot_product"
     defaults = frozen({"scale": 1.0, "transposed_key": True})
 
-    def _scores(self, call: Call) -> tuple[Fact, tuple[int, ...]]:
+    def _scores(self, call: Call) -> tuple[TensorFacts, tuple[int, ...]]:
         """The product of query and key, and the shape of the sum of it and the bias."""
         op1 = "TRANSPOSE" if call["transposed_key"] else "NONE"
         product = Call({"op0": "NONE", "op1": op1}, call.inputs[:2], call.rules, call.strong)
@@ -52,10 +52,10 @@ class ScaledDotProduct(Operation):
         shapes = [scores.shape] if bias is None else [scores.shape, bias.shape]
         return scores, broadcast(shapes, "elementwise inputs")
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The rules of the two products and of the sum."""
         scores, shape = self._scores(call)
-        operands = [Fact(scores.dtype, shape), call.fact(2)]
+        operands = [TensorFacts(scores.dtype, shape), call.facts(2)]
         return _PRODUCT.infer(
             Call({"op0": "NONE", "op1": "NONE"}, operands, call.rules, call.strong)
         )

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact
 from torchtrt_reference.operations.operation import (
     INTEGERS,
     NUMBERS,
@@ -18,6 +17,7 @@ from torchtrt_reference.operations.operation import (
     complete,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 
 _DEFAULTS = {"LINSPACE": (0, 1), "RANDOM_UNIFORM": (0.0, 1.0), "RANDOM_NORMAL": (0.0, 1.0)}
 
@@ -32,7 +32,7 @@ class Fill(Operation):
         {"shape": (), "operation": "LINSPACE", "alpha": None, "beta": None, "to_type": None}
     )
     value_inputs = frozenset({0})
-    most_inputs = 3
+    maximum_inputs = 3
     decides_output_type = True
 
     def is_pure(self, attributes: Mapping[str, Any]) -> bool:
@@ -77,7 +77,7 @@ class Fill(Operation):
             beta if given_beta is None else given_beta,
         )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Alpha and beta are both attributes or both tensors."""
         operation = call["operation"]
         dimensions = call.elements(0)
@@ -116,7 +116,7 @@ class Fill(Operation):
                 len(dimensions) == 1,
                 "a LINSPACE with static alpha and beta must be one-dimensional: Could not find any implementation",
             )
-        return (Fact(dtype, complete(dimensions)),)
+        return (TensorFacts(dtype, complete(dimensions)),)
 
     def bind(self, call: Call) -> Function:
         """``arange`` along each dimension, or the random generators."""

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact, Refused, broadcast
 from torchtrt_reference.operations.operation import (
     ANY,
     FLOATS,
@@ -20,6 +19,7 @@ from torchtrt_reference.operations.operation import (
     Operation,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts, broadcast
 
 _INDEX = INTEGERS
 
@@ -55,7 +55,7 @@ class Gather(Operation):
     steering = frozenset({1})
     partial = "move"
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Integer indices; the rank depends on the mode."""
         data, indices = call.shape(0), call.shape(1)
         call.accept(0, ANY - {"UINT8", "E8M0"}, "the data of gather")
@@ -94,7 +94,7 @@ class Gather(Operation):
                 len(shape) <= 8,
                 f"the result of gather would have rank {len(shape)}; the limit is 8",
             )
-        return (Fact(call.declared(call.fact(0).dtype), shape),)
+        return (TensorFacts(call.declared(call.facts(0).dtype), shape),)
 
     @staticmethod
     def _nd_shape(
@@ -132,7 +132,7 @@ class Gather(Operation):
 def _gather_default(axis: int, call: Call) -> Function:
     data, indices = call.shape(0), call.shape(1)
     length, target = data[axis], data[:axis] + indices + data[axis + 1 :]
-    constant = call.fact(1).constant
+    constant = call.facts(1).constant
     if constant is not None and constant.numel() == 1 and length:
         position = int(constant.reshape(-1)[0])
         position += length if position < 0 else 0
@@ -204,7 +204,7 @@ class Scatter(Operation):
     methods = frozen({"add_scatter": {}})
     defaults = frozen({"axis": 0, "mode": "ELEMENT"})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Data and updates of one type, integer indices."""
         data, indices, updates = (call.shape(index) for index in range(3))
         for index in (0, 2):
@@ -236,7 +236,7 @@ class Scatter(Operation):
             ),
             f"updates must have the shape {expected}, not {updates}",
         )
-        return (Fact(dtype, data),)
+        return (TensorFacts(dtype, data),)
 
     def bind(self, call: Call) -> Function:
         """``scatter`` and ``index_put`` on a copy."""
@@ -277,7 +277,7 @@ class OneHot(Operation):
     defaults = frozen({"axis": -1})
     value_inputs = frozenset({2})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """int32 indices, two values, a constant depth."""
         call.accept(0, frozenset({"INT32"}), "indices")
         call.accept(1, NUMBERS | {"BOOL", "INT8"}, "values")
@@ -290,12 +290,16 @@ class OneHot(Operation):
         call.require(depth >= 0, f"depth must not be negative, not {depth}")
         indices = call.shape(0)
         axis = call.axis(rank=len(indices) + 1, negative=True)
-        return (Fact(call.declared(call.fact(1).dtype), (*indices[:axis], depth, *indices[axis:])),)
+        return (
+            TensorFacts(
+                call.declared(call.facts(1).dtype), (*indices[:axis], depth, *indices[axis:])
+            ),
+        )
 
     def bind(self, call: Call) -> Function:
         """A comparison with a range; negative indices count from the end."""
         depth = call.scalar(2, INTEGERS, "depth")
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         axis = call.axis(rank=rank + 1, negative=True)
         view = [1] * (rank + 1)
         view[axis] = depth
@@ -315,17 +319,17 @@ class NonZero(Operation):
     methods = frozen({"add_non_zero": {}})
     defaults = frozen({"indices_type": "INT32"})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The number of columns depends on the data."""
         call.accept(0, FLOATS | {"BOOL", "INT8", "INT32"}, "the input of nonzero")
         call.require(call["indices_type"] in INTEGERS, "indices_type must be Int32 or Int64")
-        return (Fact(call["indices_type"], (call.fact(0).rank, -1)),)
+        return (TensorFacts(call["indices_type"], (call.facts(0).rank, -1)),)
 
-    def infer_largest(self, call: Call) -> tuple[Fact, ...]:
+    def infer_maximum(self, call: Call) -> tuple[TensorFacts, ...]:
         """A column for every element."""
-        fact = call.fact(0)
+        fact = call.facts(0)
         columns = fact.volume if fact.is_static else -1
-        return (Fact(call["indices_type"], (fact.rank, columns)),)
+        return (TensorFacts(call["indices_type"], (fact.rank, columns)),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nonzero``, transposed."""
@@ -343,7 +347,7 @@ class TopK(Operation):
     methods = frozen({"add_topk": {}})
     defaults = frozen({"op": "MAX", "k": 1, "axes": 0, "indices_type": "INT32"})
     value_inputs = frozenset({1})
-    most_inputs = 2
+    maximum_inputs = 2
     outputs = 2
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
@@ -358,7 +362,7 @@ class TopK(Operation):
         return -1 if dynamic else layer._attributes[attribute]
 
     def _axis_and_k(self, call: Call) -> tuple[int, int | None]:
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         axes = call.axes_of_mask()
         call.require(len(axes) == 1, "topk works along exactly one dimension")
         call.require(axes[0] >= rank - 4, "topk works along one of the last four dimensions")
@@ -369,15 +373,15 @@ class TopK(Operation):
             call.require(length == -1 or k <= length, f"k = {k} exceeds the dimension {length}")
         return axes[0], k
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Rank 2 at least, one axis among the last four, k at most 3840."""
         dtype = call.accept(0, NUMBERS if call.rules.integer_topk else FLOATS, "the input of topk")
-        call.require(call.fact(0).rank >= 2, "the input of topk must have at least rank 2")
+        call.require(call.facts(0).rank >= 2, "the input of topk must have at least rank 2")
         call.require(call["indices_type"] in INTEGERS, "indices_type must be Int32 or Int64")
         axis, k = self._axis_and_k(call)
         shape = call.shape()
         shape = (*shape[:axis], -1 if k is None else k, *shape[axis + 1 :])
-        return (Fact(call.declared(dtype), shape), Fact(call["indices_type"], shape))
+        return (TensorFacts(call.declared(dtype), shape), TensorFacts(call["indices_type"], shape))
 
     def bind(self, call: Call) -> Function:
         """A stable sort: the lower index first, NaN smallest (on TensorRT 8.6 never selected)."""
@@ -386,7 +390,7 @@ class TopK(Operation):
         target = dtypes.TORCH[call["indices_type"]]
         if k is None:
             message = "k is not known"
-            raise Refused(message)
+            raise RefusedError(message)
 
         worst = -math.inf if largest else math.inf
         drops = call.rules.topk_drops_the_worst

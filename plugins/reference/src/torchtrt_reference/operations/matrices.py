@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, broadcast
 from torchtrt_reference.operations.operation import FLOATS, Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import TensorFacts, broadcast
 
 Tensor = torch.Tensor
 
@@ -22,16 +22,16 @@ class MatrixMultiply(Operation):
     methods = frozen({"add_matrix_multiply": {}})
     defaults = frozen({"op0": "NONE", "op1": "NONE"})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Floating point, equally many batch dimensions, matching inner dimensions."""
         batches, inner, outer = [], [], list[tuple[int, ...]]()
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index} of a matrix product")
             shape, op = call.shape(index), call[f"op{index}"]
-            least = 1 if op == "VECTOR" else 2
+            minimum = 1 if op == "VECTOR" else 2
             call.require(
-                len(shape) >= least,
-                f"input {index} with operation {op} must have at least rank {least}",
+                len(shape) >= minimum,
+                f"input {index} with operation {op} must have at least rank {minimum}",
             )
             if op == "VECTOR":
                 batches.append(shape[:-1])
@@ -49,7 +49,7 @@ class MatrixMultiply(Operation):
             f"the inner dimensions of a matrix product must be equal, not {inner[0]} and {inner[1]} "
             f"(shapes {call.shape(0)} {call['op0']} and {call.shape(1)} {call['op1']})",
         )
-        return (Fact(dtype, batch + outer[0] + outer[1]),)
+        return (TensorFacts(dtype, batch + outer[0] + outer[1]),)
 
     def bind(self, call: Call) -> Function:
         """``torch.matmul`` over views."""
@@ -84,7 +84,7 @@ class Einsum(Operation):
             1 <= len(call.inputs) <= 2, f"einsum takes one or two inputs, not {len(call.inputs)}"
         )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Lower-case labels, no ellipsis; equal labels have equal dimensions (or 1)."""
         self.admit(call)
         for index in range(len(call.inputs)):
@@ -119,7 +119,7 @@ class Einsum(Operation):
         for label in result:
             call.require(label in sizes, f"the output label {label!r} appears in no input")
         call.require(len(set(result)) == len(result), "an output label may appear once only")
-        return (Fact(dtype, tuple(sizes[label] for label in result)),)
+        return (TensorFacts(dtype, tuple(sizes[label] for label in result)),)
 
     @staticmethod
     def _parse(call: Call) -> tuple[list[str], str]:
@@ -160,7 +160,7 @@ class FullyConnected(Operation):
             f"bias weights must have {channels} elements or none",
         )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """``[..., C, H, W]`` with static C, H and W becomes ``[..., K, 1, 1]``."""
         dtype = call.accept(0, FLOATS, "the input of fully_connected")
         shape, channels = call.shape(), int(call["num_output_channels"])
@@ -170,10 +170,10 @@ class FullyConnected(Operation):
         given = call.optional(1)
         size = given.volume if given is not None else 0 if kernel is None else kernel.size
         call.require(size == count, f"kernel weights must have {count} elements, not {size}")
-        return (Fact(call.declared(dtype), (*shape[:-3], channels, 1, 1)),)
+        return (TensorFacts(call.declared(dtype), (*shape[:-3], channels, 1, 1)),)
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
-        """Kernel and bias become inputs 1 and 2 of the built program."""
+        """Kernel and bias become inputs 1 and 2 of the built graph."""
         channels = int(attributes["num_output_channels"])
         found: dict[int, tuple[str, tuple[int, ...]]] = {}
         found[1] = ("kernel", (channels, attributes["kernel"].size // channels))

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import (
     FLOATS,
     INTEGERS,
@@ -19,6 +18,7 @@ from torchtrt_reference.operations.operation import (
     complete,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 _CONCATENABLE = FLOATS | INTEGERS | {"BOOL", "INT8"}
 
@@ -51,7 +51,7 @@ class Shuffle(Operation):
         }
     )
     value_inputs = frozenset({1})
-    most_inputs = 2
+    maximum_inputs = 2
     partial = "move"
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
@@ -95,15 +95,15 @@ class Shuffle(Operation):
             )
         return resolved
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The reshape keeps the volume; 0 copies a dimension, one -1 is inferred."""
         shape = permuted(call["second_transpose"], self._reshaped(call), call, "second_transpose")
-        return (Fact(call.declared(call.fact(0).dtype), shape),)
+        return (TensorFacts(call.declared(call.facts(0).dtype), shape),)
 
     def bind(self, call: Call) -> Function:
         """Only the steps that do something."""
         first, second = call["first_transpose"], call["second_transpose"]
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         moved = permuted(first, call.shape(), call, "first_transpose")
         target = self._reshaped(call)
         first_order = None if first is None else tuple(first[:rank])
@@ -156,13 +156,13 @@ class _AxesOfTensor(Operation):
     partial = "move"
 
     def _axes(self, call: Call, rank_with_axes: bool) -> tuple[int, ...]:
-        fact = call.fact(1)
+        fact = call.facts(1)
         call.accept(1, INTEGERS, "axes")
         call.require(fact.rank <= 1, "axes must be one-dimensional")
         call.require(fact.constant is not None, "axes must be a build-time constant")
         assert fact.constant is not None
         axes = [int(axis) for axis in fact.constant.reshape(-1).tolist()]
-        rank = call.fact(0).rank + (len(axes) if rank_with_axes else 0)
+        rank = call.facts(0).rank + (len(axes) if rank_with_axes else 0)
         for axis in axes:
             call.require(-rank <= axis < rank, f"axis {axis} is not in [{-rank}, {rank - 1}]")
         positive = tuple(sorted(axis % rank for axis in axes))
@@ -175,12 +175,12 @@ class Squeeze(_AxesOfTensor):
 
     name = "squeeze"
     methods = frozen({"add_squeeze": {}})
-    most_inputs = 2
+    maximum_inputs = 2
 
     def _removed(self, call: Call) -> tuple[int, ...]:
         shape = call.shape()
         if call.optional(1) is None:
-            call.require(call.fact(0).is_static, "squeeze without axes needs static dimensions")
+            call.require(call.facts(0).is_static, "squeeze without axes needs static dimensions")
             return tuple(axis for axis, dimension in enumerate(shape) if dimension == 1)
         axes = self._axes(call, rank_with_axes=False)
         for axis in axes:
@@ -190,13 +190,13 @@ class Squeeze(_AxesOfTensor):
             )
         return axes
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Each squeezed dimension is 1; without axes all of length 1 go (TensorRT 11.4)."""
         removed = self._removed(call)
         shape = tuple(
             dimension for axis, dimension in enumerate(call.shape()) if axis not in removed
         )
-        return (Fact(call.declared(call.fact(0).dtype), shape),)
+        return (TensorFacts(call.declared(call.facts(0).dtype), shape),)
 
     def bind(self, call: Call) -> Function:
         """A view."""
@@ -212,18 +212,18 @@ class Unsqueeze(_AxesOfTensor):
 
     name = "unsqueeze"
     methods = frozen({"add_unsqueeze": {}})
-    most_inputs = 2
+    maximum_inputs = 2
 
     def _target(self, call: Call) -> tuple[int, ...]:
         axes = self._axes(call, rank_with_axes=True)
-        rank = call.fact(0).rank + len(axes)
+        rank = call.facts(0).rank + len(axes)
         call.require(rank < 8, f"the rank of an unsqueezed tensor must be less than 8, not {rank}")
         remaining = iter(call.shape())
         return tuple(1 if axis in axes else next(remaining) for axis in range(rank))
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Axes count in the result."""
-        return (Fact(call.declared(call.fact(0).dtype), self._target(call)),)
+        return (TensorFacts(call.declared(call.facts(0).dtype), self._target(call)),)
 
     def bind(self, call: Call) -> Function:
         """A view."""
@@ -247,15 +247,15 @@ class Concatenation(Operation):
         """An axis is not negative."""
         if value < 0:
             message = f"the axis of a concatenation must not be negative, not {value}"
-            raise Refused(message)
+            raise RefusedError(message)
         layer._attributes[attribute] = value
 
     def _axis(self, call: Call) -> int:
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         call.require(rank >= 1, "scalars cannot be concatenated")
         return max(0, rank - 3) if call["axis"] is None else call.axis()
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Equal types and ranks; dimensions equal except along the axis."""
         axis = self._axis(call)
         count = len(call.inputs)
@@ -278,7 +278,7 @@ class Concatenation(Operation):
                 f"concatenated tensors must have equal dimensions except along axis {axis}: {shapes}",
             )
             result.append(known.pop() if known else -1)
-        return (Fact(dtype, tuple(result)),)
+        return (TensorFacts(dtype, tuple(result)),)
 
     def bind(self, call: Call) -> Function:
         """``torch.cat``."""
@@ -288,7 +288,7 @@ class Concatenation(Operation):
     def read(self, layer: Any, attribute: str) -> Any:
         """An unset axis reads as TensorRT's default, the third dimension from the end."""
         axis = layer._attributes["axis"]
-        return max(0, layer._facts_of_inputs()[0].rank - 3) if axis is None else axis
+        return max(0, layer._input_facts()[0].rank - 3) if axis is None else axis
 
 
 class Padding(Operation):
@@ -308,7 +308,7 @@ class Padding(Operation):
                 f"{name} must hold exactly 2 values: only the last two dimensions are padded",
             )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Rank 4 at least, floating point."""
         self.admit(call)
         dtype = call.accept(0, FLOATS, "the input of padding")
@@ -323,7 +323,7 @@ class Padding(Operation):
             length = -1 if dimension == -1 else dimension + pre + post
             call.require(length >= -1, f"cropping leaves a negative dimension of {shape}")
             padded.append(length)
-        return (Fact(call.declared(dtype), shape[:-2] + tuple(padded)),)
+        return (TensorFacts(call.declared(dtype), shape[:-2] + tuple(padded)),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.pad``."""
@@ -343,7 +343,7 @@ class ReverseSequence(Operation):
         """Rank 2 at least."""
         call.admit_rank(0, range(2, 9), "reverse_sequence needs rank 2")
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """One length for each element of the batch."""
         self.admit(call)
         shape = call.shape(0)
@@ -355,7 +355,7 @@ class ReverseSequence(Operation):
             len(lengths) == 1 and (-1 in (lengths[0], shape[batch]) or lengths[0] == shape[batch]),
             "sequence_lens must be one-dimensional with one length per batch element",
         )
-        return (Fact(call.declared(call.fact(0).dtype), shape),)
+        return (TensorFacts(call.declared(call.facts(0).dtype), shape),)
 
     def bind(self, call: Call) -> Function:
         """A gather with reversed indices."""
@@ -369,7 +369,7 @@ class ReverseSequence(Operation):
             limits = lengths.long().view(view)
             if bool((limits > shape[sequence]).any()):
                 message = f"the lengths {lengths.tolist()} go beyond the {shape[sequence]} elements of a sequence"
-                raise Refused(message)
+                raise RefusedError(message)
             view = [1] * len(shape)
             view[sequence] = shape[sequence]
             positions = steps.view(view)

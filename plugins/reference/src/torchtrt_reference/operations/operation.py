@@ -1,7 +1,7 @@
 """The base of every layer's knowledge: what it accepts, what comes out, and how PyTorch computes it.
 
 An :class:`Operation` serves four readers with one rule: the network definition (shapes with -1), the builder, the
-runtime's shape inference and the executed program. It works on names, numbers and facts only, so that a plan can be
+runtime's shape inference and execution. It works on names, numbers and facts only, so that a plan can be
 loaded in a process that never saw the network.
 """
 
@@ -16,7 +16,12 @@ from typing import Any, ClassVar
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import TRACKED_VOLUME, Fact, Refused, Value
+from torchtrt_reference.operations.tensor_facts import (
+    TRACKED_VOLUME,
+    RefusedError,
+    TensorFacts,
+    Value,
+)
 from torchtrt_reference.rules import Rules
 
 Function = Callable[..., Any]
@@ -41,7 +46,7 @@ class Call:
     """
 
     attributes: Mapping[str, Any]
-    inputs: Sequence[Fact | None]
+    inputs: Sequence[TensorFacts | None]
     rules: Rules
     strong: bool
     output_types: Sequence[str | None] = ()
@@ -50,21 +55,21 @@ class Call:
         """The attribute of this name."""
         return self.attributes[attribute]
 
-    def fact(self, index: int) -> Fact:
-        """Returns the fact of a mandatory input."""
+    def facts(self, index: int) -> TensorFacts:
+        """Returns the facts of a mandatory input."""
         fact = self.optional(index)
         if fact is None:
             message = f"input {index} is missing"
-            raise Refused(message)
+            raise RefusedError(message)
         return fact
 
-    def optional(self, index: int) -> Fact | None:
-        """Returns the fact of an input, None where it is absent."""
+    def optional(self, index: int) -> TensorFacts | None:
+        """Returns the facts of an input, None where it is absent."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def shape(self, index: int = 0) -> tuple[int, ...]:
         """Returns the shape of a mandatory input."""
-        return self.fact(index).shape
+        return self.facts(index).shape
 
     def output_type(self, index: int = 0) -> str | None:
         """Returns the type that was set for an output, None if none was."""
@@ -72,16 +77,16 @@ class Call:
 
     def accept(self, index: int, types: frozenset[str], what: str) -> str:
         """Returns the type of an input after checking that it is one of ``types``."""
-        dtype = self.fact(index).dtype
+        dtype = self.facts(index).dtype
         if dtype not in types:
             wanted = ", ".join(sorted(dtypes.SPELLING[name] for name in types))
             message = f"{what} must be of type {wanted}, not {dtypes.SPELLING[dtype]}"
-            raise Refused(message)
+            raise RefusedError(message)
         return dtype
 
     def same_type(self, *indices: int, what: str = "inputs") -> str:
         """Returns the common type of inputs: identical, or float32 and float16 in a weakly typed network."""
-        types = [self.fact(index).dtype for index in indices]
+        types = [self.facts(index).dtype for index in indices]
         if len(set(types)) > 1 and (self.strong or not set(types) <= {"FLOAT", "HALF"}):
             shown = " and ".join(dtypes.SPELLING[name] for name in dict.fromkeys(types))
             rule = (
@@ -90,7 +95,7 @@ class Call:
                 else "only Float and Half mix in a weakly typed network"
             )
             message = f"{what} have incompatible types {shown}: {rule}"
-            raise Refused(message)
+            raise RefusedError(message)
         return self.declared(types[0])
 
     def declared(self, dtype: str) -> str:
@@ -101,7 +106,7 @@ class Call:
         """Checks the rank of an input, if it is known.
 
         Raises:
-            Refused: The rank is none of ``ranks``.
+            RefusedError: The rank is none of ``ranks``.
         """
         fact = self.optional(index)
         self.require(fact is None or fact.rank in ranks, rule)
@@ -110,10 +115,10 @@ class Call:
         """Checks a rule.
 
         Raises:
-            Refused: The condition is false.
+            RefusedError: The condition is false.
         """
         if not condition:
-            raise Refused(rule)
+            raise RefusedError(rule)
 
     def axis(self, name: str = "axis", rank: int | None = None, negative: bool = False) -> int:
         """Returns an axis attribute, checked against the rank of input 0 (or ``rank``)."""
@@ -133,7 +138,7 @@ class Call:
         return tuple(axis for axis in range(rank) if mask >> axis & 1)
 
     def elements(self, index: int, types: frozenset[str] = INTEGERS) -> list[int | None] | None:
-        """Returns the elements of a shape-like input (see :meth:`Fact.elements`), None if it is absent."""
+        """Returns the elements of a shape-like input (see :meth:`TensorFacts.elements`), None if it is absent."""
         fact = self.optional(index)
         if fact is None:
             return None
@@ -146,7 +151,7 @@ class Call:
 
     def scalar(self, index: int, types: frozenset[str], what: str) -> Any:
         """Returns the value of a scalar input, None while it is unknown."""
-        fact = self.fact(index)
+        fact = self.facts(index)
         self.accept(index, types, what)
         self.require(fact.rank == 0, f"{what} must be a scalar (rank 0), not of rank {fact.rank}")
         return None if fact.constant is None else fact.constant.item()
@@ -164,7 +169,7 @@ class Operation:
         aliases: Further property names for an attribute.
         value_inputs: Inputs whose value decides the output's shape, or the way it is computed.
         steering: Inputs that decide where elements go without deciding the shape (for partly known values).
-        most_inputs: How far ``set_input`` may extend the inputs; None for not at all.
+        maximum_inputs: How far ``set_input`` may extend the inputs; None for not at all.
         outputs: The number of outputs.
         partial: How partly known values pass: ``"move"`` (elements are moved), ``"each"`` (element by element) or None.
         keeps_types: Whether inputs keep their declared types in a weakly typed network (casts and constants do).
@@ -179,7 +184,7 @@ class Operation:
     aliases: ClassVar[Mapping[str, str]] = {}
     value_inputs: ClassVar[frozenset[int]] = frozenset()
     steering: ClassVar[frozenset[int]] = frozenset()
-    most_inputs: ClassVar[int | None] = None
+    maximum_inputs: ClassVar[int | None] = None
     outputs: ClassVar[int] = 1
     partial: ClassVar[str | None] = None
     keeps_types: ClassVar[bool] = False
@@ -205,22 +210,22 @@ class Operation:
     def admit(self, call: Call) -> None:
         """Checks what TensorRT checks when the layer is added: attributes, the number of inputs, a few ranks.
 
-        An input's fact is missing where it cannot be inferred.
+        What is known about an input is None where it cannot be inferred.
 
         Raises:
-            Refused: ``add_*`` returns None.
+            RefusedError: ``add_*`` returns None.
         """
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Returns the facts of the outputs, without values unless only this operation knows them.
 
         Raises:
-            Refused: A rule is broken.
+            RefusedError: A rule is broken.
         """
         raise NotImplementedError
 
-    def infer_largest(self, call: Call) -> tuple[Fact, ...]:
-        """Returns the facts of the outputs with the largest dimensions they can have, where the data decides them."""
+    def infer_maximum(self, call: Call) -> tuple[TensorFacts, ...]:
+        """Returns the facts of the outputs with the maximum of every dimension, where the data decides them."""
         return self.infer(call)
 
     def bind(self, call: Call) -> Function:
@@ -234,7 +239,7 @@ class Operation:
         """Sets an attribute of a layer; subclasses add TensorRT's side effects.
 
         Raises:
-            Refused: The value is none that TensorRT takes; the layer keeps the old one, and the error is logged.
+            RefusedError: The value is none that TensorRT takes; the layer keeps the old one, and the error is logged.
         """
         layer._attributes[attribute] = value
 
@@ -243,15 +248,15 @@ class Operation:
         return layer._attributes[attribute]
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
-        """Returns the attributes that are weights: input index in the built program, and (attribute, shape)."""
+        """Returns the attributes that are weights: input index in the built graph, and (attribute, shape)."""
         return {}
 
 
-def infer(operation: Operation, call: Call) -> tuple[Fact, ...]:
+def infer(operation: Operation, call: Call) -> tuple[TensorFacts, ...]:
     """Returns the facts of an operation's outputs, with values where they can be tracked, and with set types.
 
     Raises:
-        Refused: A rule is broken.
+        RefusedError: A rule is broken.
     """
     facts = operation.infer(call)
     if not operation.decides_output_type:
@@ -260,23 +265,24 @@ def infer(operation: Operation, call: Call) -> tuple[Fact, ...]:
     if values is None:
         return facts
     return tuple(
-        Fact(fact.dtype, fact.shape, value) for fact, value in zip(facts, values, strict=True)
+        TensorFacts(fact.dtype, fact.shape, value)
+        for fact, value in zip(facts, values, strict=True)
     )
 
 
-def _retyped(fact: Fact, wanted: str | None) -> Fact:
+def _retyped(fact: TensorFacts, wanted: str | None) -> TensorFacts:
     if wanted is None or wanted == fact.dtype:
         return fact
     if {wanted, fact.dtype} <= {"FLOAT", "HALF"} or {wanted, fact.dtype} <= FLOATS:
-        return Fact(wanted, fact.shape)
+        return TensorFacts(wanted, fact.shape)
     message = (
         f"an output of type {dtypes.SPELLING[wanted]} cannot be produced from incompatible type "
         f"{dtypes.SPELLING[fact.dtype]}: add a cast"
     )
-    raise Refused(message)
+    raise RefusedError(message)
 
 
-def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[Value] | None:
+def _values(operation: Operation, call: Call, facts: tuple[TensorFacts, ...]) -> list[Value] | None:
     if (
         not facts
         or not operation.is_pure(call.attributes)
@@ -297,7 +303,7 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
     if operation.partial is None or len(facts) != 1:
         return None
     if any(
-        call.inputs[index] is not None and call.fact(index).constant is None
+        call.inputs[index] is not None and call.facts(index).constant is None
         for index in operation.values_needed(call.attributes) | operation.steering
         if index < len(call.inputs)
     ):
@@ -308,17 +314,19 @@ def _values(operation: Operation, call: Call, facts: tuple[Fact, ...]) -> list[V
     return [Value(run(operation, call, facts)[0], None if bool(known.all()) else known)]
 
 
-def _tracked(fact: Fact | None) -> Fact | None:
+def _tracked(fact: TensorFacts | None) -> TensorFacts | None:
     """A small integer tensor of which nothing is known still takes its place beside known ones."""
     if fact is None or fact.value is not None or fact.dtype not in INTEGERS:
         return fact
     if not fact.is_static or fact.volume > TRACKED_VOLUME:
         return fact
     anything = torch.ones(fact.shape, dtype=dtypes.TORCH[fact.dtype])
-    return Fact(fact.dtype, fact.shape, Value(anything, torch.zeros(fact.shape, dtype=torch.bool)))
+    return TensorFacts(
+        fact.dtype, fact.shape, Value(anything, torch.zeros(fact.shape, dtype=torch.bool))
+    )
 
 
-def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:
+def _known(operation: Operation, call: Call, fact: TensorFacts) -> torch.Tensor:
     """Which elements of the output are known: moved along with the data, or known where every operand is."""
     masks: list[torch.Tensor | None] = []
     steering = operation.values_needed(call.attributes) | operation.steering
@@ -334,7 +342,7 @@ def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:
             masks.append(given.value.known)
     if operation.partial == "move":
         as_masks = [
-            fact if index in steering or fact is None else Fact("BOOL", fact.shape)
+            fact if index in steering or fact is None else TensorFacts("BOOL", fact.shape)
             for index, fact in enumerate(call.inputs)
         ]
         moved = operation.bind(Call(call.attributes, as_masks, call.rules, True))(*masks)
@@ -346,7 +354,7 @@ def _known(operation: Operation, call: Call, fact: Fact) -> torch.Tensor:
     return result
 
 
-def run(operation: Operation, call: Call, facts: Sequence[Fact]) -> tuple[torch.Tensor, ...]:
+def run(operation: Operation, call: Call, facts: Sequence[TensorFacts]) -> tuple[torch.Tensor, ...]:
     """Returns the outputs computed from the inputs' values; unknown elements count as whatever they hold."""
     tensors = [
         None if fact is None or fact.value is None else fact.value.data for fact in call.inputs
@@ -359,7 +367,7 @@ def as_tuple(result: Any) -> tuple[torch.Tensor, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def bind(operation: Operation, call: Call, facts: Sequence[Fact]) -> Function:
+def bind(operation: Operation, call: Call, facts: Sequence[TensorFacts]) -> Function:
     """Returns the operation's function with weak typing's conversions around it.
 
     Declared types are what a weakly typed network promises, so operands are converted to float32 where float16 and
@@ -368,7 +376,7 @@ def bind(operation: Operation, call: Call, facts: Sequence[Fact]) -> Function:
     if call.strong or operation.keeps_types:
         return operation.bind(call)
     operands = [
-        Fact("FLOAT", fact.shape, fact.value)
+        TensorFacts("FLOAT", fact.shape, fact.value)
         if fact is not None and fact.dtype in REDUCED
         else fact
         for fact in call.inputs

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, broadcast
 from torchtrt_reference.operations.operation import (
     FLOATS,
     NUMBERS,
@@ -18,6 +17,7 @@ from torchtrt_reference.operations.operation import (
     Operation,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import TensorFacts, broadcast
 
 Tensor = torch.Tensor
 _BOOL = frozenset({"BOOL"})
@@ -28,7 +28,7 @@ def _divide(rounding: str) -> Callable[[Tensor, Tensor], Tensor]:
         if a.dtype.is_floating_point:
             return torch.div(a, b) if rounding == "trunc" else torch.floor(a / b)
         # An integer divided by zero is -1 in TensorRT (or -2, where it is negative and rounded down) and an exception
-        # in PyTorch; the least integer divided by -1 is itself in TensorRT, and the end of the process in PyTorch.
+        # in PyTorch; the minimum integer divided by -1 is itself in TensorRT, and the end of the process in PyTorch.
         by_zero = -1 - (a < 0).to(a.dtype) if rounding == "floor" else -1
         quotient = torch.div(a, torch.where((b == 0) | (b == -1), 1, b), rounding_mode=rounding)
         return torch.where(b == 0, by_zero, torch.where(b == -1, -a, quotient))
@@ -82,7 +82,7 @@ class ElementWise(Operation):
     defaults = frozen({"op": "SUM"})
     partial = "each"
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Equal rank, equal type; comparisons give booleans."""
         op = call["op"]
         if op in ("AND", "OR", "XOR"):
@@ -94,10 +94,10 @@ class ElementWise(Operation):
         else:
             allowed, wanted = NUMBERS, "inputs with activation or Int32 type"
         for index in (0, 1):
-            call.require(call.fact(index).dtype in allowed, f"operation {op} requires {wanted}")
+            call.require(call.facts(index).dtype in allowed, f"operation {op} requires {wanted}")
         dtype = call.same_type(0, 1, what=f"operation {op}: inputs")
         shape = broadcast([call.shape(0), call.shape(1)], "elementwise inputs")
-        return (Fact("BOOL" if op in _COMPARISONS else dtype, shape),)
+        return (TensorFacts("BOOL" if op in _COMPARISONS else dtype, shape),)
 
     def bind(self, call: Call) -> Function:
         """The PyTorch function of the table."""
@@ -150,11 +150,13 @@ class Unary(Operation):
     defaults = frozen({"op": "EXP"})
     partial = "each"
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Floating point, except NOT (boolean) and ABS and SIGN (integers too); NEG of an integer is refused."""
         op = call["op"]
         dtype = call.accept(0, _UNARY_TYPES.get(op, FLOATS), f"the input of {op}")
-        return (Fact("BOOL" if op in ("ISINF", "ISNAN") else call.declared(dtype), call.shape()),)
+        return (
+            TensorFacts("BOOL" if op in ("ISINF", "ISNAN") else call.declared(dtype), call.shape()),
+        )
 
     def bind(self, call: Call) -> Function:
         """The PyTorch function of the table."""
@@ -215,7 +217,7 @@ class Activation(Operation):
     methods = frozen({"add_activation": {}})
     defaults = frozen({"type": "RELU", "alpha": None, "beta": None})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Floating point; RELU takes integers from TensorRT 10 on. The parameters are finite."""
         kind = call["type"]
         allowed = NUMBERS if kind == "RELU" and call.rules.integer_relu else FLOATS
@@ -223,7 +225,7 @@ class Activation(Operation):
         for parameter in _parameters(call):
             is_allowed = math.isfinite(parameter) or (kind == "CLIP" and not math.isnan(parameter))
             call.require(is_allowed, "alpha and beta must be finite")
-        return (Fact(call.declared(dtype), call.shape()),)
+        return (TensorFacts(call.declared(dtype), call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """The PyTorch function of the table."""
@@ -255,19 +257,19 @@ class ParametricReLU(Operation):
     name = "parametric_relu"
     methods = frozen({"add_parametric_relu": {}})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Equal rank; each dimension of the slopes is the input's or 1."""
         for index in (0, 1):
             call.accept(index, FLOATS, f"input {index}")
         dtype = call.same_type(0, 1)
-        call.require(call.fact(0).rank >= 1, "at least 1 dimensions are required for input")
+        call.require(call.facts(0).rank >= 1, "at least 1 dimensions are required for input")
         broadcast([call.shape(0), call.shape(1)], "input and slopes")
         for ours, slopes in zip(call.shape(0), call.shape(1), strict=True):
             call.require(
                 slopes in (1, -1) or ours in (slopes, -1),
                 "slopes may only be broadcast to the input, not beyond it",
             )
-        return (Fact(dtype, call.shape(0)),)
+        return (TensorFacts(dtype, call.shape(0)),)
 
     def bind(self, call: Call) -> Function:
         """``x`` where not negative, ``x * slope`` elsewhere."""
@@ -282,14 +284,14 @@ class Select(Operation):
     steering = frozenset({0})
     partial = "move"
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A boolean condition, two branches of one type, all of equal rank."""
         call.accept(0, _BOOL, "the condition")
         for index in (1, 2):
             call.accept(index, NUMBERS | _BOOL, f"input {index}")
         dtype = call.same_type(1, 2, what="the branches")
         shape = broadcast([call.shape(0), call.shape(1), call.shape(2)], "select inputs")
-        return (Fact(dtype, shape),)
+        return (TensorFacts(dtype, shape),)
 
     def bind(self, call: Call) -> Function:
         """``torch.where``."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import Call, Function, frozen
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 from torchtrt_reference.operations.windows import (
     WINDOW_DEFAULTS,
     Windowed,
@@ -42,7 +42,7 @@ class Pooling(Windowed):
         """As for all windows; a blend factor is in [0, 1]."""
         if attribute == "blend_factor" and not 0.0 <= value <= 1.0:
             message = f"blend_factor must be in [0, 1], not {value}"
-            raise Refused(message)
+            raise RefusedError(message)
         super().write(layer, attribute, value)
 
     def admit(self, call: Call) -> None:
@@ -56,7 +56,7 @@ class Pooling(Windowed):
             all(size >= 1 for size in call["window_size_nd"]), "window dimensions must be positive"
         )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Floating point, rank 4 at least."""
         self.admit(call)
         dtype = call.accept(
@@ -65,7 +65,7 @@ class Pooling(Windowed):
             "the input of pooling",
         )
         window = call["window_size_nd"]
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         call.require(
             rank >= len(window) + 2,
             f"the input of pooling must have at least rank {len(window) + 2}, not {rank}",
@@ -82,7 +82,7 @@ class Pooling(Windowed):
                 or all(max(pads) < size for *pads, size in zip(before, after, window, strict=True)),
                 "the padding size is larger than or equal to the window for exclusive-counting pooling",
             )
-        return (Fact(call.declared(dtype), shape[: -len(window)] + lengths),)
+        return (TensorFacts(call.declared(dtype), shape[: -len(window)] + lengths),)
 
     def bind(self, call: Call) -> Function:
         """``max_pool``, and ``avg_pool`` with the divisor TensorRT uses."""
@@ -136,17 +136,17 @@ def _maximum(
         pre - post < step for pre, post, step in zip(before, after, stride, strict=True)
     )
 
-    def largest(x: Tensor) -> Tensor:
+    def with_nan(x: Tensor) -> Tensor:
         if is_plain:
             return pool(x, window, stride, before)
-        # A window of nothing but padding gives the lowest finite number.
+        # A window of nothing but padding gives the minimum finite number.
         return pool(padded(x, before, after, torch.finfo(x.dtype).min), window, stride)
 
     def maximum(x: Tensor) -> Tensor:
-        result = largest(x)
+        result = with_nan(x)
         # TensorRT ignores NaN, PyTorch propagates it.
         if result.numel() and bool(result.amax().isnan()):
-            return largest(torch.where(x.isnan(), torch.finfo(x.dtype).min, x))
+            return with_nan(torch.where(x.isnan(), torch.finfo(x.dtype).min, x))
         return result
 
     return maximum

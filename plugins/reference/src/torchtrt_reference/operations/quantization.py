@@ -8,8 +8,8 @@ import math
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact
 from torchtrt_reference.operations.operation import FLOATS, Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 
 Tensor = torch.Tensor
 _QUANTIZED = frozenset({"INT8", "FP8", "INT4", "FP4"})
@@ -18,7 +18,7 @@ _FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def quantized(x: Tensor, dtype: str) -> Tensor:
-    """Returns scaled values rounded to a quantized type: ties to even, saturating; NaN is the lowest integer."""
+    """Returns scaled values rounded to a quantized type: ties to even, saturating; NaN is the minimum integer."""
     low, high = _RANGES[dtype]
     clamped = x.nan_to_num(low if dtype in ("INT8", "INT4") else 0.0).clamp(low, high)
     if dtype == "FP8":
@@ -47,11 +47,11 @@ def _spread(scale: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
 class _Scaled(Operation):
     """What Quantize and Dequantize share: the scale."""
 
-    most_inputs = 3
+    maximum_inputs = 3
 
     def _check_scale(self, call: Call, scale_types: frozenset[str]) -> None:
         call.accept(1, scale_types, "the scale")
-        shape, scale = call.shape(0), call.fact(1)
+        shape, scale = call.shape(0), call.facts(1)
         if call.rules.quantize_scale_must_be_constant:
             call.require(scale.constant is not None, "the scale must be a build-time constant")
         if scale.constant is not None:
@@ -89,16 +89,16 @@ class Quantize(_Scaled):
     renames = frozen({"output_type": "to_type"})
     defaults = frozen({"axis": -1, "to_type": "INT8", "block_shape": None})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A floating-point input of rank 1 at least."""
         call.accept(0, FLOATS, "the input of quantize")
-        call.require(call.fact(0).rank >= 1, "a scalar cannot be quantized")
+        call.require(call.facts(0).rank >= 1, "a scalar cannot be quantized")
         self._check_scale(call, FLOATS)
         call.require(
             call["to_type"] in _QUANTIZED,
             f"quantize cannot produce {dtypes.SPELLING[call['to_type']]}",
         )
-        return (Fact(call["to_type"], call.shape()),)
+        return (TensorFacts(call["to_type"], call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """See :func:`quantized`."""
@@ -116,7 +116,7 @@ class Dequantize(_Scaled):
     renames = frozen({"output_type": "to_type"})
     defaults = frozen({"axis": -1, "to_type": "FLOAT", "block_shape": None})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A quantized input; the output is floating point."""
         call.accept(0, _QUANTIZED, "the input of dequantize")
         self._check_scale(call, FLOATS | {"FP8", "E8M0"})
@@ -124,7 +124,7 @@ class Dequantize(_Scaled):
             call["to_type"] in FLOATS,
             f"dequantize cannot produce {dtypes.SPELLING[call['to_type']]}",
         )
-        return (Fact(call["to_type"], call.shape()),)
+        return (TensorFacts(call["to_type"], call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """A product in float32."""
@@ -154,7 +154,7 @@ class DynamicQuantize(Operation):
             "scale_type": "FP8",
         }
     )
-    most_inputs = 2
+    maximum_inputs = 2
     outputs = 2
 
     def _blocks(self, call: Call) -> tuple[int, ...]:
@@ -171,7 +171,7 @@ class DynamicQuantize(Operation):
         call.require(axis >= len(shape) - 2, "the blocks lie along one of the last two dimensions")
         return tuple(int(call["block_size"]) if index == axis else 1 for index in range(len(shape)))
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Blocks divide their dimensions, which are static."""
         call.accept(0, FLOATS, "the input of dynamic quantize")
         shape, blocks = call.shape(0), self._blocks(call)
@@ -187,10 +187,10 @@ class DynamicQuantize(Operation):
                 f"blocks of {block} do not divide {length}",
             )
             scales.append(length if block == 1 else length // block)
-        return (Fact(call["to_type"], shape), Fact(call["scale_type"], tuple(scales)))
+        return (TensorFacts(call["to_type"], shape), TensorFacts(call["scale_type"], tuple(scales)))
 
     def bind(self, call: Call) -> Function:
-        """The largest size of each block decides its scale."""
+        """The maximum magnitude of each block decides its scale."""
         shape, blocks = call.shape(0), self._blocks(call)
         dtype, scale_type = call["to_type"], call["scale_type"]
         limit = _RANGES[dtype][1]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import Call, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 GATES = {
     "RELU": ("INPUT",),
@@ -25,7 +25,7 @@ class RNN(Operation):
 
     name = "rnn_v2"
     methods = frozen({"add_rnn_v2": {}})
-    most_inputs = 4
+    maximum_inputs = 4
     aliases = frozen({"num_layers": "layer_count"})
     defaults = frozen(
         {
@@ -43,7 +43,7 @@ class RNN(Operation):
         """The outputs, the last hidden state, and the last cell state of an LSTM."""
         return 3 if attributes["op"] == "LSTM" else 2
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Never: what is missing is named as TensorRT names it."""
         directions = 2 if call["direction"] == "BIDIRECTION" else 1
         wanted = (
@@ -61,7 +61,7 @@ class RNN(Operation):
         message = (
             "the reference does not compute RNNv2 layers, which TensorRT 10 removed: build a loop"
         )
-        raise Refused(message)
+        raise RefusedError(message)
 
 
 OPERATIONS = (RNN(),)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import (
     FLOATS,
     INTEGERS,
@@ -19,20 +18,21 @@ from torchtrt_reference.operations.operation import (
     Operation,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 from torchtrt_reference.operations.types import cast
 
 Tensor = torch.Tensor
 
 
-def _extreme(x: Tensor, axes: tuple[int, ...], keep: bool, largest: bool) -> Tensor:
+def _extreme(x: Tensor, axes: tuple[int, ...], keep: bool, is_maximum: bool) -> Tensor:
     if x.dtype.is_floating_point:
-        empty = -math.inf if largest else math.inf
+        empty = -math.inf if is_maximum else math.inf
     else:
         limits = torch.iinfo(x.dtype)
-        empty = limits.min if largest else limits.max
+        empty = limits.min if is_maximum else limits.max
     if any(x.shape[axis] == 0 for axis in axes):
         return torch.full_like(x.sum(axes, keepdim=keep), empty, dtype=x.dtype)
-    reduce = torch.amax if largest else torch.amin
+    reduce = torch.amax if is_maximum else torch.amin
     result = reduce(x, axes, keepdim=keep)
     # TensorRT ignores NaN here, PyTorch propagates it.
     if x.dtype.is_floating_point and bool(result.isnan().any()):
@@ -61,8 +61,8 @@ def _through_float32(x: Tensor) -> Tensor:
 REDUCTIONS = {
     "SUM": lambda x, axes, keep: x.sum(axes, keepdim=keep, dtype=x.dtype),
     "PROD": _product,
-    "MAX": lambda x, axes, keep: _extreme(x, axes, keep, largest=True),
-    "MIN": lambda x, axes, keep: _extreme(x, axes, keep, largest=False),
+    "MAX": lambda x, axes, keep: _extreme(x, axes, keep, is_maximum=True),
+    "MIN": lambda x, axes, keep: _extreme(x, axes, keep, is_maximum=False),
     "AVG": _average,
 }
 
@@ -74,23 +74,23 @@ class Reduce(Operation):
     methods = frozen({"add_reduce": {}})
     defaults = frozen({"op": "SUM", "axes": 0, "keep_dims": False})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A mask that selects at least one dimension; booleans and scalars are refused."""
         op = call["op"]
         call.require(op in REDUCTIONS, f"reduce operation {op} is for collectives only")
         dtype = call.accept(0, NUMBERS, "the input of reduce")
-        call.require(call.fact(0).rank >= 1, "a scalar cannot be reduced")
+        call.require(call.facts(0).rank >= 1, "a scalar cannot be reduced")
         axes = call.axes_of_mask()
         if call["keep_dims"]:
             shape = tuple(1 if axis in axes else size for axis, size in enumerate(call.shape()))
         else:
             shape = tuple(size for axis, size in enumerate(call.shape()) if axis not in axes)
-        return (Fact(call.declared(dtype), shape),)
+        return (TensorFacts(call.declared(dtype), shape),)
 
     def bind(self, call: Call) -> Function:
         """The table's function; on TensorRT 8.6 integers are rounded to float32 before and after."""
         function, axes, keep = REDUCTIONS[call["op"]], call.axes_of_mask(), bool(call["keep_dims"])
-        dtype = dtypes.TORCH[call.fact(0).dtype]
+        dtype = dtypes.TORCH[call.facts(0).dtype]
         if dtype.is_floating_point or not call.rules.float32_integer_reductions:
             return lambda x: function(x, axes, keep)
         if call["op"] == "AVG":
@@ -112,24 +112,24 @@ class SoftMax(Operation):
         """The mask selects exactly one dimension."""
         if value.bit_count() != 1:
             message = f"axes is a bit mask that must select exactly one dimension, not {value:#b}"
-            raise Refused(message)
+            raise RefusedError(message)
         layer._attributes[attribute] = value
 
     def _axis(self, call: Call) -> int:
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         if call["axes"] is None:
             return max(0, rank - 3)
         return call.axes_of_mask()[0]
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Floating point; rank 2 at least on TensorRT 8.6."""
         dtype = call.accept(0, FLOATS, "the input of softmax")
-        least = call.rules.softmax_least_rank
+        minimum = call.rules.softmax_minimum_rank
         call.require(
-            call.fact(0).rank >= least, f"the input of softmax must have at least rank {least}"
+            call.facts(0).rank >= minimum, f"the input of softmax must have at least rank {minimum}"
         )
         self._axis(call)
-        return (Fact(call.declared(dtype), call.shape()),)
+        return (TensorFacts(call.declared(dtype), call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """``torch.softmax``."""
@@ -139,7 +139,7 @@ class SoftMax(Operation):
     def read(self, layer: Any, attribute: str) -> Any:
         """Unset axes read as TensorRT's default, the third dimension from the end."""
         axes = layer._attributes["axes"]
-        return 1 << max(0, layer._facts_of_inputs()[0].rank - 3) if axes is None else axes
+        return 1 << max(0, layer._input_facts()[0].rank - 3) if axes is None else axes
 
 
 class RaggedSoftMax(Operation):
@@ -148,7 +148,7 @@ class RaggedSoftMax(Operation):
     name = "ragged_softmax"
     methods = frozen({"add_ragged_softmax": {}})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Input ``[K, Z, S]``, bounds ``[K, Z, 1]``."""
         dtype = call.accept(0, FLOATS, "the input of ragged softmax")
         call.accept(1, frozenset({"INT32"}), "bounds")
@@ -162,7 +162,7 @@ class RaggedSoftMax(Operation):
                 ours == theirs or -1 in (ours, theirs),
                 "bounds must match the input's first two dimensions",
             )
-        return (Fact(call.declared(dtype), shape),)
+        return (TensorFacts(call.declared(dtype), shape),)
 
     def bind(self, call: Call) -> Function:
         """Softmax with a mask."""
@@ -193,7 +193,7 @@ class Normalization(Operation):
         }
     )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Scale and bias have the input's rank and broadcast to it; for groups see the rules on their shape."""
         for index in range(3):
             call.accept(index, FLOATS, f"input {index}")
@@ -229,7 +229,7 @@ class Normalization(Operation):
             f"scale dimensions not compatible for normalization: scale {scale} and bias {bias} must be {expected}"
             + ("" if groups != 1 else ", with 1 where they are broadcast"),
         )
-        return (Fact(dtype, shape),)
+        return (TensorFacts(dtype, shape),)
 
     def bind(self, call: Call) -> Function:
         """The fused PyTorch kernels where the shapes are theirs."""
@@ -270,15 +270,15 @@ class Cumulative(Operation):
     defaults = frozen({"op": "SUM", "exclusive": False, "reverse": False})
     value_inputs = frozenset({1})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The axis is a constant scalar tensor."""
         dtype = call.accept(0, NUMBERS, "the input of cumulative")
         self._axis(call)
-        return (Fact(call.declared(dtype), call.shape()),)
+        return (TensorFacts(call.declared(dtype), call.shape()),)
 
     @staticmethod
     def _axis(call: Call) -> int:
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         call.require(rank >= 1, "the input of cumulative must have at least rank 1")
         axis = call.scalar(1, INTEGERS, "axis")
         call.require(axis is not None, "axis must be a build-time constant")
@@ -317,12 +317,12 @@ class LRN(Operation):
         call.require(0.01 <= call["beta"] <= 1e5, "beta must be in [0.01, 1e5]")
         call.require(1e-5 <= call["k"] <= 1e10, "k must be in [1e-5, 1e10]")
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Rank 4 at least: channels are the third dimension from the end."""
         self.admit(call)
         dtype = call.accept(0, FLOATS, "the input of lrn")
-        call.require(call.fact(0).rank >= 4, "the input of lrn must have at least rank 4")
-        return (Fact(call.declared(dtype), call.shape()),)
+        call.require(call.facts(0).rank >= 4, "the input of lrn must have at least rank 4")
+        return (TensorFacts(call.declared(dtype), call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """The mean over a window of channels, zeros beyond the edge."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact, Refused
 from torchtrt_reference.operations.operation import (
     FLOATS,
     Call,
@@ -17,6 +16,7 @@ from torchtrt_reference.operations.operation import (
     complete,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts
 
 Tensor = torch.Tensor
 
@@ -54,7 +54,7 @@ class Resize(Operation):
         }
     )
     value_inputs = frozenset({1})
-    most_inputs = 2
+    maximum_inputs = 2
 
     def admit(self, call: Call) -> None:
         """No scalar."""
@@ -87,13 +87,13 @@ class Resize(Operation):
         call.require(
             len(scales) == len(shape), f"scales must have {len(shape)} elements, not {len(scales)}"
         )
-        # Scales are 32-bit floats: a product that should be whole may fall short of it by less than that.
+        # Scales are 32-bit floats: a product that should be an integer may fall short of it by less than that.
         return tuple(
             -1 if size == -1 else math.floor(size * scale + 1e-4)
             for size, scale in zip(shape, scales, strict=True)
         )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """LINEAR resizes at most the last three dimensions, CUBIC the last two."""
         dtype = call.accept(
             0,
@@ -118,7 +118,7 @@ class Resize(Operation):
                 f"{mode} resizes the last {resizable} dimensions only, not dimension {axis}",
             )
             call.require(wanted >= -1, f"{wanted} is no size to resize to")
-        return (Fact(call.declared(dtype), target),)
+        return (TensorFacts(call.declared(dtype), target),)
 
     def bind(self, call: Call) -> Function:
         """One dimension at a time: gathers and weights."""
@@ -207,22 +207,22 @@ class GridSample(Operation):
 
     def admit(self, call: Call) -> None:
         """Input and grid of rank 4, on TensorRT 11 also of rank 5."""
-        most = call.rules.grid_sample_most_rank
+        maximum = call.rules.grid_sample_maximum_rank
         for index in (0, 1):
             call.admit_rank(
                 index,
-                range(4, most + 1),
-                f"input and grid of grid sample must have rank 4 to {most}",
+                range(4, maximum + 1),
+                f"input and grid of grid sample must have rank 4 to {maximum}",
             )
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """There are no bounds to be strict about, and nothing to wrap around."""
         if attribute == "sample_mode" and value not in _GRID_MODES:
             message = f"grid sample supports {', '.join(_GRID_MODES)}, not {value}"
-            raise Refused(message)
+            raise RefusedError(message)
         layer._attributes[attribute] = value
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Input ``[N, C, H, W]`` and grid ``[N, Ho, Wo, 2]`` of one type; a volume has one dimension more."""
         self.admit(call)
         for index in (0, 1):
@@ -241,7 +241,7 @@ class GridSample(Operation):
             -1 in (shape[0], grid[0]) or shape[0] == grid[0],
             "input and grid must have the same batch size",
         )
-        return (Fact(dtype, (*shape[:2], *grid[1:-1])),)
+        return (TensorFacts(dtype, (*shape[:2], *grid[1:-1])),)
 
     def bind(self, call: Call) -> Function:
         """``torch.nn.functional.grid_sample``."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact
 from torchtrt_reference.operations.operation import FLOATS, Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 
 Tensor = torch.Tensor
 
@@ -28,7 +28,7 @@ class Scale(Operation):
             "channel_axis": None,
         }
     )
-    most_inputs = 4
+    maximum_inputs = 4
 
     def admit(self, call: Call) -> None:
         """Two or three dimensions after the channels, where their axis is given."""
@@ -39,7 +39,7 @@ class Scale(Operation):
         )
 
     def _axis(self, call: Call) -> int:
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         axis = rank - 3 if call["channel_axis"] is None else int(call["channel_axis"])
         call.require(0 <= axis < rank, f"channel_axis must be in [0, {rank - 1}], not {axis}")
         return axis
@@ -51,10 +51,10 @@ class Scale(Operation):
             return (1,)
         return shape[axis : axis + 1] if mode == "CHANNEL" else shape[axis:]
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Rank 4 at least, floating point, as many weights as the mode needs."""
         dtype = call.accept(0, FLOATS, "the input of scale")
-        call.require(call.fact(0).rank >= 4, "the input of scale must have at least rank 4")
+        call.require(call.facts(0).rank >= 4, "the input of scale must have at least rank 4")
         expected = self._operand_shape(call)
         call.require(-1 not in expected, "the scaled dimensions must be build-time constants")
         for index, name in enumerate(("shift", "scale", "power"), start=1):
@@ -64,10 +64,10 @@ class Scale(Operation):
                 count in (0, math.prod(expected)),
                 f"{name} weights must have {math.prod(expected)} elements, not {count}",
             )
-        return (Fact(call.declared(dtype), call.shape()),)
+        return (TensorFacts(call.declared(dtype), call.shape()),)
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
-        """Shift, scale and power become inputs 1 to 3 of the built program."""
+        """Shift, scale and power become inputs 1 to 3 of the built graph."""
         found: dict[int, tuple[str, tuple[int, ...]]] = {}
         for index, name in enumerate(("shift", "scale", "power"), start=1):
             if attributes[name] is not None and attributes[name].size:
@@ -76,7 +76,7 @@ class Scale(Operation):
 
     def bind(self, call: Call) -> Function:
         """Three element-wise steps, those without weights left out."""
-        rank, axis, expected = call.fact(0).rank, self._axis(call), self._operand_shape(call)
+        rank, axis, expected = call.facts(0).rank, self._axis(call), self._operand_shape(call)
         view = (1,) * axis + expected + (1,) * (rank - axis - len(expected))
         if call["mode"] == "UNIFORM":
             view = (1,) * rank

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from torchtrt_reference.operations.facts import Fact
 from torchtrt_reference.operations.operation import (
     FLOATS,
     INTEGERS,
@@ -17,6 +16,7 @@ from torchtrt_reference.operations.operation import (
     complete,
     frozen,
 )
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 
 _Dimensions = list[int | None]
 _ATTRIBUTES = {1: "start", 2: "shape", 3: "stride"}
@@ -32,7 +32,7 @@ class Slice(Operation):
     )
     value_inputs = frozenset({1, 2, 3, 5})
     steering = frozenset({4})
-    most_inputs = 6
+    maximum_inputs = 6
     partial = "move"
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
@@ -44,7 +44,7 @@ class Slice(Operation):
 
     def _grid(self, call: Call) -> tuple[_Dimensions, _Dimensions, _Dimensions]:
         """Start, size and stride for every dimension of the input."""
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         axes = self._axes(call)
         count = rank if axes is None else len(axes)
         given = []
@@ -72,7 +72,7 @@ class Slice(Operation):
 
     @staticmethod
     def _axes(call: Call) -> list[int] | None:
-        rank = call.fact(0).rank
+        rank = call.facts(0).rank
         values = call.elements(5)
         if values is None:
             values = None if call["axes"] is None else list(call["axes"])
@@ -86,7 +86,7 @@ class Slice(Operation):
         call.require(len(set(positive)) == len(positive), f"axes {axes} name a dimension twice")
         return positive
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """STRICT_BOUNDS allows no element outside; FILL alone takes a fill value."""
         mode = call["mode"]
         types = FLOATS | INTEGERS | {"BOOL", "INT8", "FP8", "INT4"}
@@ -101,7 +101,7 @@ class Slice(Operation):
             call.same_type(0, 4, what="the input and the fill value")
         is_static = all(call.optional(index) is None for index in _ATTRIBUTES)
         self._check_bounds(call, start, size, stride, is_static)
-        return (Fact(call.declared(dtype), complete(size)),)
+        return (TensorFacts(call.declared(dtype), complete(size)),)
 
     @staticmethod
     def _check_bounds(

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.facts import Fact, Refused, Value
 from torchtrt_reference.operations.operation import Call, Function, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts, Value
 
 _CASTABLE = frozenset({"BOOL", "UINT8", "INT8", "INT32", "INT64", "HALF", "BF16", "FLOAT"})
 _LIMITS = {
@@ -31,12 +31,12 @@ def cast(tensor: torch.Tensor, target: torch.dtype) -> torch.Tensor:
     if target is torch.bool:
         return tensor != 0
     if tensor.dtype.is_floating_point and not target.is_floating_point:
-        whole = tensor.double().nan_to_num(0.0, torch.inf, -torch.inf)
+        doubles = tensor.double().nan_to_num(0.0, torch.inf, -torch.inf)
         if target in _LIMITS:
-            return whole.clamp(*_LIMITS[target]).to(target)
-        # The largest int64 is no double: what rounds up to 2**63 is clamped after the conversion.
-        high = whole >= 2.0**63
-        converted = torch.where(high, 0.0, whole.clamp(min=-(2.0**63))).to(target)
+            return doubles.clamp(*_LIMITS[target]).to(target)
+        # The maximum int64 is no double: what rounds up to 2**63 is clamped after the conversion.
+        high = doubles >= 2.0**63
+        converted = torch.where(high, 0.0, doubles.clamp(min=-(2.0**63))).to(target)
         return converted.masked_fill_(high, 2**63 - 1)
     if target is torch.int8 and tensor.dtype is not torch.bool:
         return tensor.long().clamp(-128, 127).to(target)
@@ -59,7 +59,7 @@ class Constant(Operation):
             "weights of nothing must not have an address: make them of a type alone, Weights(dtype)",
         )
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The weights' type and the given shape, as many weights as it has elements; the value is known."""
         weights = call["weights"]
         call.require(
@@ -71,7 +71,7 @@ class Constant(Operation):
             f"constants cannot be of type {weights.dtype.name}",
         )
         data = weights._tensor().view(call["shape"])
-        return (Fact(weights.dtype.name, call["shape"], Value(data)),)
+        return (TensorFacts(weights.dtype.name, call["shape"], Value(data)),)
 
     def bind(self, call: Call) -> Function:
         """The value itself."""
@@ -92,9 +92,9 @@ class Identity(Operation):
     keeps_types = True
     decides_output_type = True
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Strong typing keeps the type; weak typing converts among floats, int32 and bool, or floats and uint8."""
-        fact = call.fact(0)
+        fact = call.facts(0)
         wanted = call.output_type() or fact.dtype
         convertible = {"FLOAT", "HALF", "BF16", "INT32", "INT64", "BOOL"}
         if wanted != fact.dtype:
@@ -106,11 +106,11 @@ class Identity(Operation):
         value = fact.value
         if value is not None and wanted != fact.dtype:
             value = Value(cast(value.data, dtypes.TORCH[wanted]), value.known)
-        return (Fact(wanted, fact.shape, value),)
+        return (TensorFacts(wanted, fact.shape, value),)
 
     def bind(self, call: Call) -> Function:
         """The input itself, converted if a type was set."""
-        target = dtypes.TORCH[call.output_type() or call.fact(0).dtype]
+        target = dtypes.TORCH[call.output_type() or call.facts(0).dtype]
         return lambda x: cast(x, target)
 
 
@@ -123,17 +123,17 @@ class Cast(Operation):
     partial = "each"
     keeps_types = True
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Any plain type to any other; the 4- and 8-bit floats go through Quantize and Dequantize."""
         call.accept(0, _CASTABLE, "the input of a cast")
         target = call["to_type"]
         call.require(target in _CASTABLE, f"a cast cannot produce {dtypes.SPELLING[target]}")
-        return (Fact(target, call.shape()),)
+        return (TensorFacts(target, call.shape()),)
 
     def bind(self, call: Call) -> Function:
         """See :func:`cast`."""
         target = dtypes.TORCH[call["to_type"]]
-        source = dtypes.TORCH[call.fact(0).dtype]
+        source = dtypes.TORCH[call.facts(0).dtype]
         if source == target:
             return lambda x: x
         if target is torch.int8 and source.is_floating_point and call.rules.types_are_hints:
@@ -150,13 +150,13 @@ class Shape(Operation):
     name = "shape"
     methods = frozen({"add_shape": {}})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Known dimensions are known elements."""
         shape = call.shape()
         dtype = call.rules.shape_type
         data = torch.tensor(shape, dtype=dtypes.TORCH[dtype])
-        known = None if call.fact(0).is_static else data != -1
-        return (Fact(dtype, (len(shape),), Value(data, known)),)
+        known = None if call.facts(0).is_static else data != -1
+        return (TensorFacts(dtype, (len(shape),), Value(data, known)),)
 
     def bind(self, call: Call) -> Function:
         """The shape of the tensor at hand."""
@@ -173,14 +173,14 @@ class Assertion(Operation):
     outputs = 0
     value_inputs = frozenset({0})
 
-    def infer(self, call: Call) -> tuple[Fact, ...]:
+    def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A boolean shape tensor of rank 0 or 1; provably false is an error at once."""
         call.accept(0, frozenset({"BOOL"}), "the condition")
-        call.require(call.fact(0).rank <= 1, "the condition of an assertion must have rank 0 or 1")
-        constant = call.fact(0).constant
+        call.require(call.facts(0).rank <= 1, "the condition of an assertion must have rank 0 or 1")
+        constant = call.facts(0).constant
         if constant is not None and not bool(constant.all()):
             message = f"assertion failed: {call['message']}"
-            raise Refused(message)
+            raise RefusedError(message)
         return ()
 
     def bind(self, call: Call) -> Function:

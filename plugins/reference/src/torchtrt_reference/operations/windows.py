@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from torchtrt_reference.operations.facts import Refused
 from torchtrt_reference.operations.operation import Call, Operation, frozen
+from torchtrt_reference.operations.tensor_facts import RefusedError
 
 Tensor = torch.Tensor
 # What TensorRT 8 called the attributes of two dimensions.
@@ -37,11 +37,11 @@ class Windowed(Operation):
 
     def write(self, layer: Any, attribute: str, value: Any) -> None:
         """``padding_nd`` sets both sides. Strides and dilations are at least 1, padding at least 0."""
-        least = 0 if attribute in _PADDINGS else 1
+        minimum = 0 if attribute in _PADDINGS else 1
         is_spatial = attribute in (*_PADDINGS, "stride_nd", "dilation_nd")
-        if is_spatial and any(size < least for size in value):
-            message = f"every {attribute} must be at least {least}, not {tuple(value)}"
-            raise Refused(message)
+        if is_spatial and any(size < minimum for size in value):
+            message = f"every {attribute} must be at least {minimum}, not {tuple(value)}"
+            raise RefusedError(message)
         layer._attributes[attribute] = value
         if attribute == "padding_nd":
             layer._attributes["pre_padding"] = layer._attributes["post_padding"] = value

@@ -80,11 +80,11 @@ class EngineBindings:
         return not self.is_shape_binding(binding)
 
     def get_profile_shape(self, profile_index: int, binding: int | str) -> list[Any]:
-        """Returns the least, typical and largest shape of an input in a profile."""
+        """Returns the minimum, optimum and maximum shape of an input in a profile."""
         return self._engine_itself.get_tensor_profile_shape(self._bound(binding)[0], profile_index)
 
     def get_profile_shape_input(self, profile_index: int, binding: int | str) -> list[list[int]]:
-        """Returns the least, typical and largest values of a shape input in a profile."""
+        """Returns the minimum, optimum and maximum values of a shape input in a profile."""
         profiles = self._engine_itself._description.value_profiles
         if not 0 <= profile_index < len(profiles):
             return []

@@ -13,19 +13,19 @@ from torchtrt_reference import dtypes
 from torchtrt_reference.building.graph import Node, Port
 from torchtrt_reference.building.plan import (
     EngineDescription,
-    UnreadablePlan,
+    UnreadablePlanError,
     decode,
     encode,
     read_all,
 )
 from torchtrt_reference.interface.reporting import report
-from torchtrt_reference.operations.facts import Fact
+from torchtrt_reference.operations.tensor_facts import TensorFacts
 from torchtrt_reference.rules import Rules
 from torchtrt_reference.running.bindings import EngineBindings
 from torchtrt_reference.running.context import ExecutionContext
-from torchtrt_reference.running.program import Program, bind_graph, move_constants
+from torchtrt_reference.running.executable import Executable, bind_graph, move_constants
 
-_PROGRAMS_KEPT = 32
+_EXECUTABLES_KEPT = 32
 
 
 class Runtime:
@@ -64,7 +64,7 @@ class Runtime:
         try:
             plan = _bytes_from(serialized_engine)
             description, owner = decode(plan, self._rules.version)
-        except UnreadablePlan as error:
+        except UnreadablePlanError as error:
             report(self._logger, f"Error Code 1: Serialization ({error})", self)
             return None
         kind = self._trt.ICudaEngine
@@ -92,7 +92,7 @@ def _bytes_from(source: Any) -> Any:
 
 
 class Engine(EngineBindings):
-    """A loaded plan: what goes in, what comes out, and programs for the shapes seen so far."""
+    """A loaded plan: what goes in, what comes out, and executables for the shapes seen so far."""
 
     _trt: ClassVar[Any]
     _rules: ClassVar[Rules]
@@ -113,18 +113,18 @@ class Engine(EngineBindings):
         self._owner = owner  # the bytes that the constants are views over
         self.torch_device = runtime.torch_device
         self._constants = move_constants(description.graph, self.torch_device)
-        self._programs: OrderedDict[Any, Program] = OrderedDict()
-        self._refits = 0  # contexts that keep a program compare this
+        self._executables: OrderedDict[Any, Executable] = OrderedDict()
+        self._refits = 0  # contexts that keep an executable compare this
         graph = description.graph
         self._inputs = {port.name: port for port in graph.inputs}
         self._outputs = {port.name: port for port in graph.outputs}
         self._ports: list[Port] = [*graph.inputs, *graph.outputs]
 
-    def _program(self, facts: Mapping[int, Fact]) -> Program:
-        """The program for these inputs, made on first use.
+    def _executable(self, facts: Mapping[int, TensorFacts]) -> Executable:
+        """The executable for these inputs, made on first use.
 
         Raises:
-            Refused: A rule is broken.
+            RefusedError: A rule is broken.
         """
         key = tuple(
             (
@@ -133,21 +133,21 @@ class Engine(EngineBindings):
             )
             for fact in facts.values()
         )
-        program = self._programs.get(key)
-        if program is None:
+        executable = self._executables.get(key)
+        if executable is None:
             with torch.inference_mode():
-                program = bind_graph(
+                executable = bind_graph(
                     self._description.graph, facts, self._rules, self._constants, self.torch_device
                 )
-            self._programs[key] = program
-            if len(self._programs) > _PROGRAMS_KEPT:
-                self._programs.popitem(last=False)
-        return program
+            self._executables[key] = executable
+            if len(self._executables) > _EXECUTABLES_KEPT:
+                self._executables.popitem(last=False)
+        return executable
 
     def _replace_constant(self, slot: int, value: torch.Tensor) -> None:
         self._description.graph.constants[slot] = value
         self._constants[slot] = value.to(self.torch_device)
-        self._programs.clear()
+        self._executables.clear()
         self._refits += 1
 
     def _error(self, message: str) -> None:
@@ -235,14 +235,14 @@ class Engine(EngineBindings):
         return -1
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Any]:
-        """Returns the least, typical and largest shape of an input in a profile."""
+        """Returns the minimum, optimum and maximum shape of an input in a profile."""
         if name not in self._inputs or not 0 <= profile_index < len(self._description.profiles):
             self._error(f"Profile {profile_index} has no shapes for {name!r}.")
             return []
         return [self._trt.Dims(shape) for shape in self._description.profiles[profile_index][name]]
 
     def get_tensor_profile_values(self, profile_index: int, name: str) -> list[list[int]]:
-        """Returns the least, typical and largest values of a shape input in a profile."""
+        """Returns the minimum, optimum and maximum values of a shape input in a profile."""
         if not 0 <= profile_index < len(self._description.value_profiles):
             return []
         return [
@@ -377,7 +377,7 @@ class Engine(EngineBindings):
 
     @property
     def minimum_weight_streaming_budget(self) -> int:
-        """The least budget for streamed weights."""
+        """The minimum budget for streamed weights."""
         return 0
 
     @property

@@ -1,7 +1,7 @@
-"""The executed form of a graph: for each set of input shapes a flat list of PyTorch calls.
+"""The executable form of a graph: for each set of input shapes a flat list of PyTorch calls.
 
 Shape inference runs once per set of shapes. Whatever it can compute (all shape arithmetic) is a value before the
-program starts, and every call has its dimensions, axes and starts resolved. What depends on data (the columns of a
+executable starts, and every call has its dimensions, axes and starts resolved. What depends on data (the columns of a
 NonZero, and what follows from them) is inferred and bound at the moment it is reached.
 """
 
@@ -17,14 +17,19 @@ import torch
 from torchtrt_reference.building.graph import ABSENT, Graph, Node
 from torchtrt_reference.building.lowering import call_of
 from torchtrt_reference.operations import OPERATIONS
-from torchtrt_reference.operations.facts import Fact, Refused, constant_fact, fact_of
 from torchtrt_reference.operations.operation import Function, as_tuple, bind, infer
+from torchtrt_reference.operations.tensor_facts import (
+    RefusedError,
+    TensorFacts,
+    constant_facts,
+    facts_of,
+)
 from torchtrt_reference.rules import Rules
 
 
 @dataclass(slots=True)
 class Step:
-    """One call of a program.
+    """One call of an executable.
 
     Attributes:
         function: What is called with the values of ``reads``.
@@ -43,11 +48,11 @@ class Step:
 
 @dataclass(slots=True)
 class Watch:
-    """What is noticed while a program runs.
+    """What is noticed while an executable runs.
 
     Attributes:
         shows: What to do with the value of a slot, once it is known.
-        device: Where the program runs.
+        device: Where the executable runs.
         times: For each step the layer's name and the time it took, in milliseconds.
     """
 
@@ -77,7 +82,7 @@ class Watch:
 
 
 @dataclass(slots=True)
-class Program:
+class Executable:
     """A graph bound to input shapes.
 
     Attributes:
@@ -88,7 +93,7 @@ class Program:
 
     steps: list[Step]
     values: list[torch.Tensor | None]
-    facts: dict[int, Fact]
+    facts: dict[int, TensorFacts]
 
     def run(
         self,
@@ -104,7 +109,7 @@ class Program:
             watch: Who wants to know what happens on the way.
 
         Raises:
-            Refused: A rule is broken that only data could break; the text names the layer.
+            RefusedError: A rule is broken that only data could break; the text names the layer.
         """
         values: list[Any] = self.values.copy()
         for slot, tensor in inputs.items():
@@ -122,44 +127,46 @@ class Program:
                         values[slot] = each
                 for slot in step.frees:
                     values[slot] = None
-        except Refused as error:
+        except RefusedError as error:
             message = f"{name}: {error}"
-            raise Refused(message) from error
+            raise RefusedError(message) from error
         except (RuntimeError, IndexError) as error:
             message = f"{name}: PyTorch could not compute the layer: {error}"
-            raise Refused(message) from error
+            raise RefusedError(message) from error
         return [values[slot] for slot in outputs]
 
 
-def infer_graph(graph: Graph, given: Mapping[int, Fact], rules: Rules) -> dict[int, Fact]:
+def infer_graph(
+    graph: Graph, given: Mapping[int, TensorFacts], rules: Rules
+) -> dict[int, TensorFacts]:
     """Returns the facts of every slot of a graph whose inputs have the given facts.
 
     Raises:
-        Refused: A rule is broken; the text names the layer.
+        RefusedError: A rule is broken; the text names the layer.
     """
     facts = dict(given)
     for slot, constant in graph.constants.items():
-        facts[slot] = constant_fact(constant, graph.constant_types[slot])
+        facts[slot] = constant_facts(constant, graph.constant_types[slot])
     for node in graph.nodes:
         facts.update(zip(node.outputs, _infer_node(node, facts, rules, graph.strong), strict=True))
     return facts
 
 
 def _infer_node(
-    node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool
-) -> tuple[Fact, ...]:
+    node: Node, facts: Mapping[int, TensorFacts], rules: Rules, strong: bool
+) -> tuple[TensorFacts, ...]:
     inputs = [None if slot == ABSENT else facts[slot] for slot in node.inputs]
     try:
         return infer(OPERATIONS[node.operation], call_of(node, inputs, rules, strong))
-    except Refused as error:
+    except RefusedError as error:
         message = f"{node.name}: {error}"
-        raise Refused(message) from error
+        raise RefusedError(message) from error
 
 
-def largest_shapes(
-    graph: Graph, facts: Mapping[int, Fact], rules: Rules
+def maximum_shapes(
+    graph: Graph, facts: Mapping[int, TensorFacts], rules: Rules
 ) -> dict[int, tuple[int, ...]]:
-    """Returns the largest shape of every slot; -1 where the data decides a dimension and no bound is known.
+    """Returns the maximum shape of every slot; -1 where the data decides a dimension and no bound is known.
 
     Dimensions that depend on data take their bounds, but values computed from them stay unknown: what shrinks when
     another tensor grows has no bound here.
@@ -170,14 +177,16 @@ def largest_shapes(
         if is_known or any(isinstance(value, Graph) for value in node.attributes.values()):
             continue
         inputs = [
-            None if slot == ABSENT else Fact(facts[slot].dtype, shapes[slot], facts[slot].value)
+            None
+            if slot == ABSENT
+            else TensorFacts(facts[slot].dtype, shapes[slot], facts[slot].value)
             for slot in node.inputs
         ]
         try:
-            found = OPERATIONS[node.operation].infer_largest(
+            found = OPERATIONS[node.operation].infer_maximum(
                 call_of(node, inputs, rules, graph.strong)
             )
-        except Refused:
+        except RefusedError:
             continue
         shapes.update((slot, fact.shape) for slot, fact in zip(node.outputs, found, strict=True))
     return shapes
@@ -185,22 +194,22 @@ def largest_shapes(
 
 def bind_graph(
     graph: Graph,
-    given: Mapping[int, Fact],
+    given: Mapping[int, TensorFacts],
     rules: Rules,
     constants: Mapping[int, torch.Tensor],
     device: torch.device,
-) -> Program:
-    """Returns the program of a graph for inputs with the given facts.
+) -> Executable:
+    """Returns the executable of a graph for inputs with the given facts.
 
     Args:
         graph: The graph.
         given: The facts of its inputs; every dimension known.
         rules: The rules of the version.
         constants: The graph's constants on the device.
-        device: Where the program runs.
+        device: Where the executable runs.
 
     Raises:
-        Refused: A rule is broken; the text names the layer.
+        RefusedError: A rule is broken; the text names the layer.
     """
     facts = infer_graph(graph, given, rules)
     values: list[torch.Tensor | None] = [None] * (graph.slot_count + 1)
@@ -224,11 +233,11 @@ def bind_graph(
             )
         )
     _free_after_last_use(steps, keep={port.slot for port in graph.outputs} | set(constants))
-    return Program(steps, values, facts)
+    return Executable(steps, values, facts)
 
 
 def _function(
-    node: Node, facts: Mapping[int, Fact], rules: Rules, strong: bool, device: torch.device
+    node: Node, facts: Mapping[int, TensorFacts], rules: Rules, strong: bool, device: torch.device
 ) -> Function:
     operation = OPERATIONS[node.operation]
     inputs = [None if slot == ABSENT else facts[slot] for slot in node.inputs]
@@ -243,7 +252,7 @@ def _function(
 
     def late(*tensors: torch.Tensor | None) -> Any:
         seen = [
-            None if tensor is None else fact_of(tensor, str(dtype), with_value=index in needed)
+            None if tensor is None else facts_of(tensor, str(dtype), with_value=index in needed)
             for index, (tensor, dtype) in enumerate(zip(tensors, types, strict=True))
         ]
         call = call_of(node, seen, rules, strong)
@@ -258,7 +267,7 @@ def _function(
     return late
 
 
-def _is_complete(index: int, fact: Fact | None, needed: frozenset[int]) -> bool:
+def _is_complete(index: int, fact: TensorFacts | None, needed: frozenset[int]) -> bool:
     return fact is None or (fact.is_static and (index not in needed or fact.constant is not None))
 
 

@@ -18,7 +18,7 @@ from torchtrt_reference import dtypes
 TRACKED_VOLUME = 64  # TensorRT's limit for shape tensors
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A rule of TensorRT is broken; the text states the rule. Whoever catches it names the layer."""
 
 
@@ -36,7 +36,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class TensorFacts:
     """What is known about one tensor.
 
     Attributes:
@@ -85,15 +85,15 @@ class Fact:
         return flat
 
 
-def fact_of(tensor: torch.Tensor, dtype: str, with_value: bool = False) -> Fact:
-    """Returns the fact of an existing tensor."""
+def facts_of(tensor: torch.Tensor, dtype: str, with_value: bool = False) -> TensorFacts:
+    """Returns what is known about an existing tensor."""
     value = Value(tensor.cpu()) if with_value else None
-    return Fact(dtype, tuple(tensor.shape), value)
+    return TensorFacts(dtype, tuple(tensor.shape), value)
 
 
-def constant_fact(tensor: torch.Tensor, dtype: str | None = None) -> Fact:
-    """Returns the fact of a constant, which always carries its value."""
-    return Fact(dtype or dtypes.NAMES[tensor.dtype], tuple(tensor.shape), Value(tensor))
+def constant_facts(tensor: torch.Tensor, dtype: str | None = None) -> TensorFacts:
+    """Returns the facts of a constant, which always carries its value."""
+    return TensorFacts(dtype or dtypes.NAMES[tensor.dtype], tuple(tensor.shape), Value(tensor))
 
 
 def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
     An unknown dimension next to a known one other than 1 must turn out equal, so the known one is the result.
 
     Raises:
-        Refused: The ranks differ, or two dimensions differ and neither is 1.
+        RefusedError: The ranks differ, or two dimensions differ and neither is 1.
     """
     if len({len(shape) for shape in shapes}) > 1:
         shown = " and ".join(_shown(shape) for shape in shapes)
@@ -110,7 +110,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
             f"{what} must have the same rank: there is no implicit rank promotion (dimensions were {shown}). "
             "Unsqueeze the smaller one."
         )
-        raise Refused(message)
+        raise RefusedError(message)
     result = []
     for dimensions in zip(*shapes, strict=True):
         others = {dimension for dimension in dimensions if dimension != 1}
@@ -121,7 +121,7 @@ def broadcast(shapes: Sequence[tuple[int, ...]], what: str) -> tuple[int, ...]:
                 f"{what} must have same dimensions or follow broadcast rules (dimensions were {shown}): "
                 "only a dimension of 1 is repeated."
             )
-            raise Refused(message)
+            raise RefusedError(message)
         result.append(known.pop() if known else -1 if others else 1)
     return tuple(result)
 
