@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchtrt_reference as reference
-from torchtrt_reference.building.plan import UnreadablePlanError, decode
+from torchtrt_reference.graphs.plan import UnreadablePlanError, decode
 
 
 def _plan() -> bytes:

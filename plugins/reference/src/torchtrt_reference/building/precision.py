@@ -7,12 +7,11 @@ nobody insists on, takes 8-bit integers for quantized values, and calls an outpu
 from __future__ import annotations
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.interface.configuration import BuilderConfig
-from torchtrt_reference.interface.layer import Layer
-from torchtrt_reference.interface.network import NetworkDefinition
-from torchtrt_reference.interface.tensors import Tensor
-from torchtrt_reference.operations.operation import FLOATS
-from torchtrt_reference.operations.tensor_facts import RefusedError
+from torchtrt_reference.building.configuration import BuilderConfig
+from torchtrt_reference.network.definition import NetworkDefinition
+from torchtrt_reference.network.elements import Layer, Tensor
+from torchtrt_reference.semantics.operation import FLOATS
+from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 _FLAGS = {"HALF": "FP16", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT4": "INT4"}
 _QUANTIZING = ("quantize", "dequantize")

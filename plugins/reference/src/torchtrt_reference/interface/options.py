@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from torchtrt_reference.implementation import Implementation
 
-class RuntimeConfig:
+
+class RuntimeConfig(Implementation):
     """The options of an execution context."""
 
-    _trt: ClassVar[Any]
+    _implements = ("IRuntimeConfig",)
+
     _strategy: str
 
     @classmethod
@@ -27,10 +30,11 @@ class RuntimeConfig:
         return self._trt.ExecutionContextAllocationStrategy.__members__[self._strategy]
 
 
-class SerializationConfig:
+class SerializationConfig(Implementation):
     """The options of serialization."""
 
-    _trt: ClassVar[Any]
+    _implements = ("ISerializationConfig",)
+
     _stored: ClassVar[Mapping[str, Any]] = {"flags": 0}
     _values: dict[str, Any]
 
@@ -55,11 +59,8 @@ class SerializationConfig:
         return bool(self._values["flags"] >> int(flag) & 1)
 
 
-class Interface:
+class Interface(Implementation):
     """An interface that a user implements, such as an output allocator or a profiler."""
-
-    _trt: ClassVar[Any]
-    _stored: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Takes whatever a subclass passes on."""
@@ -67,6 +68,8 @@ class Interface:
 
 class Profiler(Interface):
     """A profiler that prints what it is told."""
+
+    _implements = ("Profiler",)
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Prints the time of one layer."""

@@ -1,31 +1,28 @@
-"""``IExecutionContext``: shapes, addresses, execution."""
+"""``IExecutionContext`` by the names of inputs and outputs: shapes, addresses, execution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.building.graph import Port
-from torchtrt_reference.interface.reporting import report
-from torchtrt_reference.operations.tensor_facts import RefusedError, TensorFacts, Value
-from torchtrt_reference.running.bindings import ContextBindings
-from torchtrt_reference.running.executable import Executable, Watch, maximum_shapes
-
-if TYPE_CHECKING:
-    from torchtrt_reference.running.engine import Engine
+from torchtrt_reference.graphs.executable import Executable, Watch, maximum_shapes
+from torchtrt_reference.graphs.graph import Port
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.network.reporting import report
+from torchtrt_reference.running.engine import Engine
+from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts, Value
 
 _CPU = torch.device("cpu")
 _ALIGNMENT = 256
 
 
-class ExecutionContext(ContextBindings):
+class ExecutionContext(Implementation):
     """One use of an engine: the shapes and addresses of its inputs and outputs, and execution."""
 
-    _trt: ClassVar[Any]
     _stored: ClassVar[Mapping[str, Any]] = {
         "debug_sync": False,
         "profiler": None,
@@ -38,6 +35,12 @@ class ExecutionContext(ContextBindings):
         "nvtx_verbosity": "LAYER_NAMES_ONLY",
         "unfused_tensors_debug_state": False,
     }
+
+    @classmethod
+    def _made(cls, engine: Engine) -> ExecutionContext:
+        made = cls.__new__(cls)
+        ExecutionContext.__init__(made, engine)
+        return made
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

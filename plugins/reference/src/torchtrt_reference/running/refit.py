@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torchtrt_reference.building.graph import Graph
-from torchtrt_reference.interface.reporting import report
-from torchtrt_reference.interface.weights import Weights
+from torchtrt_reference.graphs.graph import Graph
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.network.reporting import report
+from torchtrt_reference.network.weights import Weights
 
 
-class Refitter:
+class Refitter(Implementation):
     """Replaces the named weights of an engine that was built with a REFIT flag."""
 
-    _trt: ClassVar[Any]
+    _implements = ("Refitter",)
+
     _stored: ClassVar[Mapping[str, Any]] = {
         "error_recorder": None,
         "max_threads": 1,
