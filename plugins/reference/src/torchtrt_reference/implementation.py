@@ -26,3 +26,7 @@ class Implementation:
     _is_called_inside: ClassVar[bool] = False
     _trt: ClassVar[Any]
     _rules: ClassVar[Rules]
+
+    @classmethod
+    def _follow(cls, spec: Mapping[str, Any]) -> None:
+        """Adapts the class of a version to what its description says about it, beyond its members."""

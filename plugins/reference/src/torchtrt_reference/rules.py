@@ -34,7 +34,6 @@ class Rules:
         loops_may_differ: Loop outputs are stacked along any axis, in any order, and iterators may be longer than loops.
         profile_needed_for_data_dependence: A network with data-dependent outputs gives no context without a profile.
         unset_dims_are_none: Static attributes that are unset read as None, not as invalid dimensions.
-        weights_read_as_objects: Weights of types that NumPy lacks read back as Weights.
         async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
         if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
         quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
@@ -61,7 +60,6 @@ class Rules:
     loops_may_differ: bool = True
     profile_needed_for_data_dependence: bool = False
     unset_dims_are_none: bool = True
-    weights_read_as_objects: bool = True
     async_allocation: bool = True
     if_branches_may_differ: bool = True
     quantize_scale_must_be_constant: bool = False
@@ -97,7 +95,6 @@ _V8 = replace(
     empty_to_empty_reshape=False,
     loops_may_differ=False,
     profile_needed_for_data_dependence=True,
-    weights_read_as_objects=False,
     async_allocation=False,
     if_branches_may_differ=False,
     quantize_scale_must_be_constant=True,

@@ -15,10 +15,11 @@ from torchtrt_reference.network.definition import NetworkDefinition
 from torchtrt_reference.network.elements import Layer, Tensor
 from torchtrt_reference.network.loops import Loop
 from torchtrt_reference.network.weights import Weights
+from torchtrt_reference.semantics.operation import BOOLEANS, INTEGERS
 from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 Refittable = Literal["all", "marked", "none"]
-_SHAPE_TYPES = frozenset({"INT32", "INT64", "BOOL"})  # of constants that shapes are made from
+_SHAPE_TYPES = INTEGERS | BOOLEANS  # of constants that shapes are made from
 
 
 def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) -> Graph:
@@ -150,50 +151,45 @@ class _Lowering:
         return self._slots[id(tensor)]
 
     def _add(self, layer: Layer) -> None:
-        graph = self._graph
+        graph, name = self._graph, layer._operation.name
         facts = layer._output_facts()
-        inputs = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
-        attributes = dict(layer._attributes)
-        for index, (name, shape) in layer._operation.weights(attributes).items():
-            slot = self._constant(
-                attributes[name], shape, (layer._name, layer._operation.weights_roles.get(name))
-            )
-            inputs += [ABSENT] * (index + 1 - len(inputs))
-            inputs[index] = slot
-        if layer._operation.name == "constant":
+        inputs = self._operand_slots(layer)
+        if name == "constant":
             # The tensor of a constant layer is the constant itself.
             self._slots[id(layer._outputs[0])] = inputs[0]
             return
-        if layer._operation.name == "condition":
+        if name == "condition":
             return  # checked; the outputs of the conditional read it
-        plain = {
-            name: None if isinstance(value, Weights) else value
-            for name, value in attributes.items()
-        }
         outputs = tuple(self._slot(tensor) for tensor in layer._outputs)
-        types = tuple(
-            tensor._declared or layer._output_types.get(index)
-            for index, tensor in enumerate(layer._outputs)
-        )
         if is_dropped(layer, self._config):
-            graph.nodes.append(Node("identity", layer._name, (inputs[0],), outputs, {}, (None,)))
+            graph.nodes.append(Node("identity", layer._name, inputs[:1], outputs, {}, (None,)))
             return
         if outputs and self._refit == "none" and all(fact.constant is not None for fact in facts):
             for slot, fact in zip(outputs, facts, strict=True):
                 assert fact.constant is not None
                 graph.constants[slot], graph.constant_types[slot] = fact.constant, fact.dtype
             return
-        graph.nodes.append(
-            Node(
-                layer._operation.name,
-                layer._name,
-                tuple(inputs),
-                outputs,
-                plain,
-                types,
-                layer._metadata,
-            )
+        attributes = {
+            key: None if isinstance(value, Weights) else value
+            for key, value in layer._attributes.items()
+        }
+        types = tuple(
+            tensor._declared or layer._output_types.get(index)
+            for index, tensor in enumerate(layer._outputs)
         )
+        graph.nodes.append(
+            Node(name, layer._name, inputs, outputs, attributes, types, layer._metadata)
+        )
+
+    def _operand_slots(self, layer: Layer) -> tuple[int, ...]:
+        """The slots that a layer reads: its tensors, and its weights as constants."""
+        slots = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
+        operation, attributes = layer._operation, layer._attributes
+        for index, (name, shape) in operation.weights(attributes).items():
+            role = operation.weights_roles[name]
+            slots += [ABSENT] * (index + 1 - len(slots))
+            slots[index] = self._constant(attributes[name], shape, layer._name, role)
+        return tuple(slots)
 
     def _add_loop(self, loop: Loop, layers: Sequence[Layer]) -> None:
         """Adds a loop as one node that holds its body."""
@@ -226,7 +222,7 @@ class _Lowering:
         self._graph.outputs = [Port("", slot, "", ()) for slot in results]
 
     def _constant(
-        self, weights: Weights, shape: Sequence[int], where: tuple[str, str | None]
+        self, weights: Weights, shape: Sequence[int], layer: str, role: str | None
     ) -> int:
         slot = self._graph.new_slot()
         self._graph.constants[slot] = weights._tensor().view(tuple(shape))
@@ -235,7 +231,6 @@ class _Lowering:
         if self._refit == "all" or (self._refit == "marked" and name in self._network._refittable):
             if name is not None:
                 self._graph.weights_names[slot] = name
-            layer, role = where
             if role is not None and weights._dtype not in _SHAPE_TYPES:
                 self._graph.weights_roles[slot] = (layer, role)
         return slot

@@ -25,7 +25,6 @@ from torchtrt_reference.interface.options import Interface
 from torchtrt_reference.interface.plugins import functions
 from torchtrt_reference.network.definition import NetworkDefinition
 from torchtrt_reference.network.dimensions import volume
-from torchtrt_reference.network.special_layers import AttentionHandle
 from torchtrt_reference.operations import METHODS, OPERATIONS
 from torchtrt_reference.rules import RULES
 from torchtrt_reference.semantics.operation import Operation
@@ -157,28 +156,18 @@ class _Assembly:
             "__doc__": f"TensorRT {self._version} {name}.",
             "__reduce_ex__": _unpicklable,
         }
-        if name == "Dims":
-            # Where MAX_DIMS is a property, dimensions are 32-bit.
-            members["_maximum"] = 2**31 - 1 if "MAX_DIMS" in spec["properties"] else 2**63 - 1
         self._names[name] = made = type(name, tuple(bases), members)
         self._nested(made, name, spec)
         return made
 
     def _fill(self, made: type[Implementation], name: str, spec: Mapping[str, Any]) -> None:
-        if made._checks_arguments:
-            self._limit_weights(made, spec)
-        else:
+        made._follow(spec)
+        if not made._checks_arguments:
             self._methods(made, name, spec)
             self._properties(made, name, spec)
             self._hide(made, name, spec)
         if not spec["constructible"] and not made._is_called_inside:
             made.__init__ = _no_constructor(name)  # type: ignore[method-assign]
-
-    def _limit_weights(self, made: type, spec: Mapping[str, Any]) -> None:
-        forms = spec["methods"].get("__init__", [])
-        if made.__name__ == "Weights":
-            takes_address = any(parameter[0] == "ptr" for form in forms for parameter in form[0])
-            made._takes_address = takes_address  # type: ignore[attr-defined]
 
     def _nested(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         for text, members in self._description["enums"].items():
@@ -192,8 +181,6 @@ class _Assembly:
         for constant, value in spec.get("constants", {}).items():
             owner, _, member = value.rpartition(".") if isinstance(value, str) else ("", "", "")
             setattr(made, constant, getattr(getattr(made, owner), member) if owner else value)
-        if name == "Dims" and "MAX_DIMS" in spec["properties"]:
-            made.MAX_DIMS = property(lambda _: 8)  # type: ignore[attr-defined]
 
     def _methods(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         for method, overloads in spec["methods"].items():
@@ -212,15 +199,12 @@ class _Assembly:
 
     def _adder(self, method: str, overloads: Any, signature: Signature) -> Any:
         kind, operation = self._names, METHODS[method]
-        interface = overloads[0][1]
+        interface = operation.interface or overloads[0][1]
 
         def add(self: NetworkDefinition, *args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(args, kwargs)
-            if interface != "IAttention":
-                return self._add(kind[interface], operation, arguments, method)
-            # What attention returns is no layer; the layer of the network is its output boundary.
-            layer = self._add(kind["IAttentionOutputLayer"], operation, arguments, method)
-            return None if layer is None else AttentionHandle._of(layer)
+            layer = self._add(kind[interface], operation, arguments, method)
+            return None if layer is None else layer._held()
 
         add.__name__ = method
         add.__doc__ = f"{operation.__doc__}\n\nReturns the layer; None, with the reason logged, if it is refused."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from torchtrt_reference.implementation import Implementation
@@ -38,6 +38,13 @@ class Dims(Implementation):
         if len(self._values) > RANK_LIMIT:
             message = f"Dims hold at most {RANK_LIMIT} dimensions, not {len(self._values)}."
             raise ValueError(message)
+
+    @classmethod
+    def _follow(cls, spec: Mapping[str, Any]) -> None:
+        # Where MAX_DIMS is a property, dimensions are 32-bit.
+        if "MAX_DIMS" in spec["properties"]:
+            cls._maximum = 2**31 - 1
+            cls.MAX_DIMS = property(lambda _: RANK_LIMIT)  # type: ignore[attr-defined]
 
     @classmethod
     def _invalid(cls) -> Dims:

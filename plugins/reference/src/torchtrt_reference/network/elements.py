@@ -286,6 +286,10 @@ class Layer(Implementation, Ported):
             for index in range(operation.output_count(attributes))
         ]
 
+    def _held(self) -> Layer:
+        """What the method that adds the layer returns."""
+        return self
+
     def _operands(self) -> Sequence[Tensor | None]:
         """What the operation reads: the inputs, unless a subclass adds what TensorRT does not count as one."""
         return self._inputs

@@ -208,7 +208,10 @@ class AttentionBoundaryLayer(Layer):
 
     _implements = ("IAttentionBoundaryLayer",)
 
+    def _held(self) -> AttentionHandle:
+        return AttentionHandle._of(self)
+
     @property
     def attention(self) -> Any:
         """The attention it belongs to."""
-        return AttentionHandle._of(self)
+        return self._held()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,11 @@ class Weights(Implementation):
     _checks_arguments = True
 
     _takes_address: ClassVar[bool] = True
+
+    @classmethod
+    def _follow(cls, spec: Mapping[str, Any]) -> None:
+        forms = spec["methods"].get("__init__", [])
+        cls._takes_address = any(parameter[0] == "ptr" for form in forms for parameter in form[0])
 
     def __init__(
         self,

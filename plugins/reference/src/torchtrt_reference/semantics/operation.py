@@ -26,6 +26,7 @@ REDUCED = frozenset({"HALF", "BF16"})
 FLOATS = frozenset({"FLOAT", "HALF", "BF16"})
 INTEGERS = frozenset({"INT32", "INT64"})
 NUMBERS = FLOATS | INTEGERS
+BOOLEANS = frozenset({"BOOL"})
 ANY = frozenset(dtypes.TORCH)
 
 
@@ -165,7 +166,7 @@ class Operation:
         aliases: Further property names for an attribute.
         weights_roles: The attributes that are weights, and the role by which each is refitted; None for no role.
         property_types: The types of attributes where the interface description leaves the property's type open.
-        interface: The class of its layer, where no method of the network says so.
+        interface: The class of its layer, where no method of the network returns one.
         value_inputs: Inputs whose value decides the output's shape, or the way it is computed.
         steering: Inputs that decide where elements go without deciding the shape (for partly known values).
         maximum_inputs: How far ``set_input`` may extend the inputs; None for not at all.

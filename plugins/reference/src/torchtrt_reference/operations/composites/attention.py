@@ -24,6 +24,7 @@ class Attention(Operation):
 
     name = "attention"
     layer_type = "ATTENTION_OUTPUT"
+    interface = "IAttentionOutputLayer"  # what add_attention returns is no layer
     methods = frozen({"add_attention": {"causal_kind": None}, "add_attention_v2": {"causal": None}})
     defaults = frozen(
         {

@@ -9,8 +9,15 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.operations.control.boundaries import BOOLEAN, facts_of_either
-from torchtrt_reference.semantics.operation import INTEGERS, Call, Function, Operation, frozen
+from torchtrt_reference.operations.control.boundaries import facts_of_either
+from torchtrt_reference.semantics.operation import (
+    BOOLEANS,
+    INTEGERS,
+    Call,
+    Function,
+    Operation,
+    frozen,
+)
 from torchtrt_reference.semantics.subgraph import Subgraph
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 
@@ -34,7 +41,7 @@ class ConditionalWithBranches(Operation):
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """The facts of the chosen branch where the choice is known, and otherwise what both have in common."""
-        choice = call.scalar(0, BOOLEAN, "the condition")
+        choice = call.scalar(0, BOOLEANS, "the condition")
         given = _read_by_branches(call)
         if choice is not None:
             return tuple(call["then" if choice else "else"].infer(given))

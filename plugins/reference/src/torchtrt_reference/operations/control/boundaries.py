@@ -6,10 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torchtrt_reference.semantics.operation import INTEGERS, Call, Function, Operation, frozen
+from torchtrt_reference.semantics.operation import (
+    BOOLEANS,
+    INTEGERS,
+    Call,
+    Function,
+    Operation,
+    frozen,
+)
 from torchtrt_reference.semantics.tensor_facts import TensorFacts
-
-BOOLEAN = frozenset({"BOOL"})
 
 
 class _OfALoop(Operation):
@@ -42,7 +47,7 @@ class TripLimit(_OfALoop):
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """COUNT takes a scalar integer, WHILE a scalar boolean."""
-        allowed = INTEGERS if call["kind"] == "COUNT" else BOOLEAN
+        allowed = INTEGERS if call["kind"] == "COUNT" else BOOLEANS
         call.scalar(0, allowed, f"the {call['kind']} trip limit")
         return ()
 
@@ -97,7 +102,7 @@ class Condition(Operation):
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A scalar boolean."""
-        call.scalar(0, BOOLEAN, "the condition")
+        call.scalar(0, BOOLEANS, "the condition")
         return ()
 
     def bind(self, call: Call) -> Function:
@@ -129,7 +134,7 @@ class ConditionalOutput(Operation):
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """Branches of one type and rank, before TensorRT 10.11 of one shape."""
-        call.scalar(0, BOOLEAN, "the condition")
+        call.scalar(0, BOOLEANS, "the condition")
         return (facts_of_either(call, call.facts(1), call.facts(2)),)
 
     def bind(self, call: Call) -> Function:

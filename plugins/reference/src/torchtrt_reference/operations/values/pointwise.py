@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchtrt_reference.semantics.operation import (
+    BOOLEANS,
     FLOATS,
     NUMBERS,
     Call,
@@ -20,7 +21,6 @@ from torchtrt_reference.semantics.operation import (
 from torchtrt_reference.semantics.tensor_facts import TensorFacts, broadcast
 
 Tensor = torch.Tensor
-_BOOL = frozenset({"BOOL"})
 
 
 def _divide(rounding: str) -> Callable[[Tensor, Tensor], Tensor]:
@@ -86,9 +86,9 @@ class ElementWise(Operation):
         """Equal rank, equal type; comparisons give booleans."""
         op = call["op"]
         if op in ("AND", "OR", "XOR"):
-            allowed, wanted = _BOOL, "boolean inputs"
+            allowed, wanted = BOOLEANS, "boolean inputs"
         elif op == "EQUAL":
-            allowed, wanted = NUMBERS | _BOOL, "inputs with activation, integer or boolean type"
+            allowed, wanted = NUMBERS | BOOLEANS, "inputs with activation, integer or boolean type"
         elif op == "POW" and not call.rules.integer_power:
             allowed, wanted = FLOATS, "inputs with activation type"
         else:
@@ -139,7 +139,7 @@ UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "ISINF": torch.isinf,
     "ISNAN": torch.isnan,
 }
-_UNARY_TYPES = {"NOT": _BOOL, "ABS": NUMBERS, "SIGN": NUMBERS}
+_UNARY_TYPES = {"NOT": BOOLEANS, "ABS": NUMBERS, "SIGN": NUMBERS}
 
 
 class Unary(Operation):
@@ -196,14 +196,14 @@ ACTIVATION: dict[str, _Scaled] = {
     "GELU_ERF": lambda x, a, b: torch.nn.functional.gelu(x),
     "GELU_TANH": lambda x, a, b: torch.nn.functional.gelu(x, approximate="tanh"),
 }
-_LARGEST = 3.4028234663852886e38
+_MAXIMUM = 3.4028234663852886e38
 # Seen on TensorRT 8.6 for LEAKY_RELU, ELU and CLIP; undocumented for all.
 _ACTIVATION_DEFAULTS = {
     "LEAKY_RELU": (0.01, 0.0),
     "ELU": (1.0, 0.0),
     "SELU": (1.6732632423543772, 1.0507009873554805),
     "SOFTPLUS": (1.0, 1.0),
-    "CLIP": (-_LARGEST, _LARGEST),
+    "CLIP": (-_MAXIMUM, _MAXIMUM),
     "HARD_SIGMOID": (0.2, 0.5),
     "SCALED_TANH": (1.0, 1.0),
     "THRESHOLDED_RELU": (1.0, 0.0),
@@ -286,9 +286,9 @@ class Select(Operation):
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A boolean condition, two branches of one type, all of equal rank."""
-        call.accept(0, _BOOL, "the condition")
+        call.accept(0, BOOLEANS, "the condition")
         for index in (1, 2):
-            call.accept(index, NUMBERS | _BOOL, f"input {index}")
+            call.accept(index, NUMBERS | BOOLEANS, f"input {index}")
         dtype = call.same_type(1, 2, what="the branches")
         shape = broadcast([call.shape(0), call.shape(1), call.shape(2)], "select inputs")
         return (TensorFacts(dtype, shape),)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.semantics.operation import Call, Function, Operation, frozen
+from torchtrt_reference.semantics.operation import BOOLEANS, Call, Function, Operation, frozen
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts, Value
 
 _CASTABLE = frozenset({"BOOL", "UINT8", "INT8", "INT32", "INT64", "HALF", "BF16", "FLOAT"})
@@ -176,7 +176,7 @@ class Assertion(Operation):
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """A boolean shape tensor of rank 0 or 1; provably false is an error at once."""
-        call.accept(0, frozenset({"BOOL"}), "the condition")
+        call.accept(0, BOOLEANS, "the condition")
         call.require(call.facts(0).rank <= 1, "the condition of an assertion must have rank 0 or 1")
         constant = call.facts(0).constant
         if constant is not None and not bool(constant.all()):
