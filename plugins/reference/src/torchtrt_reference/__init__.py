@@ -7,6 +7,16 @@ version: what that version lacks is absent, what it renumbered has its numbers, 
     >>> trt = reference.load("8.6.0")
     >>> hasattr(trt.DataType, "INT64"), hasattr(reference.load("11.4.0").DataType, "INT64")
     (False, True)
+
+Layers, from the ground up; a room imports from those above it in this list, never from one beside or below it:
+
+1. ``rules``, ``dtypes``: what the versions do differently; the types of TensorRT, PyTorch and NumPy.
+2. ``implementation``, ``semantics``: the base of the classes behind TensorRT's; facts about tensors, the base of all
+   operations, and how they are evaluated.
+3. ``operations``: what TensorRT's layers compute, one family to a file.
+4. ``graphs``, ``network``: the built form, its plan and its execution; the definition that a caller fills.
+5. ``building``, ``running``: from a definition to a plan; from a plan to results.
+6. ``interface``: what the versions look like in Python, and their namespaces made of all the rest.
 """
 
 from __future__ import annotations
