@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from torchtrt_reference.rules import Rules
+
+_Made = TypeVar("_Made", bound="Implementation")
 
 
 class Implementation:
@@ -26,6 +28,16 @@ class Implementation:
     _is_called_inside: ClassVar[bool] = False
     _trt: ClassVar[Any]
     _rules: ClassVar[Rules]
+
+    @classmethod
+    def _made(cls: type[_Made], *arguments: Any) -> _Made:
+        """An object of a class that users cannot call."""
+        made = cls.__new__(cls)
+        made._initialize(*arguments)
+        return made
+
+    def _initialize(self, *arguments: Any, **named: Any) -> None:
+        """What a class that users cannot call has for a constructor."""
 
     @classmethod
     def _follow(cls, spec: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from torchtrt_reference.building.configuration import BuilderConfig, OptimizationProfile, Ranges
+from torchtrt_reference.building.configuration import BuilderConfig, Ranges
 from torchtrt_reference.building.lowering import Refittable, lower
 from torchtrt_reference.building.passes.branching import gather_branches
 from torchtrt_reference.building.passes.fusions import fuse
@@ -32,7 +32,6 @@ class Builder(Implementation):
     """Makes networks, configurations and profiles, and builds plans."""
 
     _implements = ("Builder",)
-
     _stored: ClassVar[Mapping[str, Any]] = {
         "max_batch_size": 1,
         "platform_has_tf32": True,
@@ -56,24 +55,15 @@ class Builder(Implementation):
 
     def create_network(self, flags: int = 0) -> Any:
         """Returns an empty network."""
-        kind = self._trt.INetworkDefinition
-        network = kind.__new__(kind)
-        NetworkDefinition.__init__(network, self, flags)
-        return network
+        return self._trt.INetworkDefinition._made(self, flags)
 
     def create_builder_config(self) -> Any:
         """Returns a configuration with every option at its default."""
-        kind = self._trt.IBuilderConfig
-        config = kind.__new__(kind)
-        BuilderConfig.__init__(config)
-        return config
+        return self._trt.IBuilderConfig._made()
 
     def create_optimization_profile(self) -> Any:
         """Returns an empty optimization profile."""
-        kind = self._trt.IOptimizationProfile
-        profile = kind.__new__(kind)
-        OptimizationProfile.__init__(profile)
-        return profile
+        return self._trt.IOptimizationProfile._made()
 
     def get_plugin_registry(self) -> Any:
         """Returns the registry of plugin creators."""

@@ -33,10 +33,9 @@ class OptimizationProfile(Implementation):
     """The ranges of input shapes that an engine must serve."""
 
     _implements = ("IOptimizationProfile",)
-
     _stored: ClassVar[Mapping[str, Any]] = {"extra_memory_target": 1.0, "profile_stream": 0}
 
-    def __init__(self) -> None:
+    def _initialize(self) -> None:
         self._shapes: Ranges = {}
         self._ranges: Ranges = {}
         self._values: dict[str, Any] = {}
@@ -93,7 +92,6 @@ class BuilderConfig(Implementation):
     """How to build. What steers GPU kernels is kept and has no effect on the reference."""
 
     _implements = ("IBuilderConfig",)
-
     _stored: ClassVar[Mapping[str, Any]] = {
         "min_timing_iterations": 1,
         "avg_timing_iterations": 1,
@@ -122,7 +120,7 @@ class BuilderConfig(Implementation):
     }
     _values: dict[str, Any]
 
-    def __init__(self) -> None:
+    def _initialize(self) -> None:
         self._values = {}
         self._profiles: list[OptimizationProfile] = []
         self._calibration_profile: Any = None
@@ -260,13 +258,8 @@ class TimingCache(Implementation):
 
     _implements = ("ITimingCache",)
 
-    _data: bytes
-
-    @classmethod
-    def _made(cls, data: bytes) -> TimingCache:
-        made = cls.__new__(cls)
-        made._data = data or cls._header()
-        return made
+    def _initialize(self, data: bytes) -> None:
+        self._data = data or self._header()
 
     @classmethod
     def _header(cls) -> bytes:

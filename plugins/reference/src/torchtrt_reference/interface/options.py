@@ -13,13 +13,8 @@ class RuntimeConfig(Implementation):
 
     _implements = ("IRuntimeConfig",)
 
-    _strategy: str
-
-    @classmethod
-    def _made(cls) -> RuntimeConfig:
-        made = cls.__new__(cls)
-        made._strategy = "STATIC"
-        return made
+    def _initialize(self) -> None:
+        self._strategy = "STATIC"
 
     def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
         """Sets who provides the context's memory; the reference needs none."""
@@ -34,15 +29,10 @@ class SerializationConfig(Implementation):
     """The options of serialization."""
 
     _implements = ("ISerializationConfig",)
-
     _stored: ClassVar[Mapping[str, Any]] = {"flags": 0}
-    _values: dict[str, Any]
 
-    @classmethod
-    def _made(cls) -> SerializationConfig:
-        made = cls.__new__(cls)
-        made._values = {"flags": 0}
-        return made
+    def _initialize(self) -> None:
+        self._values: dict[str, Any] = {"flags": 0}
 
     def set_flag(self, flag: Any) -> bool:
         """Sets a flag."""

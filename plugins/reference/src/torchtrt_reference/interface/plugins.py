@@ -90,17 +90,11 @@ class PluginRegistry(Implementation):
     """The creators that a program registers. There are none of a library's."""
 
     _implements = ("IPluginRegistry",)
-
     _stored: ClassVar[Mapping[str, Any]] = {"error_recorder": None, "parent_search_enabled": True}
 
-    _values: dict[str, Any]
-    _creators: dict[tuple[str, str, str], Any]
-
-    @classmethod
-    def _made(cls) -> PluginRegistry:
-        made = cls.__new__(cls)
-        made._values, made._creators = {}, {}
-        return made
+    def _initialize(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._creators: dict[tuple[str, str, str], Any] = {}
 
     def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:
         """Adds a creator; returns whether there was none of its name, version and namespace."""

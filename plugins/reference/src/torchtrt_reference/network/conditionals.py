@@ -15,7 +15,6 @@ class IfBoundaryLayer(Layer):
     """A layer at the boundary of a conditional."""
 
     _implements = ("IIfConditionalBoundaryLayer",)
-
     _conditional: IfConditional
 
     @property

@@ -37,11 +37,10 @@ class NetworkDefinition(Implementation, Named, Ported):
     """A network: inputs, layers and marked outputs. The ``add_*`` methods are made from the interface description."""
 
     _implements = ("INetworkDefinition",)
-
     _inputs: list[Tensor]
     _outputs: list[Tensor]
 
-    def __init__(self, builder: Any, flags: int) -> None:
+    def _initialize(self, builder: Any, flags: int) -> None:
         self._builder = builder
         self._flags = flags
         self._strong = self._rules.typing == "strong" or (
@@ -70,9 +69,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return position
 
     def _new_tensor(self, name: str, producer: Layer | None = None, index: int = 0) -> Tensor:
-        tensor: Tensor = self._trt.ITensor.__new__(self._trt.ITensor)
-        Tensor.__init__(tensor, self, name, producer, index)
-        return tensor
+        return self._trt.ITensor._made(self, name, producer, index)  # type: ignore[no-any-return]
 
     def _error(self, message: str) -> None:
         report(self._builder._logger, message, self, self._builder)
@@ -97,7 +94,7 @@ class NetworkDefinition(Implementation, Named, Ported):
                 continue
             else:
                 attributes[operation.renames.get(name, name)] = getattr(value, "name", value)
-        layer = self._made(kind, operation, inputs, attributes)
+        layer = kind._made(self, operation, inputs, attributes)
         try:
             operation.admit(Call(attributes, _KnownFacts(inputs), self._rules, self._strong))
         except RefusedError as error:
@@ -117,19 +114,8 @@ class NetworkDefinition(Implementation, Named, Ported):
         attributes: Mapping[str, Any],
     ) -> Layer:
         """Adds a layer at the boundary of control flow."""
-        layer = self._made(kind, operation, inputs, {**operation.defaults, **attributes})
+        layer = kind._made(self, operation, inputs, {**operation.defaults, **attributes})
         self._layers.append(layer)
-        return layer
-
-    def _made(
-        self,
-        kind: type[Layer],
-        operation: Operation,
-        inputs: Sequence[Tensor | None],
-        attributes: dict[str, Any],
-    ) -> Layer:
-        layer = kind.__new__(kind)
-        Layer.__init__(layer, self, operation, inputs, attributes)
         return layer
 
     def add_loop(self) -> Any:
@@ -141,11 +127,9 @@ class NetworkDefinition(Implementation, Named, Ported):
         return self._add_control("IIfConditional")
 
     def _add_control(self, interface: str) -> Any:
-        kind = getattr(self._trt, interface)
         self._control_count += 1
-        made = kind.__new__(kind)
-        kind._initialize(made, self, f"(Unnamed {interface[1:]}* {self._control_count - 1})")
-        return made
+        name = f"(Unnamed {interface[1:]}* {self._control_count - 1})"
+        return getattr(self._trt, interface)._made(self, name)
 
     def add_input(self, name: str, dtype: Any, shape: tuple[int, ...]) -> Tensor | None:
         """Adds an input; -1 stands for a dimension that is given at run time."""

@@ -27,7 +27,6 @@ class Dims(Implementation):
 
     _implements = ("Dims",)
     _checks_arguments = True
-
     _maximum: ClassVar[int] = 2**63 - 1
     _values: list[int] | None
     __hash__ = None  # type: ignore[assignment]
@@ -109,7 +108,6 @@ class Dims2(Dims):
     """Two dimensions."""
 
     _implements = ("Dims2",)
-
     __init__ = _fixed_rank(2)
 
 
@@ -117,7 +115,6 @@ class Dims3(Dims):
     """Three dimensions."""
 
     _implements = ("Dims3",)
-
     __init__ = _fixed_rank(3)
 
 
@@ -125,7 +122,6 @@ class Dims4(Dims):
     """Four dimensions."""
 
     _implements = ("Dims4",)
-
     __init__ = _fixed_rank(4)
 
 

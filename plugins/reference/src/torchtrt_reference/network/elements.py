@@ -88,7 +88,7 @@ class Tensor(Implementation):
 
     _implements = ("ITensor",)
 
-    def __init__(
+    def _initialize(
         self, network: Surroundings, name: str, producer: Layer | None = None, index: int = 0
     ) -> None:
         self._network = network
@@ -251,11 +251,10 @@ class Layer(Implementation, Ported):
     """
 
     _implements = ("ILayer",)
-
     _inputs: list[Tensor | None]
     _outputs: list[Tensor]
 
-    def __init__(
+    def _initialize(
         self,
         network: Surroundings,
         operation: Operation,

@@ -15,7 +15,6 @@ class LoopBoundaryLayer(Layer):
     """A layer at the boundary of a loop."""
 
     _implements = ("ILoopBoundaryLayer",)
-
     _loop: Loop
 
     @property

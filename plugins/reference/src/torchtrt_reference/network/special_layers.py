@@ -144,7 +144,6 @@ class AttentionHandle(Layer):
     """An attention as its user holds it: no layer itself, but the same state as its boundary layer."""
 
     _implements = ("IAttention",)
-
     _boundary: Layer
 
     @classmethod

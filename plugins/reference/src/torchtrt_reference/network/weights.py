@@ -24,7 +24,6 @@ class Weights(Implementation):
 
     _implements = ("Weights",)
     _checks_arguments = True
-
     _takes_address: ClassVar[bool] = True
 
     @classmethod

@@ -36,13 +36,7 @@ class ExecutionContext(Implementation):
         "unfused_tensors_debug_state": False,
     }
 
-    @classmethod
-    def _made(cls, engine: Engine) -> ExecutionContext:
-        made = cls.__new__(cls)
-        ExecutionContext.__init__(made, engine)
-        return made
-
-    def __init__(self, engine: Engine) -> None:
+    def _initialize(self, engine: Engine) -> None:
         self._engine = engine
         self._profile = 0
         self._values: dict[str, Any] = {}

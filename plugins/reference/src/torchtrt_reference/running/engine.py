@@ -32,13 +32,7 @@ class Engine(Implementation):
         "weight_streaming_budget_v2": 0,
     }
 
-    @classmethod
-    def _made(cls, runtime: Runtime, description: EngineDescription, owner: Any) -> Engine:
-        made = cls.__new__(cls)
-        Engine.__init__(made, runtime, description, owner)
-        return made
-
-    def __init__(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
+    def _initialize(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
         self._runtime = runtime
         self._logger = runtime._logger
         self._values: dict[str, Any] = {}

@@ -17,16 +17,9 @@ class Inspector(Implementation):
     """Describes an engine's layers as text or JSON."""
 
     _implements = ("EngineInspector",)
-
     _stored: ClassVar[Mapping[str, Any]] = {"execution_context": None, "error_recorder": None}
 
-    @classmethod
-    def _made(cls, engine: Engine) -> Inspector:
-        made = cls.__new__(cls)
-        Inspector.__init__(made, engine)
-        return made
-
-    def __init__(self, engine: Engine) -> None:
+    def _initialize(self, engine: Engine) -> None:
         self._engine = engine
         self._values: dict[str, Any] = {}
 

@@ -20,7 +20,6 @@ class Runtime(Implementation):
     """
 
     _implements = ("Runtime",)
-
     _stored: ClassVar[Mapping[str, Any]] = {
         "DLA_core": -1,
         "num_DLA_cores": 0,

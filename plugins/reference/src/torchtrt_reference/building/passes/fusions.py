@@ -94,27 +94,16 @@ def _fold_channel_scale(editor: _Editor, node: Node) -> None:
     """A convolution, then a scale per channel: folded into kernel and bias."""
     if node.operation != "scale" or node.attributes["mode"] != "CHANNEL" or any(node.output_types):
         return
-    inputs = node.inputs + (ABSENT,) * (4 - len(node.inputs))
-    convolution = editor.only_producer(inputs[0], "convolution")
-    if (
-        convolution is None
-        or inputs[3] != ABSENT
-        or node.attributes["channel_axis"] not in (1, None)
-    ):
+    source, shift_slot, scale_slot, power = _padded(node.inputs, 4)
+    convolution = editor.only_producer(source, "convolution")
+    if convolution is None or power != ABSENT or not _scales_channels(node, convolution):
         return
-    if (
-        node.attributes["channel_axis"] is None
-        and len(convolution.attributes["kernel_size_nd"]) != 2
-    ):
-        return
-    operands = convolution.inputs + (ABSENT,) * (3 - len(convolution.inputs))
-    kernel = editor.constant(operands[1])
-    parts = [
-        None if slot == ABSENT else editor.constant(slot) for slot in (*inputs[1:3], operands[2])
-    ]
+    data, kernel_slot, bias_slot = _padded(convolution.inputs, 3)
+    kernel = editor.constant(kernel_slot)
+    slots = (shift_slot, scale_slot, bias_slot)
+    parts = [editor.constant(slot) for slot in slots]
     is_constant = all(
-        slot == ABSENT or part is not None
-        for slot, part in zip((*inputs[1:3], operands[2]), parts, strict=True)
+        slot == ABSENT or part is not None for slot, part in zip(slots, parts, strict=True)
     )
     if kernel is None or kernel.dtype is not torch.float32 or not is_constant:
         return
@@ -125,21 +114,30 @@ def _fold_channel_scale(editor: _Editor, node: Node) -> None:
         total = total * scale
     if shift is not None:
         total = total + shift
-    slots = (
-        operands[0],
-        editor.add_constant(kernel, operands[1]),
-        editor.add_constant(total, operands[1]),
-    )
     fused = Node(
         "convolution",
         _name(convolution, node),
-        slots,
+        (
+            data,
+            editor.add_constant(kernel, kernel_slot),
+            editor.add_constant(total, kernel_slot),
+        ),
         node.outputs,
         convolution.attributes,
         (),
         node.metadata,
     )
     editor.replace(node, [convolution], fused)
+
+
+def _padded(slots: tuple[int, ...], count: int) -> tuple[int, ...]:
+    return slots + (ABSENT,) * (count - len(slots))
+
+
+def _scales_channels(scale: Node, convolution: Node) -> bool:
+    """Whether the channels of a scale are those of a convolution: axis 1, or unset behind two dimensions of space."""
+    axis = scale.attributes["channel_axis"]
+    return axis == 1 or (axis is None and len(convolution.attributes["kernel_size_nd"]) == 2)
 
 
 def _linear(editor: _Editor, node: Node) -> None:
