@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from torchtrt_reference.semantics.operation import (
+    BOOLEANS,
     FLOATS,
     INTEGERS,
     Call,
@@ -70,43 +72,13 @@ class Attention(Operation):
             call.optional(4) is None,
             "the reference does not quantize the normalization of attention",
         )
-        if any(packed):
-            call.require(
-                call.optional(3) is None, "packed attention takes no mask in the reference"
-            )
-            for index, is_packed in ((5, packed[0]), (6, packed[1])):
-                if is_packed:
-                    call.accept(index, frozenset({"INT32"}), "the starts of packed sequences")
-                    call.require(
-                        call.facts(index).rank == 1, "the starts of packed sequences have rank 1"
-                    )
+        _check_packing(call, packed)
         query, key, value = (
             _padded_shape(call.shape(index)) if packed[index] else call.shape(index)
             for index in range(3)
         )
-        for axis in (0, 1, 2):
-            call.require(
-                _may_equal(key[axis], value[axis]),
-                f"key and value differ in dimension {axis}: {key}, {value}",
-            )
-        call.require(_may_equal(query[0], key[0]), "query and key must have the same batch size")
-        call.require(_may_equal(query[3], key[3]), "query and key must have the same head size")
-        if -1 not in (query[1], key[1]):
-            call.require(
-                key[1] > 0 and query[1] % key[1] == 0,
-                f"{query[1]} query heads are no multiple of {key[1]}",
-            )
-        mask = call.optional(3)
-        if mask is not None:
-            call.accept(3, FLOATS | {"BOOL"}, "the mask of attention")
-            call.require(
-                mask.dtype == "BOOL" or mask.dtype == call.facts(0).dtype,
-                "the mask must be Bool or the query's type",
-            )
-            call.require(
-                _causal_kind(call.attributes) == "NONE", "a mask and causality exclude each other"
-            )
-            broadcast([mask.shape, (query[0], query[1], query[2], key[2])], "the mask of attention")
+        _check_dimensions(call, query, key, value)
+        _check_mask(call, (query[0], query[1], query[2], key[2]))
         if packed[0]:
             return (TensorFacts(dtype, call.shape(0)[:2] + value[3:]),)
         return (TensorFacts(dtype, query[:3] + value[3:]),)
@@ -183,6 +155,47 @@ class Attention(Operation):
             )
 
         return attend
+
+
+def _check_packing(call: Call, packed: Sequence[bool]) -> None:
+    """Packed sequences need their starts, and take no mask."""
+    if not any(packed):
+        return
+    call.require(call.optional(3) is None, "packed attention takes no mask in the reference")
+    for index, is_packed in ((5, packed[0]), (6, packed[1])):
+        if is_packed:
+            call.accept(index, frozenset({"INT32"}), "the starts of packed sequences")
+            call.require(call.facts(index).rank == 1, "the starts of packed sequences have rank 1")
+
+
+def _check_dimensions(
+    call: Call, query: Sequence[int], key: Sequence[int], value: Sequence[int]
+) -> None:
+    for axis in (0, 1, 2):
+        call.require(
+            _may_equal(key[axis], value[axis]),
+            f"key and value differ in dimension {axis}: {key}, {value}",
+        )
+    call.require(_may_equal(query[0], key[0]), "query and key must have the same batch size")
+    call.require(_may_equal(query[3], key[3]), "query and key must have the same head size")
+    if -1 not in (query[1], key[1]):
+        call.require(
+            key[1] > 0 and query[1] % key[1] == 0,
+            f"{query[1]} query heads are no multiple of {key[1]}",
+        )
+
+
+def _check_mask(call: Call, scores: tuple[int, ...]) -> None:
+    mask = call.optional(3)
+    if mask is None:
+        return
+    call.accept(3, FLOATS | BOOLEANS, "the mask of attention")
+    call.require(
+        mask.dtype == "BOOL" or mask.dtype == call.facts(0).dtype,
+        "the mask must be Bool or the query's type",
+    )
+    call.require(_causal_kind(call.attributes) == "NONE", "a mask and causality exclude each other")
+    broadcast([mask.shape, scores], "the mask of attention")
 
 
 def _is_packed(call: Call, index: int) -> bool:
