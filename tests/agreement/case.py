@@ -30,8 +30,8 @@ class Dynamic:
 
     Attributes:
         value: What the input holds.
-        low: The smallest shape of the optimization profile.
-        high: The largest shape of the optimization profile.
+        low: The minimum shape of the optimization profile.
+        high: The maximum shape of the optimization profile.
         declared: The shape of the network input; -1 is a wildcard.
         best: The shape that the profile optimizes for; the value's if None.
     """
@@ -49,8 +49,8 @@ class ShapeValues:
 
     Attributes:
         value: What the input holds.
-        low: The smallest values of the optimization profile.
-        high: The largest values of the optimization profile.
+        low: The minimum values of the optimization profile.
+        high: The maximum values of the optimization profile.
         best: The values that the profile optimizes for; what the input holds if None.
     """
 

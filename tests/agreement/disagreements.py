@@ -56,7 +56,7 @@ _CASES: Mapping[str, tuple[str, ...]] = {
         "cast/float32 to HALF and back, with the flag",
         "cast/float32 to INT8 and back, with the flag",
     ),
-    ("TensorRT refuses a comparison of whole numbers as an output whose type is not declared."): (
+    ("TensorRT refuses a comparison of integers as an output whose type is not declared."): (
         "elementwise/EQUAL/undeclared",
     ),
     ("The reference does not compute RNNv2 layers, which later versions do not have."): (

@@ -26,7 +26,7 @@ _UNDECLARED_OUTPUT = re.compile(
 )
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """TensorRT answered no; the argument is the stage."""
 
 
@@ -88,7 +88,7 @@ def run_case(trt: Any, case: Case) -> Outcome:
     session.errors.clear()
     try:
         return Outcome(None, outputs=_run(trt, session, case))
-    except (_Refused, NotAdded) as refusal:
+    except (_RefusedError, NotAdded) as refusal:
         stage = "add" if isinstance(refusal, NotAdded) else str(refusal)
         reason = session.errors[0] if session.errors else "no reason was logged"
         return Outcome(stage, reason[:200])
@@ -101,7 +101,7 @@ def _run(trt: Any, session: _Session, case: Case) -> tuple[Output, ...]:
     engine = session.runtime.deserialize_cuda_engine(plan)
     context = engine.create_execution_context() if engine is not None else None
     if context is None:
-        raise _Refused("context")
+        raise _RefusedError("context")
     held = _set_inputs(trt, session, case, engine, context)
     buffers: dict[str, Any] = {}
     for name in names:
@@ -118,7 +118,7 @@ def _run(trt: Any, session: _Session, case: Case) -> tuple[Output, ...]:
     on_gpu = session.device.type == "cuda"
     stream = torch.cuda.current_stream().cuda_stream if on_gpu else 0
     if not context.execute_async_v3(stream):
-        raise _Refused("run")
+        raise _RefusedError("run")
     if on_gpu:
         torch.cuda.synchronize()
     del held
@@ -139,7 +139,7 @@ def _build(trt: Any, session: _Session, case: Case) -> tuple[Any, list[str]]:
         session.errors.clear()
         plan, names = _build_with(trt, session, case, types)
     if plan is None:
-        raise _Refused("build")
+        raise _RefusedError("build")
     return plan, names
 
 
@@ -182,16 +182,16 @@ def _set_inputs(trt: Any, session: _Session, case: Case, engine: Any, context: A
         tensor = torch.from_numpy(np.array(array)).contiguous().to(device)
         held.append(tensor)
         if not context.set_input_shape(name, tuple(array.shape)):
-            raise _Refused("shapes")
+            raise _RefusedError("shapes")
         context.set_tensor_address(name, tensor.data_ptr() or _somewhere(device))
     try:
         missing = context.infer_shapes()
     except RuntimeError as error:
         session.errors.append(str(error))
-        raise _Refused("shapes") from error
+        raise _RefusedError("shapes") from error
     if missing:
         session.errors.append(f"the shapes of {missing} are missing")
-        raise _Refused("shapes")
+        raise _RefusedError("shapes")
     return held
 
 

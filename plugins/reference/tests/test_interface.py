@@ -132,8 +132,72 @@ def test_what_is_settable_has_a_setter(version: str) -> None:
     assert wrong == []
 
 
-def test_every_property_of_a_layer_reads_as_its_default(version: str, bench: Any) -> None:
-    """No property of a layer lacks a default."""
+UNSET = "(invalid)"  # dimensions; None from version 11 on
+WINDOW = {
+    **dict.fromkeys(("stride", "stride_nd", "dilation", "dilation_nd"), (1, 1)),
+    **dict.fromkeys(("padding", "padding_nd", "pre_padding", "post_padding"), (0, 0)),
+    "padding_mode": "EXPLICIT_ROUND_DOWN",
+}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "ILayer": {
+        "metadata": "",
+        "num_inputs": 1,
+        "num_outputs": 1,
+        "num_ranks": 1,
+        "precision": "FLOAT",
+        "precision_is_set": False,
+    },
+    "IActivationLayer": {"type": "RELU", "alpha": 0.0, "beta": 0.0},
+    "IConvolutionLayer": {
+        **WINDOW,
+        **dict.fromkeys(("kernel_size", "kernel_size_nd"), (3, 3)),
+        "num_output_maps": 1,
+        "num_groups": 1,
+        "kernel": [1.0] * 18,
+        "bias": [],
+    },
+    "IPoolingLayer": {
+        **WINDOW,
+        **dict.fromkeys(("window_size", "window_size_nd"), (2, 2)),
+        "type": "MAX",
+        "blend_factor": 0.0,
+        "average_count_excludes_padding": True,
+    },
+    "IShuffleLayer": {
+        "first_transpose": tuple(range(8)),
+        "second_transpose": tuple(range(8)),
+        "reshape_dims": UNSET,
+        "zero_is_placeholder": True,
+    },
+    "ISliceLayer": {
+        "start": (0, 0, 0, 0),
+        "shape": (1, 1, 1, 1),
+        "stride": (1, 1, 1, 1),
+        "mode": "STRICT_BOUNDS",
+        "axes": UNSET,
+    },
+    "IResizeLayer": {
+        "shape": UNSET,
+        "scales": [],
+        "resize_mode": "NEAREST",
+        "coordinate_transformation": "ASYMMETRIC",
+        "selector_for_single_pixel": "FORMULA",
+        "nearest_rounding": "FLOOR",
+        "exclude_outside": False,
+        "cubic_coeff": -0.75,
+    },
+    "ISoftMaxLayer": {"axes": 2},
+    "IConcatenationLayer": {"axis": 1},
+    "IScaleLayer": {"mode": "UNIFORM", "shift": [], "scale": [], "power": [], "channel_axis": None},
+    "ITopKLayer": {"op": "MAX", "k": 1, "axes": 2, "indices_type": "INT32"},
+    "IConstantLayer": {"weights": [1.0, 1.0], "shape": (2,)},
+}
+
+
+def test_every_property_of_a_layer_reads_as_what_was_given_or_its_default(
+    version: str, bench: Any
+) -> None:
+    """Every property that the description lists can be read right after the layer was added, and has this value."""
     n = bench(version)
     x = n.input(np.ones((1, 2, 4, 4), np.float32))
     layers = [
@@ -150,12 +214,37 @@ def test_every_property_of_a_layer_reads_as_its_default(version: str, bench: Any
         n.net.add_constant((2,), np.ones(2, np.float32)),
     ]
     classes = description(version)["classes"]
-    for layer in layers:
-        for member in [
-            *classes[type(layer).__name__]["properties"],
-            *classes["ILayer"]["properties"],
-        ]:
-            getattr(layer, member)
+    for number, layer in enumerate(layers):
+        name = type(layer).__name__
+        kind = name[1:].removesuffix("Layer")
+        defaults = {
+            **DEFAULTS["ILayer"],
+            "name": f"(Unnamed Layer* {number}) [{kind}]",
+            "type": kind.upper(),
+            **DEFAULTS[name],
+        }
+        if name == "IConstantLayer":
+            defaults["num_inputs"] = 0
+        if name == "ITopKLayer":
+            defaults["num_outputs"] = 2
+        if version == "11.4.0":
+            defaults = {key: None if value == UNSET else value for key, value in defaults.items()}
+        listed = [*classes[name]["properties"], *classes["ILayer"]["properties"]]
+
+        read = {member: _plain(getattr(layer, member)) for member in listed}
+
+        assert {member: defaults[member] for member in listed} == read
+
+
+def _plain(value: Any) -> Any:
+    """A property's value as text, number, tuple of dimensions or list of weights."""
+    if repr(value) == UNSET:
+        return UNSET
+    if type(value).__name__ in ("Dims", "DimsHW", "Permutation"):
+        return tuple(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return getattr(value, "name", value)
 
 
 @pytest.mark.parametrize("other", reference.VERSIONS)

@@ -327,7 +327,7 @@ def test_what_is_provably_false_does_not_build(version: str, bench: Any) -> None
 
 
 def test_the_ends_of_a_profile_need_not_fit_together(version: str, bench: Any) -> None:
-    """The typical shapes decide about the build; each set of shapes is checked when it is used."""
+    """The optimum shapes decide about the build; each set of shapes is checked when it is used."""
     n = bench(version)
     output = only(
         n.net.add_elementwise(
@@ -343,7 +343,7 @@ def test_the_ends_of_a_profile_need_not_fit_together(version: str, bench: Any) -
 
 
 def test_integer_division_never_ends_the_process(version: str, bench: Any) -> None:
-    """By zero it is -1, or -2 for a negative number rounded down; the least number by -1 is itself."""
+    """By zero it is -1, or -2 for a negative number rounded down; the minimum integer by -1 is itself."""
     n = bench(version)
     a = n.input(torch.tensor([5, -5, -(2**31), 7], dtype=torch.int32))
     b = n.input(torch.tensor([0, 0, -1, -2], dtype=torch.int32))

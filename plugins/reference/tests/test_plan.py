@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchtrt_reference as reference
-from torchtrt_reference.building.plan import UnreadablePlan, decode
+from torchtrt_reference.graphs.plan import UnreadablePlanError, decode
 
 
 def _plan() -> bytes:
@@ -54,7 +54,7 @@ def test_a_flipped_byte_is_noticed(position: int, change: int) -> None:
     """Any change of any byte is refused."""
     damaged = bytearray(PLAN)
     damaged[position] ^= change
-    with pytest.raises(UnreadablePlan):
+    with pytest.raises(UnreadablePlanError):
         decode(bytes(damaged), reference.DEFAULT_VERSION)
 
 
@@ -62,7 +62,7 @@ def test_a_flipped_byte_is_noticed(position: int, change: int) -> None:
 @given(st.integers(0, len(PLAN) - 1))
 def test_a_truncated_plan_is_noticed(length: int) -> None:
     """A plan that ends early is refused."""
-    with pytest.raises(UnreadablePlan):
+    with pytest.raises(UnreadablePlanError):
         decode(PLAN[:length], reference.DEFAULT_VERSION)
 
 
@@ -70,7 +70,7 @@ def test_a_truncated_plan_is_noticed(length: int) -> None:
 @given(st.binary(max_size=200))
 def test_arbitrary_bytes_are_no_plan(data: bytes) -> None:
     """Bytes from elsewhere are refused."""
-    with pytest.raises(UnreadablePlan):
+    with pytest.raises(UnreadablePlanError):
         decode(data, reference.DEFAULT_VERSION)
 
 

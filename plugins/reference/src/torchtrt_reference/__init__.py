@@ -7,22 +7,33 @@ version: what that version lacks is absent, what it renumbered has its numbers, 
     >>> trt = reference.load("8.6.0")
     >>> hasattr(trt.DataType, "INT64"), hasattr(reference.load("11.4.0").DataType, "INT64")
     (False, True)
+
+Layers, from the ground up; a room imports from those above it in this list, never from one beside or below it:
+
+1. ``rules``, ``dtypes``: what the versions do differently; the types of TensorRT, PyTorch and NumPy.
+2. ``implementation``, ``semantics``: the base of the classes behind TensorRT's; facts about tensors, the base of all
+   operations, and how they are evaluated.
+3. ``operations``: what TensorRT's layers compute, one family to a file.
+4. ``graphs``, ``network``: the built form, its plan and its execution; the definition that a caller fills.
+5. ``building``, ``running``: from a definition to a plan; from a plan to results.
+6. ``interface``: what the versions look like in Python, and their namespaces made of all the rest.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-DEFAULT_VERSION = "11.4.0"
-VERSIONS = ("8.6.0", "10.16.1", DEFAULT_VERSION)
+from torchtrt_reference.interface.module import ReferenceModule
+from torchtrt_reference.rules import RULES
+
+VERSIONS = tuple(RULES)
+DEFAULT_VERSION = VERSIONS[-1]
 
 __all__ = ["DEFAULT_VERSION", "VERSIONS", "is_reference", "load"]
 
-_loaded: dict[str, Any] = {}
-
 
 def load(version: str | None = None) -> Any:
-    """Returns the reference TensorRT that speaks ``version``: the same object on every call.
+    """Returns the reference TensorRT that speaks ``version``: the same object on every call, from every thread.
 
     Args:
         version: One of :data:`VERSIONS`; :data:`DEFAULT_VERSION` when None.
@@ -36,14 +47,12 @@ def load(version: str | None = None) -> Any:
             f"The reference TensorRT does not speak {wanted!r}. It speaks {', '.join(VERSIONS)}."
         )
         raise ValueError(message)
-    if wanted not in _loaded:
-        # The interface is read and assembled on first use, so that importing this package stays cheap.
-        from torchtrt_reference.interface.assembly import assemble
+    # The interface is read and assembled on first use, so that importing this package stays cheap.
+    from torchtrt_reference.interface.assembly import assembled
 
-        _loaded[wanted] = assemble(wanted)
-    return _loaded[wanted]
+    return assembled(wanted)
 
 
 def is_reference(module: object) -> bool:
     """Returns whether ``module`` is a reference TensorRT, as opposed to NVIDIA's."""
-    return any(module is known for known in _loaded.values())
+    return isinstance(module, ReferenceModule)

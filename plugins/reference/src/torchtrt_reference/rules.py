@@ -6,12 +6,12 @@ method, an enumeration member) is absent from its interface and needs no rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one version.
+    """The rules of one version. The defaults are those of the newest; an older one says what differs.
 
     Attributes:
         version: The version they belong to.
@@ -25,7 +25,7 @@ class Rules:
         integer_topk: TopK accepts integers.
         topk_drops_the_worst: TopK never selects NaN and the infinity at the wrong end: what is left over has index -1.
         float32_integer_reductions: Integers go through float32 on their way into and out of a reduction.
-        softmax_least_rank: The least rank of SoftMax's input.
+        softmax_minimum_rank: The minimum rank of SoftMax's input.
         shape_of_data_dependence: The Shape layer takes tensors whose dimensions depend on data.
         empty_einsum: Einsum takes empty tensors.
         empty_slice_beyond: A static slice of nothing with STRICT_BOUNDS may start outside the tensor.
@@ -34,42 +34,49 @@ class Rules:
         loops_may_differ: Loop outputs are stacked along any axis, in any order, and iterators may be longer than loops.
         profile_needed_for_data_dependence: A network with data-dependent outputs gives no context without a profile.
         unset_dims_are_none: Static attributes that are unset read as None, not as invalid dimensions.
-        weights_read_as_objects: Weights of types that NumPy lacks read back as Weights.
         async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
         if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
         quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
-        grid_sample_most_rank: The largest rank that GridSample takes.
+        grid_sample_maximum_rank: The maximum rank that GridSample takes.
         bindings_by_profile: Addresses in order are given once for each optimization profile.
     """
 
     version: str
-    typing: str
-    types_are_hints: bool
-    needs_explicit_batch: bool
-    shape_type: str
-    integer_relu: bool
-    integer_power: bool
-    integer_topk: bool
-    topk_drops_the_worst: bool
-    float32_integer_reductions: bool
-    softmax_least_rank: int
-    shape_of_data_dependence: bool
-    empty_einsum: bool
-    empty_slice_beyond: bool
-    boolean_slice_modes: bool
-    empty_to_empty_reshape: bool
-    loops_may_differ: bool
-    profile_needed_for_data_dependence: bool
-    unset_dims_are_none: bool
-    weights_read_as_objects: bool
-    async_allocation: bool
-    if_branches_may_differ: bool
-    quantize_scale_must_be_constant: bool
-    grid_sample_most_rank: int
-    bindings_by_profile: bool
+    typing: str = "strong"
+    types_are_hints: bool = False
+    needs_explicit_batch: bool = False
+    shape_type: str = "INT64"
+    integer_relu: bool = True
+    integer_power: bool = True
+    integer_topk: bool = True
+    topk_drops_the_worst: bool = False
+    float32_integer_reductions: bool = False
+    softmax_minimum_rank: int = 1
+    shape_of_data_dependence: bool = True
+    empty_einsum: bool = True
+    empty_slice_beyond: bool = True
+    boolean_slice_modes: bool = True
+    empty_to_empty_reshape: bool = True
+    loops_may_differ: bool = True
+    profile_needed_for_data_dependence: bool = False
+    unset_dims_are_none: bool = True
+    async_allocation: bool = True
+    if_branches_may_differ: bool = True
+    quantize_scale_must_be_constant: bool = False
+    grid_sample_maximum_rank: int = 5
+    bindings_by_profile: bool = False
 
 
-_V8 = Rules(
+_V11 = Rules("11.4.0")
+_V10 = replace(
+    _V11,
+    version="10.16.1",
+    typing="flag",
+    unset_dims_are_none=False,
+    grid_sample_maximum_rank=4,
+)
+_V8 = replace(
+    _V10,
     version="8.6.0",
     typing="weak",
     types_are_hints=True,
@@ -80,7 +87,7 @@ _V8 = Rules(
     integer_topk=False,
     topk_drops_the_worst=True,
     float32_integer_reductions=True,
-    softmax_least_rank=2,
+    softmax_minimum_rank=2,
     shape_of_data_dependence=False,
     empty_einsum=False,
     empty_slice_beyond=False,
@@ -88,66 +95,10 @@ _V8 = Rules(
     empty_to_empty_reshape=False,
     loops_may_differ=False,
     profile_needed_for_data_dependence=True,
-    unset_dims_are_none=False,
-    weights_read_as_objects=False,
     async_allocation=False,
     if_branches_may_differ=False,
     quantize_scale_must_be_constant=True,
-    grid_sample_most_rank=4,
     bindings_by_profile=True,
 )
-_V10 = Rules(
-    version="10.16.1",
-    typing="flag",
-    types_are_hints=False,
-    needs_explicit_batch=False,
-    shape_type="INT64",
-    integer_relu=True,
-    integer_power=True,
-    integer_topk=True,
-    topk_drops_the_worst=False,
-    float32_integer_reductions=False,
-    softmax_least_rank=1,
-    shape_of_data_dependence=True,
-    empty_einsum=True,
-    empty_slice_beyond=True,
-    boolean_slice_modes=True,
-    empty_to_empty_reshape=True,
-    loops_may_differ=True,
-    profile_needed_for_data_dependence=False,
-    unset_dims_are_none=False,
-    weights_read_as_objects=True,
-    async_allocation=True,
-    if_branches_may_differ=True,
-    quantize_scale_must_be_constant=False,
-    grid_sample_most_rank=4,
-    bindings_by_profile=False,
-)
-_V11 = Rules(
-    version="11.4.0",
-    typing="strong",
-    types_are_hints=False,
-    needs_explicit_batch=False,
-    shape_type="INT64",
-    integer_relu=True,
-    integer_power=True,
-    integer_topk=True,
-    topk_drops_the_worst=False,
-    float32_integer_reductions=False,
-    softmax_least_rank=1,
-    shape_of_data_dependence=True,
-    empty_einsum=True,
-    empty_slice_beyond=True,
-    boolean_slice_modes=True,
-    empty_to_empty_reshape=True,
-    loops_may_differ=True,
-    profile_needed_for_data_dependence=False,
-    unset_dims_are_none=True,
-    weights_read_as_objects=True,
-    async_allocation=True,
-    if_branches_may_differ=True,
-    quantize_scale_must_be_constant=False,
-    grid_sample_most_rank=5,
-    bindings_by_profile=False,
-)
+# The versions of the reference are the keys, the oldest first.
 RULES = {rules.version: rules for rules in (_V8, _V10, _V11)}

@@ -1,1 +1,1 @@
-"""From a network definition to a plan: lowering, precision, fusion, scheduling, serialization."""
+"""From a network definition to a plan: configuration, lowering, and the passes over the graph."""

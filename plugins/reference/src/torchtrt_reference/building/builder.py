@@ -8,33 +8,30 @@ from typing import Any, ClassVar
 
 import torch
 
-from torchtrt_reference.building.branching import gather_branches
-from torchtrt_reference.building.fusions import fuse
-from torchtrt_reference.building.graph import Graph, Port
-from torchtrt_reference.building.lowering import Refittable, check_shape_tensors, input_fact, lower
-from torchtrt_reference.building.merging import merge_equal
-from torchtrt_reference.building.plan import EngineDescription, encode
-from torchtrt_reference.dtypes import TORCH
-from torchtrt_reference.interface.configuration import (
-    BuilderConfig,
-    OptimizationProfile,
-    Ranges,
-    in_order,
-)
-from torchtrt_reference.interface.network import NetworkDefinition
-from torchtrt_reference.interface.reporting import Progress, report
-from torchtrt_reference.operations.facts import Fact, Refused
+from torchtrt_reference.building.configuration import BuilderConfig, Ranges
+from torchtrt_reference.building.lowering import Refittable, lower
+from torchtrt_reference.building.passes.branching import gather_branches
+from torchtrt_reference.building.passes.fusions import fuse
+from torchtrt_reference.building.passes.merging import merge_equal
+from torchtrt_reference.building.profiles import common_facts, profile_facts, ranges_of_profiles
+from torchtrt_reference.building.progress import Progress
+from torchtrt_reference.building.validation import check_shape_tensors, check_shapes_of_results
+from torchtrt_reference.graphs.executable import infer_graph
+from torchtrt_reference.graphs.graph import Graph
+from torchtrt_reference.graphs.plan import EngineDescription, encode
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.network.definition import NetworkDefinition
+from torchtrt_reference.network.reporting import report
 from torchtrt_reference.rules import Rules
-from torchtrt_reference.running.program import infer_graph
+from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 
-_TYPICAL = 1  # of the least, typical and largest shapes of a profile
+_OPTIMUM = 1  # of the minimum, optimum and maximum shapes of a profile
 
 
-class Builder:
+class Builder(Implementation):
     """Makes networks, configurations and profiles, and builds plans."""
 
-    _trt: ClassVar[Any]
-    _rules: ClassVar[Rules]
+    _implements = ("Builder",)
     _stored: ClassVar[Mapping[str, Any]] = {
         "max_batch_size": 1,
         "platform_has_tf32": True,
@@ -58,24 +55,15 @@ class Builder:
 
     def create_network(self, flags: int = 0) -> Any:
         """Returns an empty network."""
-        kind = self._trt.INetworkDefinition
-        network = kind.__new__(kind)
-        NetworkDefinition.__init__(network, self, flags)
-        return network
+        return self._trt.INetworkDefinition._made(self, flags)
 
     def create_builder_config(self) -> Any:
         """Returns a configuration with every option at its default."""
-        kind = self._trt.IBuilderConfig
-        config = kind.__new__(kind)
-        BuilderConfig.__init__(config)
-        return config
+        return self._trt.IBuilderConfig._made()
 
     def create_optimization_profile(self) -> Any:
         """Returns an empty optimization profile."""
-        kind = self._trt.IOptimizationProfile
-        profile = kind.__new__(kind)
-        OptimizationProfile.__init__(profile)
-        return profile
+        return self._trt.IOptimizationProfile._made()
 
     def get_plugin_registry(self) -> Any:
         """Returns the registry of plugin creators."""
@@ -122,7 +110,7 @@ class Builder:
         try:
             with Progress(config._values.get("progress_monitor")) as progress:
                 return _build(network, config, self._rules, progress)
-        except Refused as error:
+        except RefusedError as error:
             report(self._logger, f"Error Code 4: Internal Error ({error})", network, self)
             return None
 
@@ -134,35 +122,18 @@ def _build(
         message = (
             "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"
         )
-        raise Refused(message)
-    refit: Refittable = "none"
-    if config._has_flag("REFIT_INDIVIDUAL"):
-        refit = "marked"
-    elif config._has_flag("REFIT") or config._has_flag("REFIT_IDENTICAL"):
-        refit = "all"
+        raise RefusedError(message)
+    refit = _refittable(config)
     with torch.inference_mode():
         graph = lower(network, config, refit)
         progress.step()
-        shapes, values = _profiles(graph, config)
+        shapes, values = ranges_of_profiles(graph, config)
         check_shape_tensors(graph)
-        # What is asserted may be false for some shapes: the runtime finds out.
-        hopeful = replace(
-            graph, nodes=[node for node in graph.nodes if node.operation != "assertion"]
-        )
-        profiled: list[dict[int, Fact]] = []
-        for profile_shapes, profile_values in zip(shapes, values, strict=True):
-            for which in range(3):
-                given = _profile_facts(graph, profile_shapes, profile_values, which)
-                try:
-                    profiled.append(infer_graph(hopeful, given, rules))
-                except Refused:
-                    # Seen on TensorRT 8.6: the ends of a range need not fit together, the runtime checks what it gets.
-                    if which == _TYPICAL:
-                        raise
+        profiled = _infer_profiles(graph, shapes, values, rules)
         if not rules.shape_of_data_dependence:
-            _check_shapes_of_results(graph, profiled)
+            check_shapes_of_results(graph, profiled)
         progress.step()
-        fuse(graph, _common(profiled))
+        fuse(graph, common_facts(profiled))
         merge_equal(graph)
         gather_branches(graph)
         progress.step()
@@ -181,87 +152,26 @@ def _build(
     )
 
 
-def _check_shapes_of_results(graph: Graph, profiled: Sequence[dict[int, Fact]]) -> None:
-    for node in graph.nodes:
-        if node.operation == "shape" and any(
-            not facts[node.inputs[0]].is_static for facts in profiled
-        ):
-            message = f"{node.name}: the shape of a tensor whose dimensions depend on data cannot be computed"
-            raise Refused(message)
+def _refittable(config: BuilderConfig) -> Refittable:
+    if config._has_flag("REFIT_INDIVIDUAL"):
+        return "marked"
+    return "all" if config._has_flag("REFIT") or config._has_flag("REFIT_IDENTICAL") else "none"
 
 
-def _common(profiled: Sequence[dict[int, Fact]]) -> dict[int, Fact]:
-    """What is true of every slot in all profiles: its type, and the dimensions that never change."""
-    first, *others = profiled
-    common = {}
-    for slot, fact in first.items():
-        shapes = [fact.shape, *(other[slot].shape for other in others)]
-        common[slot] = Fact(
-            fact.dtype, tuple(a[0] if len(set(a)) == 1 else -1 for a in zip(*shapes, strict=True))
-        )
-    return common
-
-
-def _profiles(graph: Graph, config: BuilderConfig) -> tuple[list[Ranges], list[Ranges]]:
-    """The shapes and values of every profile, static inputs included."""
-    given = [(profile._shapes, profile._ranges) for profile in config._profiles] or [({}, {})]
-    shapes: list[Ranges] = []
-    values: list[Ranges] = []
-    for index, (profile_shapes, profile_values) in enumerate(given):
-        known = {port.name for port in graph.inputs}
-        for name in [*profile_shapes, *profile_values]:
-            if name not in known:
-                message = f"optimization profile {index} names {name!r}, which is no network input"
-                raise Refused(message)
-        shapes.append({port.name: _range_of(port, profile_shapes, index) for port in graph.inputs})
-        values.append(
-            {
-                port.name: _values_of(port, profile_values, index)
-                for port in graph.inputs
-                if port.is_shape
-            }
-        )
-    return shapes, values
-
-
-def _range_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...], ...]:
-    if port.name not in profile:
-        if -1 in port.shape:
-            message = (
-                f"Network has dynamic or shape inputs, but no optimization profile has been defined for {port.name!r}: "
-                "call profile.set_shape and config.add_optimization_profile"
-            )
-            raise Refused(message)
-        return (port.shape,) * 3
-    if not in_order(profile[port.name]):
-        message = f"optimization profile {index} must satisfy MIN<=OPT<=MAX, which {profile[port.name]} does not"
-        raise Refused(message)
-    for shape in profile[port.name]:
-        fits = len(shape) == len(port.shape) and all(
-            wanted in (-1, got) and got >= 0 for wanted, got in zip(port.shape, shape, strict=True)
-        )
-        if not fits:
-            message = f"optimization profile {index}: the shape {shape} of {port.name!r} does not fit {port.shape}"
-            raise Refused(message)
-    return profile[port.name]
-
-
-def _values_of(port: Port, profile: Ranges, index: int) -> tuple[tuple[int, ...], ...]:
-    count = Fact(port.dtype, port.shape).volume
-    if port.name not in profile or any(len(values) != count for values in profile[port.name]):
-        message = (
-            f"optimization profile {index} must give the shape input {port.name!r} {count} values: "
-            "call profile.set_shape_input"
-        )
-        raise Refused(message)
-    return profile[port.name]
-
-
-def _profile_facts(graph: Graph, shapes: Ranges, values: Ranges, which: int) -> dict[int, Fact]:
-    facts = {}
-    for port in graph.inputs:
-        shape, value = shapes[port.name][which], None
-        if port.is_shape:
-            value = torch.tensor(values[port.name][which], dtype=TORCH[port.dtype]).view(shape)
-        facts[port.slot] = input_fact(port, shape, value)
-    return facts
+def _infer_profiles(
+    graph: Graph, shapes: Sequence[Ranges], values: Sequence[Ranges], rules: Rules
+) -> list[dict[int, TensorFacts]]:
+    """The facts of every slot for the minimum, optimum and maximum of every profile that fit together."""
+    # What is asserted may be false for some shapes: the runtime finds out.
+    hopeful = replace(graph, nodes=[node for node in graph.nodes if node.operation != "assertion"])
+    profiled: list[dict[int, TensorFacts]] = []
+    for profile_shapes, profile_values in zip(shapes, values, strict=True):
+        for which in range(3):
+            given = profile_facts(graph, profile_shapes, profile_values, which)
+            try:
+                profiled.append(infer_graph(hopeful, given, rules))
+            except RefusedError:
+                # Seen on TensorRT 8.6: the ends of a range need not fit together, the runtime checks what it gets.
+                if which == _OPTIMUM:
+                    raise
+    return profiled

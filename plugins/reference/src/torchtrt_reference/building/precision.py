@@ -7,12 +7,11 @@ nobody insists on, takes 8-bit integers for quantized values, and calls an outpu
 from __future__ import annotations
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.interface.configuration import BuilderConfig
-from torchtrt_reference.interface.layer import Layer
-from torchtrt_reference.interface.network import NetworkDefinition
-from torchtrt_reference.interface.tensors import Tensor
-from torchtrt_reference.operations.facts import Refused
-from torchtrt_reference.operations.operation import FLOATS
+from torchtrt_reference.building.configuration import BuilderConfig
+from torchtrt_reference.network.definition import NetworkDefinition
+from torchtrt_reference.network.elements import Layer, Tensor
+from torchtrt_reference.semantics.operation import FLOATS
+from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 _FLAGS = {"HALF": "FP16", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT4": "INT4"}
 _QUANTIZING = ("quantize", "dequantize")
@@ -23,7 +22,7 @@ def check_types(network: NetworkDefinition, config: BuilderConfig) -> None:
     """Checks that the builder may use the types that a weakly typed network asks for.
 
     Raises:
-        Refused: A flag is missing, or a type is where TensorRT has none.
+        RefusedError: A flag is missing, or a type is where TensorRT has none.
     """
     if network._strong:
         return
@@ -35,7 +34,7 @@ def check_types(network: NetworkDefinition, config: BuilderConfig) -> None:
                     f"{layer._name}: {dtypes.SPELLING[name]} precision has been set for a layer or layer output, "
                     f"but it is not configured in the builder: set the flag {flag}"
                 )
-                raise Refused(message)
+                raise RefusedError(message)
     if network._rules.types_are_hints:
         _check_bytes(network)
 
@@ -57,7 +56,7 @@ def _check_bytes(network: NetworkDefinition) -> None:
                 f"{tensor._name}: input/output with DataType Int8 in network without Q/DQ layers must have "
                 "dynamic range set when no calibrator is used. The reference does not quantize implicitly: use Int32"
             )
-            raise Refused(message)
+            raise RefusedError(message)
     for layer in network._layers:
         if layer._operation.name != "constant" or layer._attributes["weights"]._dtype != "INT8":
             continue
@@ -67,22 +66,22 @@ def _check_bytes(network: NetworkDefinition) -> None:
             for reader in readers
         ):
             message = f"{layer._name}: Int8 constant is only allowed before DQ node"
-            raise Refused(message)
+            raise RefusedError(message)
     for tensor in network._outputs:
         producer = tensor._producer
         is_moved = producer is not None and producer._operation.name not in _BESIDE_BYTES
-        if is_moved and tensor._fact().dtype == "UINT8":
+        if is_moved and tensor._facts().dtype == "UINT8":
             message = f"{tensor._name} has datatype UInt8 but is not produced by an IdentityLayer or CastLayer"
-            raise Refused(message)
+            raise RefusedError(message)
 
 
 def output_type(tensor: Tensor) -> str:
     """Returns the type of a network output, which may differ from the type that its layer gives it.
 
     Raises:
-        Refused: The one cannot be made of the other.
+        RefusedError: The one cannot be made of the other.
     """
-    natural = tensor._fact().dtype
+    natural = tensor._facts().dtype
     if not tensor._network._rules.types_are_hints or tensor._network._strong:
         return natural
     nominal = _nominal(tensor)
@@ -92,7 +91,7 @@ def output_type(tensor: Tensor) -> str:
             f"Output tensor {tensor._name} of type {dtypes.SPELLING[nominal]} produced from output of "
             f"incompatible type {dtypes.SPELLING[natural]}: declare its dtype"
         )
-        raise Refused(message)
+        raise RefusedError(message)
     return nominal
 
 
@@ -104,7 +103,7 @@ def _nominal(tensor: Tensor) -> str:
         return declared
     if layer is not None and layer._operation.name == "cast" and layer._inputs[0] is not None:
         return _nominal(layer._inputs[0])
-    natural = tensor._fact().dtype
+    natural = tensor._facts().dtype
     return "FLOAT" if natural in (*FLOATS, "INT8") else natural
 
 

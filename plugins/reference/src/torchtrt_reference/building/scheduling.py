@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torchtrt_reference.interface.control_flow import Loop
-from torchtrt_reference.interface.layer import Layer
-from torchtrt_reference.interface.tensors import Tensor
-from torchtrt_reference.operations.facts import Refused
+from torchtrt_reference.network.elements import Layer, Tensor
+from torchtrt_reference.network.loops import Loop, LoopBoundaryLayer
+from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,8 @@ def units_of(layers: Sequence[Layer]) -> list[Unit]:
     """Returns the units of a scope, in the order of their first layers; loops inside loops belong to the outer one."""
     loops: dict[int, Loop] = {}
     for layer in layers:
-        loop = getattr(layer, "_loop", None)
-        if loop is not None:
-            loops[id(loop)] = loop
+        if isinstance(layer, LoopBoundaryLayer):
+            loops[id(layer._loop)] = layer._loop
     members = {key: _members(loop) for key, loop in loops.items()}
     owner: dict[int, int] = {}
     # A loop inside another has all its layers there too, so the larger one owns them.
@@ -56,7 +54,7 @@ def _members(loop: Loop) -> list[Layer]:
     while pending:
         for tensor in pending.pop()._outputs:
             for consumer in _layers_reading(tensor):
-                inner = getattr(consumer, "_loop", None)
+                inner = consumer._loop if isinstance(consumer, LoopBoundaryLayer) else None
                 if id(consumer) in found or inner is loop:
                     continue
                 new = [consumer] if inner is None else _members(inner)
@@ -86,7 +84,7 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
     """Returns units so that each comes after those it reads from; otherwise in the given order.
 
     Raises:
-        Refused: Units read from each other in a circle.
+        RefusedError: Units read from each other in a circle.
     """
     unit_of = {id(layer): unit for unit in units for layer in unit.layers}
     done: set[int] = set()
@@ -105,7 +103,7 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
                 continue
             if id(unit) in active:
                 message = f"{unit.layers[0]._name}: the network has a cycle"
-                raise Refused(message)
+                raise RefusedError(message)
             active.add(id(unit))
             stack.append((unit, True))
             for layer in unit.layers:

@@ -1,1 +1,1 @@
-"""What a caller of TensorRT's Python interface sees: the classes of a version, and the checks of their arguments."""
+"""What the versions look like in Python: their descriptions, the checks of arguments, and the assembled namespaces."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from torchtrt_reference.interface.dimensions import Dims, Permutation, exact_int
 from torchtrt_reference.interface.enumerations import Enumeration
-from torchtrt_reference.interface.weights import Weights
+from torchtrt_reference.network.dimensions import Dims, Permutation, exact_int
+from torchtrt_reference.network.weights import Weights
 
 Converter = Callable[[Any], Any]
 _REQUIRED = object()

@@ -7,152 +7,64 @@ that version does and hide what it lacks.
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
-import types
+import pkgutil
+import threading
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-from torchtrt_reference import dtypes
-from torchtrt_reference.building.builder import Builder
+from torchtrt_reference import building, dtypes, interface, network, running
+from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.interface.arguments import Signature, Types, stored
-from torchtrt_reference.interface.configuration import (
-    BuilderConfig,
-    HostMemory,
-    OptimizationProfile,
-    TimingCache,
-)
-from torchtrt_reference.interface.control_flow import (
-    IfBoundaryLayer,
-    IfConditional,
-    Loop,
-    LoopBoundaryLayer,
-)
-from torchtrt_reference.interface.dimensions import (
-    Dims,
-    Dims2,
-    Dims3,
-    Dims4,
-    DimsHW,
-    Permutation,
-    volume,
-)
 from torchtrt_reference.interface.enumerations import Enumeration, make_enumeration
-from torchtrt_reference.interface.layer import (
-    AttentionBoundaryLayer,
-    AttentionHandle,
-    FillLayer,
-    KVCacheUpdateLayer,
-    Layer,
-    MoELayer,
-    RNNLayer,
-)
-from torchtrt_reference.interface.network import NetworkDefinition
-from torchtrt_reference.interface.options import (
-    Interface,
-    Profiler,
-    RuntimeConfig,
-    SerializationConfig,
-)
-from torchtrt_reference.interface.plugins import (
-    Collection,
-    Parser,
-    PluginField,
-    PluginRegistry,
-    functions,
-)
-from torchtrt_reference.interface.reporting import ILogger, Logger
-from torchtrt_reference.interface.tensors import Tensor
-from torchtrt_reference.interface.weights import Weights
+from torchtrt_reference.interface.module import ReferenceModule
+from torchtrt_reference.interface.options import Interface
+from torchtrt_reference.interface.plugins import functions
+from torchtrt_reference.network.definition import NetworkDefinition
+from torchtrt_reference.network.dimensions import volume
 from torchtrt_reference.operations import METHODS, OPERATIONS
-from torchtrt_reference.operations.facts import Refused
-from torchtrt_reference.operations.operation import Operation
 from torchtrt_reference.rules import RULES
-from torchtrt_reference.running.context import ExecutionContext
-from torchtrt_reference.running.engine import Engine, Inspector, Runtime
-from torchtrt_reference.running.refit import Refitter
+from torchtrt_reference.semantics.operation import Operation
+from torchtrt_reference.semantics.tensor_facts import RefusedError
 
-_IMPLEMENTATIONS: dict[str, type] = {
-    "Builder": Builder,
-    "Dims": Dims,
-    "Dims2": Dims2,
-    "Dims3": Dims3,
-    "Dims4": Dims4,
-    "DimsHW": DimsHW,
-    "EngineInspector": Inspector,
-    "IBuilderConfig": BuilderConfig,
-    "ICudaEngine": Engine,
-    "IExecutionContext": ExecutionContext,
-    "IFillLayer": FillLayer,
-    "IAttention": AttentionHandle,
-    "IAttentionBoundaryLayer": AttentionBoundaryLayer,
-    "IHostMemory": HostMemory,
-    "IIfConditional": IfConditional,
-    "IIfConditionalBoundaryLayer": IfBoundaryLayer,
-    "IKVCacheUpdateLayer": KVCacheUpdateLayer,
-    "ILoop": Loop,
-    "ILoopBoundaryLayer": LoopBoundaryLayer,
-    "IMoELayer": MoELayer,
-    "ILayer": Layer,
-    "ILogger": ILogger,
-    "INetworkDefinition": NetworkDefinition,
-    "IOptimizationProfile": OptimizationProfile,
-    "IRuntimeConfig": RuntimeConfig,
-    "ISerializationConfig": SerializationConfig,
-    "ITensor": Tensor,
-    "ITimingCache": TimingCache,
-    "Logger": Logger,
-    "CaffeParser": Parser,
-    "DimsExprs": Collection,
-    "ISymExprs": Collection,
-    "IPluginRegistry": PluginRegistry,
-    "IRNNv2Layer": RNNLayer,
-    "NodeIndices": Collection,
-    "OnnxParser": Parser,
-    "OnnxParserRefitter": Parser,
-    "Permutation": Permutation,
-    "PluginField": PluginField,
-    "PluginFieldCollection": Collection,
-    "PluginFieldCollection_": Collection,
-    "SubGraphCollection": Collection,
-    "UffParser": Parser,
-    "Profiler": Profiler,
-    "Refitter": Refitter,
-    "Runtime": Runtime,
-    "Weights": Weights,
-}
-# These check their arguments themselves.
-_SELF_CHECKING = {
-    "Dims",
-    "Dims2",
-    "Dims3",
-    "Dims4",
-    "DimsHW",
-    "Permutation",
-    "Weights",
-    "IHostMemory",
-}
-# Properties whose type the description leaves open.
-_OPEN_TYPES = {
-    **dict.fromkeys(("kernel", "bias", "weights", "scale", "power"), "Weights"),
-    **dict.fromkeys(("start", "shape", "stride", "axes", "reshape_dims"), "Dims"),
-    **dict.fromkeys(("alpha", "beta"), "number"),
-}
-_LOOP_BOUNDARY = {
-    "IRecurrenceLayer": "recurrence",
-    "ITripLimitLayer": "trip_limit",
-    "IIteratorLayer": "iterator",
-    "ILoopOutputLayer": "loop_output",
-}
-_MADE_BY_THE_LIBRARY = {"IHostMemory"}
+_assembled: dict[str, ReferenceModule] = {}
+_assembling = threading.Lock()
 
 
-class ReferenceModule(types.ModuleType):
-    """The namespace of one version, used like the module ``tensorrt``."""
+def assembled(version: str) -> ReferenceModule:
+    """Returns the namespace of a version, made on first use: the same object on every call, from every thread.
 
-    def __getattr__(self, name: str) -> Any:
-        message = f"TensorRT {self.__version__} has no {name!r} (reference)."
-        raise AttributeError(message)
+    Args:
+        version: A version with rules and a description, such as ``"8.6.0"``.
+    """
+    with _assembling:
+        if version not in _assembled:
+            text = resources.files(interface).joinpath(f"api/{version}.json").read_text("utf-8")
+            _assembled[version] = _Assembly(version, json.loads(text)).module
+        return _assembled[version]
+
+
+@functools.cache
+def implementations() -> dict[str, type[Implementation]]:
+    """Returns the classes that stand behind TensorRT's, by the names they give, found by listing the modules."""
+    found: dict[str, type[Implementation]] = {}
+    for package in (network, building, running, interface):
+        for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for value in vars(importlib.import_module(each.name)).values():
+                if isinstance(value, type) and issubclass(value, Implementation):
+                    found.update(dict.fromkeys(vars(value).get("_implements", ()), value))
+    return found
+
+
+def _restored(version: str, qualified_name: str, value: int) -> Any:
+    """The member of an enumeration that was pickled."""
+    found: Any = assembled(version)
+    for part in qualified_name.split("."):
+        found = getattr(found, part)
+    return found(value)
 
 
 class _Absent:
@@ -168,20 +80,6 @@ class _Absent:
         raise AttributeError(self._text)
 
 
-def assemble(version: str) -> ReferenceModule:
-    """Returns the namespace of a version.
-
-    Args:
-        version: A version with a description, such as ``"8.6.0"``.
-    """
-    text = (
-        resources.files("torchtrt_reference")
-        .joinpath(f"interface/api/{version}.json")
-        .read_text("utf-8")
-    )
-    return _Assembly(version, json.loads(text)).module
-
-
 class _Assembly:
     def __init__(self, version: str, description: Mapping[str, Any]) -> None:
         self._version = version
@@ -195,7 +93,7 @@ class _Assembly:
         self._operations = self._operations_by_interface()
         for name, members in description["enums"].items():
             if "." not in name:
-                self._names[name] = make_enumeration(version, name, members)
+                self._names[name] = make_enumeration(version, name, members, _restored)
         for name in description["classes"]:
             self._class(name)
         # Only now do all types have names that signatures can refer to.
@@ -233,8 +131,7 @@ class _Assembly:
         found = {
             methods[name][0][1]: operation for name, operation in METHODS.items() if name in methods
         }
-        for interface, name in _LOOP_BOUNDARY.items():
-            found[interface] = OPERATIONS[name]
+        found.update((each.interface, each) for each in OPERATIONS.values() if each.interface)
         return found
 
     def _class(self, name: str) -> type:
@@ -245,7 +142,7 @@ class _Assembly:
         bases = [
             self._class(base) for base in spec["bases"] if base in self._description["classes"]
         ]
-        implementation = _IMPLEMENTATIONS.get(name)
+        implementation = implementations().get(name)
         if implementation is None and not bases:
             implementation = Interface
         if implementation is not None and not any(
@@ -259,28 +156,18 @@ class _Assembly:
             "__doc__": f"TensorRT {self._version} {name}.",
             "__reduce_ex__": _unpicklable,
         }
-        if name == "Dims":
-            # Where MAX_DIMS is a property, dimensions are 32-bit.
-            members["_largest"] = 2**31 - 1 if "MAX_DIMS" in spec["properties"] else 2**63 - 1
         self._names[name] = made = type(name, tuple(bases), members)
         self._nested(made, name, spec)
         return made
 
-    def _fill(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
-        if name in _SELF_CHECKING:
-            self._limit_weights(made, spec)
-        else:
+    def _fill(self, made: type[Implementation], name: str, spec: Mapping[str, Any]) -> None:
+        made._follow(spec)
+        if not made._checks_arguments:
             self._methods(made, name, spec)
             self._properties(made, name, spec)
             self._hide(made, name, spec)
-        if not spec["constructible"] and name not in _MADE_BY_THE_LIBRARY:
-            made.__init__ = _no_constructor(name)  # type: ignore[misc]
-
-    def _limit_weights(self, made: type, spec: Mapping[str, Any]) -> None:
-        forms = spec["methods"].get("__init__", [])
-        if made.__name__ == "Weights":
-            takes_address = any(parameter[0] == "ptr" for form in forms for parameter in form[0])
-            made._takes_address = takes_address  # type: ignore[attr-defined]
+        if not spec["constructible"] and not made._is_called_inside:
+            made.__init__ = _no_constructor(name)  # type: ignore[method-assign]
 
     def _nested(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         for text, members in self._description["enums"].items():
@@ -289,13 +176,11 @@ class _Assembly:
                 continue
             # Logger and ILogger share one enumeration of severities.
             inherited = getattr(made, inner, None)
-            enumeration = inherited or make_enumeration(self._version, text, members)
+            enumeration = inherited or make_enumeration(self._version, text, members, _restored)
             setattr(made, inner, enumeration)
         for constant, value in spec.get("constants", {}).items():
             owner, _, member = value.rpartition(".") if isinstance(value, str) else ("", "", "")
             setattr(made, constant, getattr(getattr(made, owner), member) if owner else value)
-        if name == "Dims" and "MAX_DIMS" in spec["properties"]:
-            made.MAX_DIMS = property(lambda _: 8)  # type: ignore[attr-defined]
 
     def _methods(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         for method, overloads in spec["methods"].items():
@@ -314,21 +199,18 @@ class _Assembly:
 
     def _adder(self, method: str, overloads: Any, signature: Signature) -> Any:
         kind, operation = self._names, METHODS[method]
-        interface = overloads[0][1]
+        interface = operation.interface or overloads[0][1]
 
         def add(self: NetworkDefinition, *args: Any, **kwargs: Any) -> Any:
             arguments = signature.bind(args, kwargs)
-            if interface != "IAttention":
-                return self._add(kind[interface], operation, arguments, method)
-            # What attention returns is no layer; the layer of the network is its output boundary.
-            layer = self._add(kind["IAttentionOutputLayer"], operation, arguments, method)
-            return None if layer is None else AttentionHandle._of(layer)
+            layer = self._add(kind[interface], operation, arguments, method)
+            return None if layer is None else layer._held()
 
         add.__name__ = method
         add.__doc__ = f"{operation.__doc__}\n\nReturns the layer; None, with the reason logged, if it is refused."
         return add
 
-    def _properties(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
+    def _properties(self, made: type[Implementation], name: str, spec: Mapping[str, Any]) -> None:
         operation = self._operations.get(name)
         for text, (is_settable, spelling) in spec["properties"].items():
             existing = getattr(made, text, None)
@@ -340,8 +222,8 @@ class _Assembly:
                     setattr(made, text, self._converting(existing, spelling))
                 elif existing.fset is not None:
                     setattr(made, text, property(existing.fget, doc=existing.__doc__))
-            elif text in getattr(made, "_stored", {}):
-                default = getattr(made, "_stored")[text]  # noqa: B009 - no class of its own declares it
+            elif text in made._stored:
+                default = made._stored[text]
                 setattr(made, text, self._stored_property(text, spelling, is_settable, default))
             elif issubclass(made, Interface):
                 setattr(made, text, None)
@@ -359,7 +241,10 @@ class _Assembly:
         self, attribute: str, spelling: str | None, is_settable: bool, operation: Operation
     ) -> property:
         if spelling in ("object", "numpy.ndarray"):
-            spelling = _OPEN_TYPES.get(attribute, "Weights" if attribute == "shift" else spelling)
+            is_weights = attribute in operation.weights_roles
+            spelling = (
+                "Weights" if is_weights else operation.property_types.get(attribute, spelling)
+            )
         convert, show = self._types.converter(spelling), self._shower(spelling)
 
         def get(self: Any) -> Any:
@@ -371,7 +256,7 @@ class _Assembly:
                 operation.write(
                     self, attribute, tuple(converted) if isinstance(converted, list) else converted
                 )
-            except Refused as error:
+            except RefusedError as error:
                 self._network._error(f"{self._name}: {error}. The layer keeps its {attribute}.")
             self._invalidate()
 
@@ -429,7 +314,7 @@ class _Assembly:
                 )
         own = (key for base in made.__mro__ if base not in (object, bytes) for key in vars(base))
         for key in sorted(set(own)):
-            is_kept = key in public or key.startswith("_") or key in ("Severity", "torch_device")
+            is_kept = key in public or key.startswith("_") or key == "Severity"
             if not is_kept and not isinstance(vars(made).get(key), _Absent):
                 setattr(
                     made,

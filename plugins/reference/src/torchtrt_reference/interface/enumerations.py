@@ -7,7 +7,7 @@ knows its ``name`` and ``value``. Some flag-like enumerations can be ordered.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 # Observed on the bindings: these support < and >, the others do not.
@@ -22,12 +22,17 @@ _ORDERED = {
 }
 
 
+Restore = Callable[[str, str, int], Any]
+
+
 class Enumeration:
     """One member of an enumeration; the subclasses are made by :func:`make_enumeration`."""
 
     __members__: ClassVar[dict[str, Any]] = {}
     _by_value: ClassVar[dict[int, Any]] = {}
-    _home: ClassVar[tuple[str, str]] = ("", "")  # version and qualified name, for pickling
+    _home: ClassVar[
+        tuple[Restore, str, str]
+    ]  # for pickling: what restores it, version and qualified name
     name: str
     value: int
 
@@ -69,7 +74,8 @@ class Enumeration:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (*self._home, self.value)
+        restore, version, qualified_name = self._home
+        return restore, (version, qualified_name, self.value)
 
 
 @functools.total_ordering
@@ -86,19 +92,17 @@ class _OrderedEnumeration(Enumeration):
     __hash__ = Enumeration.__hash__
 
 
-def _restore(version: str, qualified_name: str, value: int) -> Any:
-    from torchtrt_reference import load
-
-    found: Any = load(version)
-    for part in qualified_name.split("."):
-        found = getattr(found, part)
-    return found(value)
-
-
 def make_enumeration(
-    version: str, qualified_name: str, members: Mapping[str, int]
+    version: str, qualified_name: str, members: Mapping[str, int], restore: Restore
 ) -> type[Enumeration]:
-    """Returns an enumeration type with these members; a second name for a value is an alias of the first."""
+    """Returns an enumeration type with these members; a second name for a value is an alias of the first.
+
+    Args:
+        version: The version it belongs to.
+        qualified_name: Its name in the namespace of the version.
+        members: The values of its members by name.
+        restore: What makes a member of version, qualified name and value when it is unpickled: a function of a module.
+    """
     name = qualified_name.rpartition(".")[2]
     base = _OrderedEnumeration if name in _ORDERED else Enumeration
     made: type[Enumeration] = type(
@@ -107,7 +111,7 @@ def make_enumeration(
         {
             "__members__": {},
             "_by_value": {},
-            "_home": (version, qualified_name),
+            "_home": (restore, version, qualified_name),
             "__doc__": f"TensorRT {version} {name}.",
         },
     )

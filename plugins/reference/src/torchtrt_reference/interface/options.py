@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from torchtrt_reference.implementation import Implementation
 
-class RuntimeConfig:
+
+class RuntimeConfig(Implementation):
     """The options of an execution context."""
 
-    _trt: ClassVar[Any]
-    _strategy: str
+    _implements = ("IRuntimeConfig",)
 
-    @classmethod
-    def _made(cls) -> RuntimeConfig:
-        made = cls.__new__(cls)
-        made._strategy = "STATIC"
-        return made
+    def _initialize(self) -> None:
+        self._strategy = "STATIC"
 
     def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
         """Sets who provides the context's memory; the reference needs none."""
@@ -27,18 +25,14 @@ class RuntimeConfig:
         return self._trt.ExecutionContextAllocationStrategy.__members__[self._strategy]
 
 
-class SerializationConfig:
+class SerializationConfig(Implementation):
     """The options of serialization."""
 
-    _trt: ClassVar[Any]
+    _implements = ("ISerializationConfig",)
     _stored: ClassVar[Mapping[str, Any]] = {"flags": 0}
-    _values: dict[str, Any]
 
-    @classmethod
-    def _made(cls) -> SerializationConfig:
-        made = cls.__new__(cls)
-        made._values = {"flags": 0}
-        return made
+    def _initialize(self) -> None:
+        self._values: dict[str, Any] = {"flags": 0}
 
     def set_flag(self, flag: Any) -> bool:
         """Sets a flag."""
@@ -55,11 +49,8 @@ class SerializationConfig:
         return bool(self._values["flags"] >> int(flag) & 1)
 
 
-class Interface:
+class Interface(Implementation):
     """An interface that a user implements, such as an output allocator or a profiler."""
-
-    _trt: ClassVar[Any]
-    _stored: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Takes whatever a subclass passes on."""
@@ -67,6 +58,8 @@ class Interface:
 
 class Profiler(Interface):
     """A profiler that prints what it is told."""
+
+    _implements = ("Profiler",)
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Prints the time of one layer."""

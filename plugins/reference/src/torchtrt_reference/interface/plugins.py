@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.interface.options import Interface
 
 
-class PluginField:
+class PluginField(Implementation):
     """A named array that a plugin is made from."""
 
-    _trt: ClassVar[Any]
+    _implements = ("PluginField",)
 
     def __init__(self, name: str = "", data: Any = None, type: Any = None) -> None:
         self._name = name
@@ -63,10 +64,17 @@ class PluginField:
         self._size = value
 
 
-class Collection(list[Any]):
+class Collection(Implementation, list[Any]):
     """A list of fields, indices or expressions."""
 
-    _trt: ClassVar[Any]
+    _implements = (
+        "DimsExprs",
+        "ISymExprs",
+        "NodeIndices",
+        "PluginFieldCollection",
+        "PluginFieldCollection_",
+        "SubGraphCollection",
+    )
 
     @property
     def nbSymExprs(self) -> int:
@@ -78,20 +86,15 @@ class Collection(list[Any]):
         self[:] = (self + [None] * value)[:value]
 
 
-class PluginRegistry:
+class PluginRegistry(Implementation):
     """The creators that a program registers. There are none of a library's."""
 
-    _trt: ClassVar[Any]
+    _implements = ("IPluginRegistry",)
     _stored: ClassVar[Mapping[str, Any]] = {"error_recorder": None, "parent_search_enabled": True}
 
-    _values: dict[str, Any]
-    _creators: dict[tuple[str, str, str], Any]
-
-    @classmethod
-    def _made(cls) -> PluginRegistry:
-        made = cls.__new__(cls)
-        made._values, made._creators = {}, {}
-        return made
+    def _initialize(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._creators: dict[tuple[str, str, str], Any] = {}
 
     def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:
         """Adds a creator; returns whether there was none of its name, version and namespace."""
@@ -140,6 +143,13 @@ class PluginRegistry:
 
 class Parser(Interface):
     """A parser of models, which the reference does not have."""
+
+    _implements = (
+        "CaffeParser",
+        "OnnxParser",
+        "OnnxParserRefitter",
+        "UffParser",
+    )
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         message = (

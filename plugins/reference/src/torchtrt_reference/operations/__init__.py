@@ -1,53 +1,32 @@
-"""The layers of reference TensorRT, one file per family; :data:`OPERATIONS` is the table of them all."""
+"""What TensorRT's layers compute, one family of operations to a file; :data:`OPERATIONS` is the table of them all.
+
+A family is a module in one of the folders that defines ``OPERATIONS``; it is found by listing them, so a new family is
+a new file and nothing else:
+
+* ``values``: values that are made or changed element by element;
+* ``positions``: elements that move, or are chosen by their position;
+* ``contractions``: many elements that become one: sums, products, windows;
+* ``composites``: layers that stand for several others;
+* ``control``: loops and conditionals.
+"""
 
 from __future__ import annotations
 
-from torchtrt_reference.operations import (
-    attention,
-    control,
-    convolution,
-    detection,
-    distributed,
-    fused,
-    generation,
-    indexing,
-    matrices,
-    movement,
-    pointwise,
-    pooling,
-    quantization,
-    recurrent,
-    reduction,
-    sampling,
-    scaling,
-    slicing,
-    types,
-)
-from torchtrt_reference.operations.operation import Operation
+import importlib
+import pkgutil
+from types import ModuleType
 
-_FAMILIES = (
-    pointwise,
-    types,
-    movement,
-    indexing,
-    slicing,
-    reduction,
-    matrices,
-    convolution,
-    pooling,
-    scaling,
-    sampling,
-    generation,
-    attention,
-    quantization,
-    detection,
-    recurrent,
-    control,
-    distributed,
-    fused,
-)
+from torchtrt_reference.semantics.operation import Operation
+
+
+def families() -> list[ModuleType]:
+    """Returns the modules that define operations, in the order of their names."""
+    listed = pkgutil.walk_packages(__path__, f"{__name__}.")
+    return [importlib.import_module(each.name) for each in listed if not each.ispkg]
+
+
 OPERATIONS: dict[str, Operation] = {
-    operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
+    operation.name: operation for family in families() for operation in family.OPERATIONS
 }
 METHODS: dict[str, Operation] = {
     method: operation for operation in OPERATIONS.values() for method in operation.methods

@@ -1,1 +1,1 @@
-"""From a plan to results: engines, execution contexts, and the program that PyTorch executes."""
+"""From a plan to results: runtimes, engines, execution contexts, and refitting."""

@@ -1,31 +1,28 @@
-"""``IExecutionContext``: shapes, addresses, execution."""
+"""``IExecutionContext`` by the names of inputs and outputs: shapes, addresses, execution."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.building.graph import Port
-from torchtrt_reference.interface.reporting import report
-from torchtrt_reference.operations.facts import Fact, Refused, Value
-from torchtrt_reference.running.bindings import ContextBindings
-from torchtrt_reference.running.program import Program, Watch, largest_shapes
-
-if TYPE_CHECKING:
-    from torchtrt_reference.running.engine import Engine
+from torchtrt_reference.graphs.executable import Executable, Watch, maximum_shapes
+from torchtrt_reference.graphs.graph import Port
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.network.reporting import report
+from torchtrt_reference.running.engine import Engine
+from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts, Value
 
 _CPU = torch.device("cpu")
 _ALIGNMENT = 256
 
 
-class ExecutionContext(ContextBindings):
+class ExecutionContext(Implementation):
     """One use of an engine: the shapes and addresses of its inputs and outputs, and execution."""
 
-    _trt: ClassVar[Any]
     _stored: ClassVar[Mapping[str, Any]] = {
         "debug_sync": False,
         "profiler": None,
@@ -39,7 +36,7 @@ class ExecutionContext(ContextBindings):
         "unfused_tensors_debug_state": False,
     }
 
-    def __init__(self, engine: Engine) -> None:
+    def _initialize(self, engine: Engine) -> None:
         self._engine = engine
         self._profile = 0
         self._values: dict[str, Any] = {}
@@ -53,7 +50,7 @@ class ExecutionContext(ContextBindings):
         self._times: list[tuple[str, float]] | None = None  # of the last execution
         self._consumed_event = 0
         self._output_shapes: dict[str, tuple[int, ...]] = {}
-        self._ready: tuple[Program, tuple[Any, ...], int] | None = None
+        self._ready: tuple[Executable, tuple[Any, ...], int] | None = None
         self.torch_device = engine.torch_device
         self._start_shapes()
 
@@ -156,31 +153,31 @@ class ExecutionContext(ContextBindings):
         shape = tuple(self.get_tensor_shape(name))
         if -1 in shape and not self.infer_shapes():
             engine = self._engine
-            facts = self._program().facts
-            shape = largest_shapes(engine._description.graph, facts, engine._rules)[port.slot]
-        fact = Fact(port.dtype, shape)
+            facts = self._executable().facts
+            shape = maximum_shapes(engine._description.graph, facts, engine._rules)[port.slot]
+        fact = TensorFacts(port.dtype, shape)
         return max(1, dtypes.byte_count(port.dtype, fact.volume)) if fact.is_static else -1
 
-    def _facts(self) -> dict[int, Fact]:
+    def _input_facts(self) -> dict[int, TensorFacts]:
         """The facts of the inputs: shapes as set, and the values of shape inputs.
 
         Raises:
-            Refused: Something was not set, or breaks the profile.
+            RefusedError: Something was not set, or breaks the profile.
         """
         facts = {}
         lengths: dict[str, tuple[int, str]] = {}
         for name, port in self._engine._inputs.items():
             if name not in self._shapes:
                 message = f"the shape of input {name!r} was not set"
-                raise Refused(message)
+                raise RefusedError(message)
             shape = self._shapes[name]
             for axis, text in port.dimension_names.items():
                 got = shape[axis]
                 known, other = lengths.setdefault(text, (got, name))
                 if known != got:
                     message = f"dimensions named {text!r} must be equal: {known} in {other!r}, {got} in {name!r}"
-                    raise Refused(message)
-            facts[port.slot] = Fact(
+                    raise RefusedError(message)
+            facts[port.slot] = TensorFacts(
                 port.dtype, shape, self._value(port, shape) if port.is_shape else None
             )
         return facts
@@ -189,27 +186,27 @@ class ExecutionContext(ContextBindings):
         address = self._addresses.get(port.name, 0)
         if not address:
             message = f"the address of the shape input {port.name!r} was not set"
-            raise Refused(message)
+            raise RefusedError(message)
         # Shape inputs are read on the host, whatever the device.
         value = dtypes.tensor_at(address, dtypes.TORCH[port.dtype], shape, _CPU).clone()
         low, _, high = self._engine._description.value_profiles[self._profile][port.name]
-        for got, least, most in zip(value.reshape(-1).tolist(), low, high, strict=True):
-            if not least <= got <= most:
+        for got, minimum, maximum in zip(value.reshape(-1).tolist(), low, high, strict=True):
+            if not minimum <= got <= maximum:
                 message = (
                     f"the shape input {port.name!r} holds {got}; optimization profile {self._profile} allows "
-                    f"[{least}, {most}]"
+                    f"[{minimum}, {maximum}]"
                 )
-                raise Refused(message)
+                raise RefusedError(message)
         return Value(value)
 
-    def _program(self) -> Program:
+    def _executable(self) -> Executable:
         if self._ready is not None and self._ready[1:] == ((), self._engine._refits):
             return self._ready[0]
-        program = self._engine._program(self._facts())
+        executable = self._engine._executable(self._input_facts())
         shape_inputs = tuple(port.name for port in self._engine._inputs.values() if port.is_shape)
         # The values of shape inputs may change unnoticed, so they are read every time.
-        self._ready = (program, shape_inputs, self._engine._refits)
-        return program
+        self._ready = (executable, shape_inputs, self._engine._refits)
+        return executable
 
     def infer_shapes(self) -> list[str]:
         """Computes output shapes; returns the names of inputs whose shape (or value) is not set.
@@ -225,12 +222,12 @@ class ExecutionContext(ContextBindings):
         if missing:
             return missing
         try:
-            program = self._program()
-        except Refused as error:
+            executable = self._executable()
+        except RefusedError as error:
             message = f"Shape inference failed: {error}"
             raise RuntimeError(message) from error
         self._output_shapes = {
-            name: program.facts[port.slot].shape for name, port in self._engine._outputs.items()
+            name: executable.facts[port.slot].shape for name, port in self._engine._outputs.items()
         }
         return []
 
@@ -283,14 +280,14 @@ class ExecutionContext(ContextBindings):
                 with torch.cuda.stream(stream):
                     return self._execute(stream_handle)
             return self._execute(stream_handle)
-        except Refused as error:
+        except RefusedError as error:
             return self._error(str(error))
         except RuntimeError as error:
             return self._error(f"PyTorch could not compute a layer: {error}")
 
     def _execute(self, stream_handle: int) -> bool:
         with torch.inference_mode():
-            program = self._program()
+            executable = self._executable()
             inputs = {
                 port.slot: self._wrap(port, self._shapes[name])
                 for name, port in self._engine._inputs.items()
@@ -298,10 +295,10 @@ class ExecutionContext(ContextBindings):
             for name in self._engine._outputs:
                 if name not in self._allocators and not self._addresses.get(name):
                     message = f"neither an address nor an allocator was set for output {name!r}"
-                    raise Refused(message)
+                    raise RefusedError(message)
             watch = self._watch(stream_handle)
             outputs = [port.slot for port in self._engine._outputs.values()]
-            results = program.run(inputs, outputs, watch)
+            results = executable.run(inputs, outputs, watch)
             if watch is not None:
                 self._times = watch.times
                 if self._values.get("enqueue_emits_profile", True):
@@ -336,7 +333,7 @@ class ExecutionContext(ContextBindings):
         address = self._addresses.get(port.name, 0)
         if not address and 0 not in shape:
             message = f"the address of {port.name!r} was not set"
-            raise Refused(message)
+            raise RefusedError(message)
         known = self._wrapped.get(port.name)
         if known is not None and known[0] == address and known[1] == shape:
             return known[2]
@@ -364,7 +361,7 @@ class ExecutionContext(ContextBindings):
             )
             if not address:
                 message = f"the allocator of output {port.name!r} gave no memory for {size} bytes"
-                raise Refused(message)
+                raise RefusedError(message)
             self._addresses[port.name] = address
             allocator.notify_shape(port.name, self._engine._trt.Dims(shape))
         self._output_shapes[port.name] = shape

@@ -1,101 +1,28 @@
-"""``Runtime``, ``ICudaEngine`` and ``EngineInspector``: a plan that was loaded."""
+"""``ICudaEngine`` by the names of its inputs and outputs: a plan that was loaded."""
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 
 from torchtrt_reference import dtypes
-from torchtrt_reference.building.graph import Node, Port
-from torchtrt_reference.building.plan import (
-    EngineDescription,
-    UnreadablePlan,
-    decode,
-    encode,
-    read_all,
-)
-from torchtrt_reference.interface.reporting import report
-from torchtrt_reference.operations.facts import Fact
-from torchtrt_reference.rules import Rules
-from torchtrt_reference.running.bindings import EngineBindings
-from torchtrt_reference.running.context import ExecutionContext
-from torchtrt_reference.running.program import Program, bind_graph, move_constants
+from torchtrt_reference.graphs.executable import Executable, bind_graph, move_constants
+from torchtrt_reference.graphs.graph import Port
+from torchtrt_reference.graphs.plan import EngineDescription, encode
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.network.reporting import report
+from torchtrt_reference.running.runtime import Runtime
+from torchtrt_reference.semantics.tensor_facts import TensorFacts
 
-_PROGRAMS_KEPT = 32
+_EXECUTABLES_KEPT = 32
 
 
-class Runtime:
-    """Loads plans.
+class Engine(Implementation):
+    """A loaded plan: what goes in, what comes out, and executables for the shapes seen so far."""
 
-    Attributes:
-        torch_device: Where its engines execute. An extension of the reference: TensorRT always means a GPU.
-    """
-
-    _trt: ClassVar[Any]
-    _rules: ClassVar[Rules]
-    _stored: ClassVar[Mapping[str, Any]] = {
-        "DLA_core": -1,
-        "num_DLA_cores": 0,
-        "gpu_allocator": None,
-        "error_recorder": None,
-        "max_threads": 1,
-        "temporary_directory": "",
-        "tempfile_control_flags": 3,
-        "engine_host_code_allowed": False,
-        "dla_workspace_allocation_strategy": "DEFAULT",
-    }
-
-    def __init__(self, logger: Any) -> None:
-        self._logger = logger
-        self.torch_device = torch.device("cpu")
-        self._values: dict[str, Any] = {}
-
-    @property
-    def logger(self) -> Any:
-        """The logger that errors go to."""
-        return self._logger
-
-    def deserialize_cuda_engine(self, serialized_engine: Any) -> Any:
-        """Returns the engine in a plan; None, with the reason logged, if the bytes are no plan of this version."""
-        try:
-            plan = _bytes_from(serialized_engine)
-            description, owner = decode(plan, self._rules.version)
-        except UnreadablePlan as error:
-            report(self._logger, f"Error Code 1: Serialization ({error})", self)
-            return None
-        kind = self._trt.ICudaEngine
-        engine = kind.__new__(kind)
-        Engine.__init__(engine, self, description, owner)
-        return engine
-
-    def get_plugin_registry(self) -> Any:
-        """Returns the registry of plugin creators."""
-        return self._trt.get_plugin_registry()
-
-    def load_runtime(self, path: str) -> Any:
-        """Returns a runtime loaded from a lean-runtime library; the reference has none."""
-        report(self._logger, f"The reference has no lean runtime to load from {path!r}.", self)
-        return None
-
-
-def _bytes_from(source: Any) -> Any:
-    """The bytes of a plan: themselves, or what a stream reader gives."""
-    if not hasattr(source, "read"):
-        return source
-    if hasattr(source, "seek"):
-        return read_all(lambda size: bytes(source.read(size, 0)))  # on the default stream
-    return read_all(lambda size: bytes(source.read(size)))
-
-
-class Engine(EngineBindings):
-    """A loaded plan: what goes in, what comes out, and programs for the shapes seen so far."""
-
-    _trt: ClassVar[Any]
-    _rules: ClassVar[Rules]
     _stored: ClassVar[Mapping[str, Any]] = {
         "error_recorder": None,
         "tactic_sources": 0,
@@ -105,7 +32,7 @@ class Engine(EngineBindings):
         "weight_streaming_budget_v2": 0,
     }
 
-    def __init__(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
+    def _initialize(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
         self._runtime = runtime
         self._logger = runtime._logger
         self._values: dict[str, Any] = {}
@@ -113,18 +40,18 @@ class Engine(EngineBindings):
         self._owner = owner  # the bytes that the constants are views over
         self.torch_device = runtime.torch_device
         self._constants = move_constants(description.graph, self.torch_device)
-        self._programs: OrderedDict[Any, Program] = OrderedDict()
-        self._refits = 0  # contexts that keep a program compare this
+        self._executables: OrderedDict[Any, Executable] = OrderedDict()
+        self._refits = 0  # contexts that keep an executable compare this
         graph = description.graph
         self._inputs = {port.name: port for port in graph.inputs}
         self._outputs = {port.name: port for port in graph.outputs}
         self._ports: list[Port] = [*graph.inputs, *graph.outputs]
 
-    def _program(self, facts: Mapping[int, Fact]) -> Program:
-        """The program for these inputs, made on first use.
+    def _executable(self, facts: Mapping[int, TensorFacts]) -> Executable:
+        """The executable for these inputs, made on first use.
 
         Raises:
-            Refused: A rule is broken.
+            RefusedError: A rule is broken.
         """
         key = tuple(
             (
@@ -133,21 +60,21 @@ class Engine(EngineBindings):
             )
             for fact in facts.values()
         )
-        program = self._programs.get(key)
-        if program is None:
+        executable = self._executables.get(key)
+        if executable is None:
             with torch.inference_mode():
-                program = bind_graph(
+                executable = bind_graph(
                     self._description.graph, facts, self._rules, self._constants, self.torch_device
                 )
-            self._programs[key] = program
-            if len(self._programs) > _PROGRAMS_KEPT:
-                self._programs.popitem(last=False)
-        return program
+            self._executables[key] = executable
+            if len(self._executables) > _EXECUTABLES_KEPT:
+                self._executables.popitem(last=False)
+        return executable
 
     def _replace_constant(self, slot: int, value: torch.Tensor) -> None:
         self._description.graph.constants[slot] = value
         self._constants[slot] = value.to(self.torch_device)
-        self._programs.clear()
+        self._executables.clear()
         self._refits += 1
 
     def _error(self, message: str) -> None:
@@ -158,17 +85,6 @@ class Engine(EngineBindings):
         if port is None:
             self._error(f"The engine has no input or output named {name!r}.")
         return port
-
-    def __len__(self) -> int:
-        return self.num_bindings if self._rules.bindings_by_profile else len(self._ports)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, str) and self._rules.bindings_by_profile:
-            return self.get_binding_index(index)
-        if not 0 <= index < len(self):
-            message = f"The engine has {len(self)} inputs and outputs; there is no number {index}."
-            raise IndexError(message)
-        return self._ports[index].name if index < len(self._ports) else self.get_binding_name(index)
 
     @property
     def num_io_tensors(self) -> int:
@@ -235,14 +151,14 @@ class Engine(EngineBindings):
         return -1
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Any]:
-        """Returns the least, typical and largest shape of an input in a profile."""
+        """Returns the minimum, optimum and maximum shape of an input in a profile."""
         if name not in self._inputs or not 0 <= profile_index < len(self._description.profiles):
             self._error(f"Profile {profile_index} has no shapes for {name!r}.")
             return []
         return [self._trt.Dims(shape) for shape in self._description.profiles[profile_index][name]]
 
     def get_tensor_profile_values(self, profile_index: int, name: str) -> list[list[int]]:
-        """Returns the least, typical and largest values of a shape input in a profile."""
+        """Returns the minimum, optimum and maximum values of a shape input in a profile."""
         if not 0 <= profile_index < len(self._description.value_profiles):
             return []
         return [
@@ -275,10 +191,7 @@ class Engine(EngineBindings):
                 "call config.add_optimization_profile(builder.create_optimization_profile()).",
             )
             return None
-        kind = self._trt.IExecutionContext
-        context = kind.__new__(kind)
-        ExecutionContext.__init__(context, self)
-        return context
+        return self._trt.IExecutionContext._made(self)
 
     def create_execution_context_without_device_memory(self) -> Any:
         """Returns a context whose memory the caller provides; the reference needs none."""
@@ -294,10 +207,7 @@ class Engine(EngineBindings):
 
     def create_engine_inspector(self) -> Any:
         """Returns an object that describes the engine's layers."""
-        kind = self._trt.EngineInspector
-        inspector = kind.__new__(kind)
-        Inspector.__init__(inspector, self)
-        return inspector
+        return self._trt.EngineInspector._made(self)
 
     def serialize(self) -> Any:
         """Returns the plan, with refitted weights."""
@@ -377,7 +287,7 @@ class Engine(EngineBindings):
 
     @property
     def minimum_weight_streaming_budget(self) -> int:
-        """The least budget for streamed weights."""
+        """The minimum budget for streamed weights."""
         return 0
 
     @property
@@ -399,61 +309,3 @@ class Engine(EngineBindings):
             return 0
         constants = self._description.graph.constants.values()
         return sum(constant.numel() * constant.element_size() for constant in constants)
-
-
-class Inspector:
-    """Describes an engine's layers as text or JSON."""
-
-    _trt: ClassVar[Any]
-    _stored: ClassVar[Mapping[str, Any]] = {"execution_context": None, "error_recorder": None}
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._values: dict[str, Any] = {}
-
-    def _layer(self, node: Node) -> Any:
-        if self._engine._description.settings["profiling_verbosity"] != "DETAILED":
-            return node.name
-        return {
-            "Name": node.name,
-            "LayerType": node.operation,
-            "Inputs": [self._slot(slot) for slot in node.inputs if slot >= 0],
-            "Outputs": [self._slot(slot) for slot in node.outputs],
-            "Metadata": node.metadata,
-        }
-
-    def _slot(self, slot: int) -> dict[str, Any]:
-        ports = {port.slot: port for port in self._engine._ports}
-        if slot in ports:
-            port = ports[slot]
-            return {
-                "Name": port.name,
-                "Dimensions": list(port.shape),
-                "Datatype": dtypes.SPELLING[port.dtype],
-            }
-        return {"Name": f"(slot {slot})"}
-
-    def get_layer_information(self, layer_index: int, format: Any) -> str:
-        """Returns the description of one layer."""
-        nodes: Sequence[Node] = self._engine._description.graph.nodes
-        if not 0 <= layer_index < len(nodes):
-            report(
-                self._engine._logger, f"The engine has no layer {layer_index}.", self, self._engine
-            )
-            return ""
-        return _shown(self._layer(nodes[layer_index]), format)
-
-    def get_engine_information(self, format: Any) -> str:
-        """Returns the description of all layers, and the names of inputs and outputs."""
-        layers = [self._layer(node) for node in self._engine._description.graph.nodes]
-        if format.name == "ONELINE":
-            return "\n".join(_shown(layer, format) for layer in layers)
-        names = [port.name for port in self._engine._ports]
-        key = "I/O Tensors" if self._engine._rules.typing == "strong" else "Bindings"
-        return json.dumps({"Layers": layers, key: names}, indent=1)
-
-
-def _shown(layer: Any, form: Any) -> str:
-    if form.name == "JSON":
-        return json.dumps(layer)
-    return layer if isinstance(layer, str) else str(layer["Name"])

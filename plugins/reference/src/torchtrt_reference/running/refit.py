@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from torchtrt_reference.building.graph import Graph
-from torchtrt_reference.interface.reporting import report
-from torchtrt_reference.interface.weights import Weights
+from torchtrt_reference.graphs.graph import Graph
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.network.reporting import report
+from torchtrt_reference.network.weights import Weights
+from torchtrt_reference.running.engine import Engine
 
 
-class Refitter:
+class Refitter(Implementation):
     """Replaces the named weights of an engine that was built with a REFIT flag."""
 
-    _trt: ClassVar[Any]
+    _implements = ("Refitter",)
     _stored: ClassVar[Mapping[str, Any]] = {
         "error_recorder": None,
         "max_threads": 1,
         "weights_validation": True,
     }
 
-    def __init__(self, engine: Any, logger: Any) -> None:
+    def __init__(self, engine: Engine, logger: Any) -> None:
         if not engine.refittable:
             report(
                 logger,
@@ -40,7 +42,7 @@ class Refitter:
 
     @property
     def _graph(self) -> Graph:
-        return self._engine._description.graph  # type: ignore[no-any-return]
+        return self._engine._description.graph
 
     def _named(self, name: str) -> list[int]:
         return [slot for slot, each in self._graph.weights_names.items() if each == name]

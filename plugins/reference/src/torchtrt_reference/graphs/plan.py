@@ -1,0 +1,278 @@
+"""The plan: a built network as bytes, and back.
+
+Layout, little-endian: 8 bytes magic, format version (u32), checksum of everything after it (u32, CRC-32), length of
+the header (u64), length of the whole plan (u64), the header as JSON, then the constants, each aligned to 64 bytes.
+Nothing in it is executed on loading, and constants are views over the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchtrt_reference import dtypes
+from torchtrt_reference.graphs.graph import Graph, Node, Port
+
+MAGIC = b"TRT-REF\x00"
+FORMAT_VERSION = 2
+ALIGNMENT = 64
+_PREFIX = struct.Struct("<8sIIQQ")
+_LENGTHS = struct.Struct("<QQ")
+
+
+class UnreadablePlanError(Exception):
+    """The bytes are not a plan that this TensorRT can load; the text says why and what to do."""
+
+
+@dataclass(slots=True)
+class EngineDescription:
+    """Everything an engine is made from.
+
+    Attributes:
+        version: The TensorRT version that built it.
+        name: The network's name.
+        graph: The built network.
+        profiles: For each profile the (min, opt, max) shapes of the inputs.
+        value_profiles: For each profile the (min, opt, max) values of the shape inputs.
+        has_profile: Whether an optimization profile was added to the configuration.
+        refittable: Whether weights can be replaced.
+        settings: What the engine reports about its configuration, by property name.
+    """
+
+    version: str
+    name: str
+    graph: Graph
+    profiles: list[dict[str, tuple[tuple[int, ...], ...]]]
+    value_profiles: list[dict[str, tuple[tuple[int, ...], ...]]]
+    has_profile: bool
+    refittable: bool
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def encode(description: EngineDescription) -> bytes:
+    """Returns the plan of an engine."""
+    blobs = _Blobs()
+    header = {
+        "version": description.version,
+        "name": description.name,
+        "graph": _graph_to_json(description.graph, blobs),
+        "profiles": description.profiles,
+        "value_profiles": description.value_profiles,
+        "has_profile": description.has_profile,
+        "refittable": description.refittable,
+        "settings": description.settings,
+        "constants": blobs.table,
+    }
+    text = json.dumps(header, separators=(",", ":")).encode()
+    start = -(-(_PREFIX.size + len(text)) // ALIGNMENT) * ALIGNMENT
+    body = bytearray(start - _PREFIX.size + blobs.size)
+    body[: len(text)] = text
+    for (offset, *_), tensor in zip(blobs.table, blobs.tensors, strict=True):
+        data = bytes_of(tensor)
+        at = start - _PREFIX.size + offset
+        body[at : at + len(data)] = data
+    lengths = len(text), _PREFIX.size + len(body)
+    checksum = zlib.crc32(body, zlib.crc32(_LENGTHS.pack(*lengths)))
+    return _PREFIX.pack(MAGIC, FORMAT_VERSION, checksum, *lengths) + body
+
+
+def read_all(read: Callable[[int], bytes]) -> bytearray:
+    """Returns a whole plan from a function that gives at most as many of the next bytes as it is asked for.
+
+    Raises:
+        UnreadablePlanError: The bytes end too early, or are no plan.
+    """
+    plan = bytearray()
+
+    def extend(size: int) -> None:
+        while len(plan) < size:
+            chunk = read(size - len(plan))
+            if not chunk:
+                message = (
+                    f"The stream ended after {len(plan)} of {size} bytes. Build the engine again."
+                )
+                raise UnreadablePlanError(message)
+            plan.extend(chunk)
+
+    extend(_PREFIX.size)
+    extend(_prefix(plan)[2])
+    return plan
+
+
+def _prefix(plan: Any) -> tuple[int, int, int]:
+    """The checksum, the header's length and the plan's length, after magic and format were checked."""
+    magic, format_version, checksum, length, size = _PREFIX.unpack(plan[: _PREFIX.size])
+    if magic != MAGIC:
+        message = "These bytes are no plan of reference TensorRT: a plan loads where it was built, real or reference."
+        raise UnreadablePlanError(message)
+    if format_version != FORMAT_VERSION:
+        message = f"The plan has format {format_version}, this torchtrt reads {FORMAT_VERSION}. Build the engine again."
+        raise UnreadablePlanError(message)
+    return checksum, length, size
+
+
+def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
+    """Returns the engine in a plan, and the object that must stay alive because the constants are views over it.
+
+    Args:
+        plan: The bytes, as anything with a buffer.
+        version: The TensorRT version that loads it.
+
+    Raises:
+        UnreadablePlanError: These are not the bytes of a whole plan built by the same version.
+    """
+    view: Any = np.frombuffer(plan, dtype=np.uint8)
+    if view.size < _PREFIX.size:
+        message = f"The plan has {view.size} bytes: it is truncated. Build the engine again."
+        raise UnreadablePlanError(message)
+    checksum, length, size = _prefix(view)
+    body = view[_PREFIX.size :]
+    is_whole = size == view.size and length <= body.size
+    if not is_whole or zlib.crc32(body, zlib.crc32(_LENGTHS.pack(length, size))) != checksum:
+        message = "The plan is damaged: its checksum does not match. Build the engine again."
+        raise UnreadablePlanError(message)
+    header = json.loads(body[:length].tobytes())
+    if header["version"] != version:
+        message = (
+            f"The plan was built by TensorRT {header['version']}, this is {version}: plans are not portable across "
+            "versions. Build the engine again."
+        )
+        raise UnreadablePlanError(message)
+    start = -(-(_PREFIX.size + length) // ALIGNMENT) * ALIGNMENT
+    constants = [
+        _constant(view, start + offset, dtype, shape)
+        for offset, dtype, shape in header["constants"]
+    ]
+    description = EngineDescription(
+        header["version"],
+        header["name"],
+        _graph_from_json(header["graph"], constants),
+        [_tuples(profile) for profile in header["profiles"]],
+        [_tuples(profile) for profile in header["value_profiles"]],
+        header["has_profile"],
+        header["refittable"],
+        header["settings"],
+    )
+    return description, view
+
+
+class _Blobs:
+    """Constants on their way into a plan."""
+
+    def __init__(self) -> None:
+        self.table: list[tuple[int, str, list[int]]] = []
+        self.tensors: list[torch.Tensor] = []
+        self.size = 0
+
+    def add(self, tensor: torch.Tensor) -> int:
+        tensor = tensor.contiguous()
+        size = tensor.numel() * tensor.element_size()
+        self.table.append((self.size, dtypes.NAMES[tensor.dtype], list(tensor.shape)))
+        self.tensors.append(tensor)
+        self.size += -(-size // ALIGNMENT) * ALIGNMENT
+        return len(self.table) - 1
+
+
+def bytes_of(tensor: torch.Tensor) -> memoryview:
+    """Returns the bytes of a tensor on the CPU, row by row."""
+    data: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return memoryview(data)
+
+
+def _constant(view: Any, offset: int, dtype: str, shape: Sequence[int]) -> torch.Tensor:
+    kind = dtypes.TORCH[dtype]
+    count = 1
+    for dimension in shape:
+        count *= dimension
+    if offset + count * kind.itemsize > view.size:
+        message = "The plan is damaged: a constant lies beyond its end. Build the engine again."
+        raise UnreadablePlanError(message)
+    return dtypes.tensor_at(view.ctypes.data + offset, kind, tuple(shape), torch.device("cpu"))
+
+
+def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
+    return {
+        "inputs": [_port_to_json(port) for port in graph.inputs],
+        "outputs": [_port_to_json(port) for port in graph.outputs],
+        "nodes": [
+            [
+                node.operation,
+                node.name,
+                node.inputs,
+                node.outputs,
+                {name: _value_to_json(value, blobs) for name, value in node.attributes.items()},
+                node.output_types,
+                node.metadata,
+            ]
+            for node in graph.nodes
+        ],
+        "constants": [
+            [
+                slot,
+                blobs.add(tensor),
+                graph.constant_types[slot],
+                graph.weights_names.get(slot),
+                graph.weights_roles.get(slot),
+            ]
+            for slot, tensor in graph.constants.items()
+        ],
+        "slots": graph.slot_count,
+        "strong": graph.strong,
+        "debug": [_port_to_json(port) for port in graph.debug],
+    }
+
+
+def _value_to_json(value: Any, blobs: _Blobs) -> Any:
+    return {"graph": _graph_to_json(value, blobs)} if isinstance(value, Graph) else value
+
+
+def _port_to_json(port: Port) -> list[Any]:
+    names = sorted(port.dimension_names.items())
+    return [port.name, port.slot, port.dtype, port.shape, port.is_shape, names, port.formats]
+
+
+def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor]) -> Graph:
+    nodes = []
+    for operation, name, inputs, outputs, attributes, types, metadata in data["nodes"]:
+        plain = {key: _value_from_json(value, constants) for key, value in attributes.items()}
+        nodes.append(
+            Node(operation, name, tuple(inputs), tuple(outputs), plain, tuple(types), metadata)
+        )
+    return Graph(
+        [_port_from_json(port) for port in data["inputs"]],
+        [_port_from_json(port) for port in data["outputs"]],
+        nodes,
+        {slot: constants[index] for slot, index, *_ in data["constants"]},
+        {slot: dtype for slot, _, dtype, *_ in data["constants"]},
+        {slot: name for slot, _, _, name, _ in data["constants"] if name is not None},
+        {slot: (role[0], role[1]) for slot, *_, role in data["constants"] if role is not None},
+        data["slots"],
+        data["strong"],
+        [_port_from_json(port) for port in data["debug"]],
+    )
+
+
+def _value_from_json(value: Any, constants: Sequence[torch.Tensor]) -> Any:
+    if isinstance(value, dict):
+        return _graph_from_json(value["graph"], constants)
+    return _tuples(value)
+
+
+def _port_from_json(data: Sequence[Any]) -> Port:
+    name, slot, dtype, shape, is_shape, names, formats = data
+    return Port(name, slot, dtype, tuple(shape), is_shape, dict(names), formats)
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,477 @@
+"""``ITensor`` and ``ILayer``: the edges and the nodes of a network, which know each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from torchtrt_reference.implementation import Implementation
+from torchtrt_reference.rules import Rules
+from torchtrt_reference.semantics.evaluation import infer
+from torchtrt_reference.semantics.operation import Call, Operation
+from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
+
+
+class Surroundings(Protocol):
+    """What tensors and layers ask of the network that they are in."""
+
+    _strong: bool
+    _inputs: list[Tensor]
+    _outputs: list[Tensor]
+
+    @property
+    def _rules(self) -> Rules:
+        """The rules of the version."""
+
+    def _next_position(self) -> int:
+        """The number of a new layer."""
+
+    def _new_tensor(self, name: str, producer: Layer | None = None, index: int = 0) -> Tensor:
+        """A new tensor of the version's class."""
+
+    def _needs_value(self, tensor: Tensor) -> bool:
+        """Whether a shape depends on the tensor's value."""
+
+    def _error(self, message: str) -> None:
+        """Logs what is refused."""
+
+    def _report_once(self, message: str) -> None:
+        """Logs what is refused, unless it was already."""
+
+
+class Named:
+    """Something with a name that nothing else depends on."""
+
+    _name: str
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        self._name = value
+
+
+class Ported:
+    """Something with inputs and outputs: a layer or a network."""
+
+    _inputs: Sequence[Tensor | None]
+    _outputs: Sequence[Tensor]
+
+    def get_input(self, index: int) -> Tensor | None:
+        """Returns an input, None where there is none."""
+        return self._inputs[index] if 0 <= index < len(self._inputs) else None
+
+    def get_output(self, index: int) -> Tensor | None:
+        """Returns an output, None where there is none."""
+        return self._outputs[index] if 0 <= index < len(self._outputs) else None
+
+    @property
+    def num_inputs(self) -> int:
+        """The number of inputs."""
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        return len(self._outputs)
+
+
+class Tensor(Implementation):
+    """A tensor of a network: an input, or an output of a layer.
+
+    Its shape and type are inferred when asked for. A shape that cannot be inferred is invalid: its length is an
+    error, and the build fails with the reason.
+    """
+
+    _implements = ("ITensor",)
+
+    def _initialize(
+        self, network: Surroundings, name: str, producer: Layer | None = None, index: int = 0
+    ) -> None:
+        self._network = network
+        self._name = name
+        self._producer = producer
+        self._index = index
+        self._consumers: dict[int, Layer] = {}
+        self._declared: str | None = None  # the type that was set
+        self._shape: tuple[int, ...] = ()  # of a network input
+        self._dimension_names: dict[int, str] = {}
+        self._formats = 1
+        self._location: Any = None
+        self._range: tuple[float, float] | None = None
+        self._broadcast = False
+
+    def _facts(self) -> TensorFacts:
+        """What is known about this tensor.
+
+        Raises:
+            RefusedError: A rule is broken by the layer that makes it, or by one before.
+        """
+        if self._producer is None:
+            return TensorFacts(self._declared or "FLOAT", self._shape)
+        return self._producer._output_facts()[self._index]
+
+    def _facts_or_none(self) -> TensorFacts | None:
+        try:
+            return self._facts()
+        except RefusedError as error:
+            self._network._report_once(str(error))
+            return None
+
+    @property
+    def name(self) -> str:
+        """The tensor's name, unique in its network."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        if len(value) <= 4095:
+            self._name = value
+        else:
+            self._network._error("a tensor name may have at most 4095 bytes")
+
+    @property
+    def shape(self) -> Any:
+        """The dimensions; -1 where only the runtime knows; invalid dimensions where they cannot be inferred."""
+        fact = self._facts_or_none()
+        return self._trt.Dims._invalid() if fact is None else self._trt.Dims(fact.shape)
+
+    @shape.setter
+    def shape(self, value: tuple[int, ...]) -> None:
+        if self._producer is not None:
+            self._network._error(f"{self._name}: only the shape of a network input can be set")
+            return
+        self._shape = tuple(value)
+        self._invalidate()
+
+    @property
+    def dtype(self) -> Any:
+        """The type; the default is float32 where it cannot be inferred."""
+        fact = self._facts_or_none()
+        return self._trt.DataType.__members__["FLOAT" if fact is None else fact.dtype]
+
+    @dtype.setter
+    def dtype(self, value: Any) -> None:
+        if self._network._strong:
+            self._network._error(
+                f"{self._name}: the type of a tensor cannot be set in a strongly typed network"
+            )
+            return
+        self._declared = value.name
+        self._invalidate()
+
+    def _invalidate(self) -> None:
+        if self._producer is not None:
+            self._producer._invalidate()
+        for consumer in self._consumers.values():
+            consumer._invalidate()
+
+    @property
+    def location(self) -> Any:
+        """Where the tensor lives: on the host if it is a shape input."""
+        host = self._producer is None and self.is_shape_tensor
+        return self._location or self._trt.TensorLocation.__members__["HOST" if host else "DEVICE"]
+
+    @location.setter
+    def location(self, value: Any) -> None:
+        self._location = value
+
+    @property
+    def is_network_input(self) -> bool:
+        """Whether the tensor is an input of its network."""
+        return any(tensor is self for tensor in self._network._inputs)
+
+    @property
+    def is_network_output(self) -> bool:
+        """Whether the tensor is marked as an output."""
+        return any(tensor is self for tensor in self._network._outputs)
+
+    @property
+    def is_shape_tensor(self) -> bool:
+        """Whether the tensor's values are needed to compute shapes; final once the network is complete."""
+        return self._network._needs_value(self)
+
+    @property
+    def is_execution_tensor(self) -> bool:
+        """Whether the tensor is computed when the engine runs."""
+        return not self.is_shape_tensor or self.is_network_output
+
+    @property
+    def allowed_formats(self) -> int:
+        """The formats allowed for an input or output, a bit mask; the reference computes in linear format."""
+        return self._formats
+
+    @allowed_formats.setter
+    def allowed_formats(self, value: int) -> None:
+        self._formats = value
+
+    @property
+    def broadcast_across_batch(self) -> bool:
+        """A remnant of implicit batches, without effect."""
+        return self._broadcast
+
+    @broadcast_across_batch.setter
+    def broadcast_across_batch(self, value: bool) -> None:
+        self._broadcast = value
+
+    @property
+    def dynamic_range(self) -> tuple[float, float] | None:
+        """The range for implicit quantization, None if unset; the reference does not quantize implicitly."""
+        return self._range
+
+    @dynamic_range.setter
+    def dynamic_range(self, value: tuple[float, float]) -> None:
+        self._range = (float(value[0]), float(value[1]))
+
+    def set_dynamic_range(self, min: float, max: float) -> bool:
+        """Sets the range for implicit quantization."""
+        self._range = (min, max)
+        return True
+
+    def reset_dynamic_range(self) -> None:
+        """Forgets the range for implicit quantization."""
+        self._range = None
+
+    def set_dimension_name(self, index: int, name: str) -> None:
+        """Names a dimension of an input; equal names must be equal lengths at run time."""
+        self._dimension_names[index] = name
+
+    def get_dimension_name(self, index: int) -> str | None:
+        """Returns the name of a dimension, None if it has none."""
+        return self._dimension_names.get(index)
+
+
+class Layer(Implementation, Ported):
+    """A layer of a network: an operation, its attributes, its inputs and its outputs.
+
+    The properties of the subclasses in the interface (``axis``, ``op``, ...) read and write ``attributes``.
+    """
+
+    _implements = ("ILayer",)
+    _inputs: list[Tensor | None]
+    _outputs: list[Tensor]
+
+    def _initialize(
+        self,
+        network: Surroundings,
+        operation: Operation,
+        inputs: Sequence[Tensor | None],
+        attributes: dict[str, Any],
+    ) -> None:
+        self._network = network
+        self._operation = operation
+        self._attributes = attributes
+        self._inputs = []
+        self._position = network._next_position()
+        self._name = f"(Unnamed Layer* {self._position}) [{operation.title}]"
+        self._metadata = ""
+        self._output_types: dict[int, str] = {}
+        self._precision: Any = None
+        self._ranks = 1
+        self._cached: tuple[TensorFacts, ...] | RefusedError | None = None
+        for tensor in inputs:
+            self._inputs.append(tensor)
+            if tensor is not None:
+                tensor._consumers[id(self)] = self
+        self._outputs = [
+            network._new_tensor(
+                f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}",
+                self,
+                index,
+            )
+            for index in range(operation.output_count(attributes))
+        ]
+
+    def _held(self) -> Layer:
+        """What the method that adds the layer returns."""
+        return self
+
+    def _operands(self) -> Sequence[Tensor | None]:
+        """What the operation reads: the inputs, unless a subclass adds what TensorRT does not count as one."""
+        return self._inputs
+
+    def _input_facts(self) -> list[TensorFacts | None]:
+        return [None if tensor is None else tensor._facts() for tensor in self._operands()]
+
+    def _call(self) -> Call:
+        return Call(
+            self._attributes,
+            self._input_facts(),
+            self._network._rules,
+            self._network._strong,
+            [
+                tensor._declared or self._output_types.get(index)
+                for index, tensor in enumerate(self._outputs)
+            ],
+        )
+
+    def _output_facts(self) -> tuple[TensorFacts, ...]:
+        """The facts of the outputs.
+
+        Raises:
+            RefusedError: A rule is broken here or before; the text names the layer.
+        """
+        if self._cached is None:
+            for layer in self._unknown_before():
+                layer._settle()
+        if isinstance(self._cached, RefusedError):
+            raise self._cached
+        assert self._cached is not None
+        return self._cached
+
+    def _unknown_before(self) -> list[Layer]:
+        # Iterative, because a network may be deeper than Python's stack.
+        order: list[Layer] = []
+        stack: list[tuple[Layer, bool]] = [(self, False)]
+        seen: set[int] = set()
+        while stack:
+            layer, is_ready = stack.pop()
+            if is_ready:
+                order.append(layer)
+                continue
+            if id(layer) in seen or layer._cached is not None:
+                continue
+            seen.add(id(layer))
+            stack.append((layer, True))
+            for tensor in layer._operands():
+                if tensor is not None and tensor._producer is not None:
+                    stack.append((tensor._producer, False))
+        return order
+
+    def _settle(self) -> None:
+        try:
+            call = self._call()
+        except RefusedError as error:
+            self._cached = error  # of an earlier layer, which is already named
+            return
+        try:
+            self._cached = infer(self._operation, call)
+        except RefusedError as error:
+            self._cached = RefusedError(f"{self._name}: {error}")
+
+    def _invalidate(self) -> None:
+        pending = [self]
+        while pending:
+            layer = pending.pop()
+            if layer._cached is None:
+                continue
+            layer._cached = None
+            for tensor in layer._outputs:
+                pending.extend(tensor._consumers.values())
+
+    def _drop_inputs(self, first: int) -> None:
+        for index in range(first, len(self._inputs)):
+            self._drop_input(index)
+
+    def _drop_input(self, index: int) -> None:
+        if index < len(self._inputs):
+            dropped = self._inputs[index]
+            self._inputs[index] = None
+            if dropped is not None and not any(tensor is dropped for tensor in self._inputs):
+                dropped._consumers.pop(id(self), None)
+        while self._inputs and self._inputs[-1] is None:
+            self._inputs.pop()
+        self._invalidate()
+
+    def set_input(self, index: int, tensor: Tensor) -> None:
+        """Connects an input, and extends the inputs where the layer documents further ones."""
+        limit = self._operation.maximum_inputs or len(self._inputs)
+        if not 0 <= index < max(limit, len(self._inputs)):
+            self._network._error(f"{self._name}: input {index} does not exist")
+            return
+        while len(self._inputs) <= index:
+            self._inputs.append(None)
+        self._inputs[index] = tensor
+        tensor._consumers[id(self)] = self
+        self._invalidate()
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        if len(value) > 4095:
+            self._network._error("a layer name may have at most 4095 bytes")
+            return
+        for index, tensor in enumerate(self._outputs):
+            if tensor._name.startswith(f"{self._name}_output"):
+                tensor._name = f"{value}_output" if index == 0 else f"{value}_output_{index}"
+        self._name = value
+        self._invalidate()
+
+    @property
+    def metadata(self) -> str:
+        """A text that travels with the layer into the engine."""
+        return self._metadata
+
+    @metadata.setter
+    def metadata(self, value: str) -> None:
+        self._metadata = value
+
+    @property
+    def type(self) -> Any:
+        """What kind of layer this is."""
+        return self._trt.LayerType.__members__[
+            self._operation.layer_type or self._operation.name.upper()
+        ]
+
+    @property
+    def precision(self) -> Any:
+        """The type a weakly typed build should compute in; the reference computes in the declared types."""
+        return self._precision or self._trt.DataType.FLOAT
+
+    @precision.setter
+    def precision(self, value: Any) -> None:
+        self._precision = value
+
+    @property
+    def precision_is_set(self) -> bool:
+        """Whether a precision was set."""
+        return self._precision is not None
+
+    def reset_precision(self) -> None:
+        """Forgets the precision."""
+        self._precision = None
+
+    def set_output_type(self, index: int, dtype: Any) -> None:
+        """Sets the type of an output of a weakly typed network."""
+        if self._network._strong:
+            self._network._error(
+                f"{self._name}: output types cannot be set in a strongly typed network"
+            )
+            return
+        self._output_types[index] = dtype.name
+        self._invalidate()
+
+    def get_output_type(self, index: int) -> Any:
+        """Returns the type of an output."""
+        if not 0 <= index < len(self._outputs):
+            self._network._error(f"{self._name}: output {index} does not exist")
+            return self._trt.DataType.FLOAT
+        return self._outputs[index].dtype
+
+    def output_type_is_set(self, index: int) -> bool:
+        """Returns whether the type of an output was set."""
+        return index in self._output_types
+
+    def reset_output_type(self, index: int) -> None:
+        """Forgets the type that was set for an output."""
+        self._output_types.pop(index, None)
+        self._invalidate()
+
+    @property
+    def num_ranks(self) -> int:
+        """How many processes a distributed layer spans; 1 in the reference."""
+        return self._ranks
+
+    @num_ranks.setter
+    def num_ranks(self, value: int) -> None:
+        if value != 1:
+            self._network._error(
+                f"{self._name}: the reference runs in one process, num_ranks stays 1"
+            )

@@ -1,0 +1,1 @@
+"""Layers that stand for several others."""

@@ -1,0 +1,1 @@
+"""Many elements that become one: sums, products and windows."""

@@ -1,0 +1,1 @@
+"""Elements that move, or are chosen by their position."""

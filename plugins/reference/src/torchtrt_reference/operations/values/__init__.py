@@ -1,0 +1,1 @@
+"""Values that are made or changed element by element."""

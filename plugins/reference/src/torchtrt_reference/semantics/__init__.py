@@ -1,0 +1,1 @@
+"""What every layer's knowledge is made of: facts about tensors, the base of all operations, and their evaluation."""
