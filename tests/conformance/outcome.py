@@ -92,7 +92,7 @@ def _outcome(sample: Sample, exported: Any, expected: list[Any], version: str) -
             tensors = sample.tensors
             actual = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
         except (FullCompilationError, UnsupportedProgramError) as error:
-            return Outcome(REJECTED, _reason(str(error)))
+            return Outcome(REJECTED, _reason(error))
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
             return Outcome(CRASHED, " ".join(text.split())[:300])
@@ -102,26 +102,15 @@ def _outcome(sample: Sample, exported: Any, expected: list[Any], version: str) -
     return Outcome(NOTHING if nothing else CORRECT)
 
 
-_NODE = re.compile(r"^(\w+) \(([^\n]*?)\): (.*)$")
-
-
-def _reason(message: str) -> str:
-    """Returns why nodes stayed in PyTorch: each op and the first line of its reason that says something."""
-    reasons: dict[str, None] = {}
-    lines = message.splitlines()
-    for place, line in enumerate(lines):
-        match = _NODE.match(line)
-        if match is None:
-            continue
-        details = [text.strip() for text in lines[place + 1 : place + 2] if text.startswith("  ")]
-        reason = details[0] if details else match[3]
-        reason = re.sub(r"^\w+ +rejected: ", "", reason)
-        reason = re.sub(r" \(node %\w+\)", "", reason)
-        reason = re.sub(r"reference@[\d.]+", "this TensorRT", reason)
-        if reason.startswith("No pack has a converter for"):
-            reason = "no pack has a converter"
-        reasons[f"{match[2].removesuffix('.default')}: {reason}"] = None
-    return "; ".join(list(reasons)[:REASONS_EACH]) or lines[0]
+def _reason(error: FullCompilationError | UnsupportedProgramError) -> str:
+    """Returns why nodes stayed in PyTorch: each op, and what the last converter that was asked said."""
+    if isinstance(error, UnsupportedProgramError):
+        return str(error)
+    reasons = {
+        f"{node.op.removesuffix('.default')}: {node.reasons[-1]}": None for node in error.missing
+    }
+    text = "; ".join(list(reasons)[:REASONS_EACH])
+    return re.sub(r"reference@[\d.]+", "this TensorRT", text)
 
 
 def _difference(

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
-from torchtrt.errors import BuildError, FullCompilationError
+from torchtrt.errors import BuildError, FullCompilationError, MissingNode
 from torchtrt.exporting import export, size_ranges
 from torchtrt.lowering import Program, fold_constants, open_program, remove_no_ops, resolve_nodes
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
@@ -24,6 +24,7 @@ from torchtrt.report import BlockReport, CompilationReport
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import describe
@@ -179,17 +180,27 @@ def _check_complete(partition: Partition) -> None:
     ]
     if not missing:
         return
+    nodes = tuple(
+        MissingNode(
+            entry.node.name,
+            qualified_name(entry.node.target),
+            entry.reasons,
+            model_line(entry.node),
+        )
+        for entry in missing
+    )
     lines = []
-    for entry in missing:
-        lines.append(f"{entry.node.name} ({entry.node.target}): {entry.reason}")
-        if line := model_line(entry.node):
-            lines.append(f"  model  {line}")
+    for entry, node in zip(missing, nodes, strict=True):
+        first, *rest = entry.reason.splitlines()
+        lines += [f"{node.node} ({node.op}): {first}", *(f"  {line}" for line in rest)]
+        if node.model_line:
+            lines.append(f"  model  {node.model_line}")
     message = (
         f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )
-    raise FullCompilationError(message)
+    raise FullCompilationError(message, nodes)
 
 
 def _weight_names(graph_module: GraphModule) -> dict[int, str]:

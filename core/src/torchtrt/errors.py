@@ -3,6 +3,10 @@
 Each message says what happened, where (the pack, the layer or the node), and what to do about it.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 
 class TorchTRTError(Exception):
     """The base of torchtrt's exceptions."""
@@ -74,8 +78,33 @@ class ExportError(TorchTRTError, RuntimeError):
     """``torch.export`` could not trace the model."""
 
 
+@dataclass(frozen=True)
+class MissingNode:
+    """A node that would stay in PyTorch.
+
+    Attributes:
+        node: Its name in the graph.
+        op: The qualified name of its op.
+        reasons: Why, one reason for each converter that was asked.
+        model_line: The line of the model that made it, or an empty string.
+    """
+
+    node: str
+    op: str
+    reasons: tuple[str, ...]
+    model_line: str = ""
+
+
 class FullCompilationError(TorchTRTError, RuntimeError):
-    """Nodes would stay in PyTorch although ``require_full_compilation`` was asked for."""
+    """Nodes would stay in PyTorch although ``require_full_compilation`` was asked for.
+
+    Attributes:
+        missing: The nodes.
+    """
+
+    def __init__(self, message: str, missing: tuple[MissingNode, ...] = ()) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 class BuildError(TorchTRTError, RuntimeError):

@@ -7,6 +7,8 @@ fixes the number of steps in the exported program. Here the sizes are told witho
 from __future__ import annotations
 
 import contextlib
+import functools
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -35,20 +37,54 @@ _SIZES: dict[Any, Any] = {
 }
 
 
+class _Telling(threading.local):
+    """Whether this thread is exporting."""
+
+    active = 0
+
+
+_telling = _Telling()
+_lock = threading.Lock()
+_kept: dict[Any, dict[Any, Any]] = {}
+_users = 0
+
+
 @contextlib.contextmanager
 def symbolic_sequence_lengths() -> Iterator[None]:
     """Lets ``torch.export`` keep recurrent layers whole and their sequences of any length, in a ``with`` block.
 
-    Inside it these ops tell sizes and compute nothing: only export there.
+    Inside it these ops tell sizes and compute nothing, in this thread only: only export there.
     """
-    kept = {op: dict(op.py_kernels) for op in _SIZES}
-    for op, tell in _SIZES.items():
-        for key in op.py_kernels:
-            op.py_kernels[key] = tell
-        op._dispatch_cache.clear()
+    _install()
+    _telling.active += 1
     try:
         yield
     finally:
-        for op, kernels in kept.items():
-            op.py_kernels.update(kernels)
-            op._dispatch_cache.clear()
+        _telling.active -= 1
+        _uninstall()
+
+
+def _install() -> None:
+    global _users  # how many blocks are open in all threads
+    with _lock:
+        _users += 1
+        if _users == 1:
+            for op, tell in _SIZES.items():
+                kept = _kept[op] = dict(op.py_kernels)
+                for key, kernel in kept.items():
+                    op.py_kernels[key] = functools.partial(_tell_or_compute, tell, kernel)
+                op._dispatch_cache.clear()
+
+
+def _uninstall() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        if _users == 0:
+            for op, kernels in _kept.items():
+                op.py_kernels.update(kernels)
+                op._dispatch_cache.clear()
+
+
+def _tell_or_compute(tell: Any, compute: Any, *args: Any, **kwargs: Any) -> Any:
+    return (tell if _telling.active else compute)(*args, **kwargs)

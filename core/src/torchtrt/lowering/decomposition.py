@@ -139,9 +139,11 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
     theirs = torch._decomp.decomposition_table.get(target)
     if theirs is not None:
         return theirs
-    if isinstance(target, torch._ops.OpOverload) and target._can_decompose():
-        return target.decompose
-    return None
+    # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
+    is_dispatched = isinstance(target, torch._ops.OpOverload) and torch._C._dispatch_has_kernel(
+        target.name()
+    )
+    return target.decompose if is_dispatched and target._can_decompose() else None
 
 
 def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | str | None:

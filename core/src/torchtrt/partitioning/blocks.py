@@ -29,10 +29,16 @@ class TorchNode:
     Attributes:
         node: The graph node.
         reason: Why, in one or more lines.
+        reasons: The same as data: what each candidate's validator said, or the one rule that applied.
     """
 
     node: Node
     reason: str
+    reasons: tuple[str, ...]
+
+
+_Reason = tuple[str, tuple[str, ...]]
+"""Why a node stays in PyTorch: as text of one or more lines, and as data."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
     ``min_block_size``, or when an engine would need an input whose size has no bound. With
     ``require_full_compilation`` no block is too small.
     """
-    reasons: dict[Node, str] = {}
+    reasons: dict[Node, _Reason] = {}
     for node in graph.nodes:
         if node.op != "call_function" or is_scalar(node):
             continue
@@ -77,11 +83,11 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         demoted = _demotions(blocks, smallest)
         if not demoted:
             break
-        reasons.update(demoted)
+        reasons.update({node: (text, (text,)) for node, text in demoted.items()})
     return Partition(
         {level: tuple(nodes) for level, nodes in sorted(blocks.items())},
         tuple(
-            TorchNode(node, reasons[node])
+            TorchNode(node, *reasons[node])
             for node in graph.nodes
             if node in reasons and node.target is not operator.getitem
         ),
@@ -175,14 +181,18 @@ def _producer(node: Node) -> Node:
     return node
 
 
-def _rejection(node: Node) -> str | None:
+def _rejection(node: Node) -> _Reason | None:
     resolution = resolution_of(node)
-    if resolution is None or not resolution:
-        return resolution.explain() if resolution is not None else "It was never resolved."
+    if resolution is None:
+        text = "It was never resolved."
+        return text, (text,)
+    if not resolution:
+        return "\n".join(resolution.details()) or resolution.reasons[0], resolution.reasons
     for scalar in _scalars(node):
         scalar_resolution = resolution_of(scalar)
         if not scalar_resolution:
-            return f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
+            text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
+            return text, (text,)
     return None
 
 
@@ -194,7 +204,7 @@ def _scalars(node: Node) -> Iterable[Node]:
         pending.extend(source for source in scalar.all_input_nodes if is_scalar(source))
 
 
-def _assign_levels(graph: Graph, reasons: Mapping[Node, str]) -> dict[Node, int]:
+def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, int]:
     levels: dict[Node, int] = {}
     for node in graph.nodes:
         if node.op != "call_function" or is_scalar(node):

@@ -98,12 +98,22 @@ class Resolution:
         asked = sum(rejection.candidate is not None for rejection in self.rejections)
         return self.candidates[asked + 1 :]
 
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why nothing was chosen: a reason for each candidate passed over, or that there is none."""
+        if self.chosen is None and not self.rejections:
+            return ("no pack has a converter for it",)
+        return tuple(rejection.reason for rejection in self.rejections)
+
     def explain(self) -> str:
         """Returns the outcome in words: a headline, and a line for every candidate passed over or pack not loaded."""
+        return "\n".join((self._headline(), *(f"  {line}" for line in self.details())))
+
+    def details(self) -> list[str]:
+        """Returns a line for every candidate passed over, not asked, or whose pack is not loaded."""
         lines = list(self._lines())
         width = max((len(label) for label, _ in lines), default=0)
-        details = (f"  {label:<{width}}  {text}" if label else f"  {text}" for label, text in lines)
-        return "\n".join((self._headline(), *details))
+        return [f"{label:<{width}}  {text}" if label else text for label, text in lines]
 
     def _headline(self) -> str:
         subject = f"{qualified_name(self.target)} (node %{self.node_name})"

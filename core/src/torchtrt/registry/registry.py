@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, TypeVar, overload
 
+from torch._ops import OpOverloadPacket
 from torch.fx import Node
 
 from torchtrt.contract import Converter, check_names, objection
-from torchtrt.errors import NoConverterError
+from torchtrt.errors import NoConverterError, UnknownTargetError
 from torchtrt.packs import (
     CallingConvention,
     ConverterSupport,
@@ -28,7 +29,7 @@ from torchtrt.registry.order import Conflict
 from torchtrt.registry.symbolic import has_symbolic_dimensions
 from torchtrt.registry.table import Decompositions, Table
 from torchtrt.settings import CompilationSettings
-from torchtrt.targets import Target, qualified_name
+from torchtrt.targets import Target, parse_target, qualified_name
 from torchtrt.tensorrt import version as tensorrt_version
 
 Default = TypeVar("Default")
@@ -121,14 +122,19 @@ class ConverterRegistry:
         self, node: Node, default: Any = None, settings: CompilationSettings | None = None
     ) -> Any:
         """Returns what ``registry[node]`` returns, or ``default`` if no converter accepts the node."""
-        resolution = self.resolve(_as_node(node), settings)
+        if _as_node(node).op != "call_function":
+            return default
+        resolution = self.resolve(node, settings)
         return self._entry(resolution) if resolution else default
 
     def __contains__(self, key: object) -> bool:
         """Returns whether a converter accepts a node or, for an op, whether there is any converter for it."""
         if isinstance(key, Node):
             return key.op == "call_function" and bool(self.resolve(key))
-        return callable(key) and bool(self.candidates(key))
+        try:
+            return (callable(key) or isinstance(key, str)) and bool(self.candidates(key))
+        except UnknownTargetError:
+            return False
 
     def __setitem__(self, key: object, value: object) -> NoReturn:
         message = (
@@ -151,9 +157,18 @@ class ConverterRegistry:
                 own[target] = (*own.get(target, ()), candidate)
         return MappingProxyType({name: MappingProxyType(own) for name, own in merged.items()})
 
-    def candidates(self, target: Target) -> tuple[Candidate, ...]:
-        """Returns the converters for an op, in the order in which they are asked."""
+    def candidates(self, target: Target | str) -> tuple[Candidate, ...]:
+        """Returns the converters for an op, in any spelling, in the order in which they are asked.
+
+        A packet stands for its only overload.
+
+        Raises:
+            AmbiguousTargetError: The packet has several overloads.
+            UnknownTargetError: There is no such op.
+        """
         table = self._current_table()
+        if isinstance(target, (str, OpOverloadPacket)):
+            target = parse_target(target)
         if target not in table.candidates and table.knows_later(target):
             table = self._current_table(rebuild=True)
         return table.candidates.get(target, ())

@@ -1,0 +1,84 @@
+"""The structure of the project's packages, read from their imports: those in functions and for types included."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Package:
+    """An import package of one of the distributions.
+
+    Attributes:
+        name: Its name.
+        folder: Where it is.
+    """
+
+    name: str
+    folder: Path
+
+    def modules(self) -> dict[str, Path]:
+        """Returns every module by its dotted name."""
+        found = {}
+        for path in sorted(self.folder.rglob("*.py")):
+            parts = (self.name, *path.relative_to(self.folder).with_suffix("").parts)
+            found[".".join(parts).removesuffix(".__init__")] = path
+        return found
+
+    def dependencies(self) -> dict[str, set[str]]:
+        """Returns for each module the modules of the package that it imports."""
+        known = self.modules()
+        return {
+            module: {
+                name if name in known else name.rpartition(".")[0]
+                for name in imported(path)
+                if name in known or name.rpartition(".")[0] in known
+            }
+            - {module}
+            for module, path in known.items()
+        }
+
+    def room(self, module: str) -> str:
+        """Returns the folder or file under the package's root that a module is in; the root itself is the roof."""
+        return module.split(".")[1] if "." in module else self.name
+
+
+def packages() -> list[Package]:
+    """Returns the packages of all distributions of the project."""
+    folders = sorted(
+        source
+        for pattern in ("core", "plugins/*", "plugins/contrib/*")
+        for source in ROOT.glob(f"{pattern}/src/*")
+        if (source / "__init__.py").is_file()
+    )
+    return [Package(folder.name, folder) for folder in folders]
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yields the names that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports relatively"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def circles(direct: Mapping[str, set[str]]) -> list[str]:
+    """Returns the modules that import themselves through others."""
+    found = []
+    for module in direct:
+        pending, seen = list(direct[module]), set[str]()
+        while pending:
+            name = pending.pop()
+            if name not in seen:
+                seen.add(name)
+                pending += direct[name]
+        if module in seen:
+            found.append(module)
+    return found
