@@ -48,8 +48,8 @@ def run_python(code: str, *paths: Path) -> str:
     return done.stdout
 
 
-def write_packs(folder: Path, count: int) -> None:
-    """Installs third-party packs into a folder, each with STANDARD converters for ten of ATen's ops and ten own."""
+def write_packs(folder: Path, count: int, ops: int = 10) -> None:
+    """Installs third-party packs into a folder, each with STANDARD converters for ten of ATen's ops and some own."""
     for index in range(count):
         name = f"bench{index}"
         package = folder / f"torchtrt_converters_{name}"
@@ -68,7 +68,7 @@ def write_packs(folder: Path, count: int) -> None:
             "           'view.default', 'softmax.int', 'gelu.default', 'layer_norm.default')\n"
             "    for op in ops:\n"
             f"        pack.add('aten::' + op, 'torchtrt_converters_{name}.convert:convert')\n"
-            "    for index in range(10):\n"
+            f"    for index in range({ops}):\n"
             f"        pack.add(f'{name}::op{{index}}', 'torchtrt_converters_{name}.convert:convert')\n"
         )
         metadata = folder / f"torchtrt_converters_{name}-1.0.dist-info"

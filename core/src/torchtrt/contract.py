@@ -97,12 +97,12 @@ class Unless:
 
     def __init__(self, *checks: Validator) -> None:
         self.checks = checks
-        self._calls = tuple(map(with_settings, checks))
+        self._calls = tuple((check, _takes_settings(check)) for check in checks)
 
     def __call__(self, node: Node, settings: Any) -> Any:
         """Returns the first objection, or ``None``."""
-        for check in self._calls:
-            answer = check(node, settings)
+        for check, takes_settings in self._calls:
+            answer = check(node, settings) if takes_settings else check(node)
             if answer is not None and answer is not True:
                 return answer
         return None
@@ -267,29 +267,26 @@ class SchemaArguments:
         ConverterSignatureError: A parameter is not in the schema, or an argument of the schema is not taken.
     """
 
-    __slots__ = ("_defaults", "_names")
+    __slots__ = ("_names", "_target")
 
     def __init__(self, converter: Converter, target: Target) -> None:
-        schema = getattr(target, "_schema", None)
+        self._target = target
         self._names: tuple[str, ...] | None = None
+        schema = getattr(target, "_schema", None)
         if schema is None:
             return
-        arguments = [
-            (_as_parameter(argument.name), argument.default_value) for argument in schema.arguments
-        ]
-        taken, takes_rest = _keywords(converter)
-        names = [name for name, _ in arguments]
-        for name, is_optional in taken.items():
-            if name not in names and not is_optional:
+        names = tuple(_as_parameter(argument.name) for argument in schema.arguments)
+        required, optional, takes_rest = _keywords(converter)
+        for name in required:
+            if name not in names:
                 self._refuse(
                     converter, target, f"has no argument {name!r}, which the converter takes"
                 )
-        for name in names:
-            if name not in taken and not takes_rest:
+        for name in () if takes_rest else names:
+            if name not in required and name not in optional:
                 text = f"has the argument {name!r}, which the converter does not take"
                 self._refuse(converter, target, f"{text}; name it, or take the rest with **_")
-        self._names = tuple(names)
-        self._defaults = dict(arguments)
+        self._names = names
 
     @staticmethod
     def _refuse(converter: Converter, target: Target, what: str) -> None:
@@ -306,7 +303,8 @@ class SchemaArguments:
         """Returns what to call the converter with, behind the context."""
         if self._names is None:
             return tuple(args), dict(kwargs)
-        bound = {**self._defaults, **dict(zip(self._names, args, strict=False))}
+        bound = {_as_parameter(name): value for name, value in _schema_defaults(self._target)}
+        bound.update(zip(self._names, args, strict=False))
         for name, value in kwargs.items():
             bound[_as_parameter(name)] = value
         return (), bound
@@ -316,19 +314,22 @@ def _as_parameter(name: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
-@functools.lru_cache(
-    maxsize=256
-)  # the same function is registered for many ops, one after the other
-def _keywords(converter: Converter) -> tuple[dict[str, bool], bool]:
-    """Returns a converter's parameters behind the context, whether each has a default, and whether there is ``**``."""
-    parameters = list(inspect.signature(converter).parameters.values())[1:]
-    rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
-    named = {
-        each.name: each.default is not inspect.Parameter.empty
-        for each in parameters
-        if each not in rest
-    }
-    return named, bool(rest)
+@functools.lru_cache(maxsize=256)
+def _keywords(converter: Converter) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+    """Returns the names of a converter's parameters without and with a default, and whether it has ``**``."""
+    code = getattr(converter, "__code__", None)
+    if code is None or code.co_kwonlyargcount or hasattr(converter, "__wrapped__"):
+        parameters = list(inspect.signature(converter).parameters.values())[1:]
+        rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
+        required = [each for each in parameters if each.default is inspect.Parameter.empty]
+        return (
+            tuple(each.name for each in required if each not in rest),
+            tuple(each.name for each in parameters if each not in required),
+            bool(rest),
+        )
+    names = code.co_varnames[1 : code.co_argcount]  # inspect.signature takes ten times as long
+    count = len(names) - len(getattr(converter, "__defaults__", None) or ())
+    return names[:count], names[count:], bool(code.co_flags & inspect.CO_VARKEYWORDS)
 
 
 def looks_like_converter(value: object) -> bool:

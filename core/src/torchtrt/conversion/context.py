@@ -7,12 +7,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.conversion.network import CheckedNetwork
-from torchtrt.conversion.values import CONSTANT_TYPES, as_torch_tensor, is_network_tensor
+from torchtrt.conversion.values import (
+    as_torch_tensor,
+    is_array,
+    is_constant_value,
+    is_network_tensor,
+)
 from torchtrt.errors import ConversionError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
@@ -73,11 +77,11 @@ class ConversionContext:
             if dtype is None or self.dtype_of(value) is inner_dtype(dtype):
                 return value
             return add_cast(self.net, value, dtype)
-        if not isinstance(value, CONSTANT_TYPES):
+        if not is_constant_value(value):
             message = f"A {type(value).__name__} cannot become a TensorRT constant: {value!r}."
             raise ConversionError(message)
         tensor = as_torch_tensor(value, dtype)
-        if tensor.numel() > 1 or isinstance(value, (np.ndarray, torch.Tensor)):
+        if tensor.numel() > 1 or isinstance(value, torch.Tensor) or is_array(value):
             return self.add_constant(tensor)
         # repr tells -0.0 from 0.0
         key = (tensor.dtype, tuple(tensor.shape), repr(tensor.tolist()))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch.fx import Node
 
 from torchtrt.conversion.context import ConversionContext
-from torchtrt.conversion.values import is_network_tensor
+from torchtrt.conversion.values import is_array, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import dtype_name, inner_dtype
 from torchtrt.tensorrt.shims import is_strongly_typed
@@ -45,7 +44,7 @@ def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: An
 def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: torch.Tensor) -> None:
     if is_network_tensor(result):
         shape, dtype = _shape(label, result), ctx.dtype_of(result)
-    elif isinstance(result, (torch.Tensor, np.ndarray)):
+    elif isinstance(result, torch.Tensor) or is_array(result):
         constant = torch.as_tensor(result)
         shape, dtype = tuple(constant.shape), inner_dtype(constant.dtype)
     else:

@@ -7,11 +7,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 
 from torchtrt.conversion.constants import get_trt_tensor
-from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
+from torchtrt.conversion.values import as_torch_tensor, is_array, is_network_tensor
 from torchtrt.errors import ConversionError
 
 
@@ -21,7 +20,6 @@ class TRTTensor:
 
 Converter = TypeVar("Converter", bound=Callable[..., Any])
 Kind = type
-_CONSTANT_KINDS = (torch.Tensor, np.ndarray)
 
 
 def enforce_tensor_types(
@@ -70,13 +68,17 @@ def _conform(ctx: Any, value: Any, kinds: tuple[Kind, ...], promote: bool, name:
     in_network = is_network_tensor(value)
     if any(in_network if kind is TRTTensor else isinstance(value, kind) for kind in kinds):
         return value
-    if promote and not in_network and isinstance(value, (*_CONSTANT_KINDS, bool, int, float)):
+    if (
+        promote
+        and not in_network
+        and (isinstance(value, (torch.Tensor, bool, int, float)) or is_array(value))
+    ):
         kind = kinds[0]
         if kind is TRTTensor:
             return get_trt_tensor(ctx, value, name)
         if kind is torch.Tensor:
             return as_torch_tensor(value)
-        if kind is np.ndarray:
+        if kind.__module__ == "numpy":
             return as_torch_tensor(value).numpy()
     found = "a network tensor" if in_network else f"a {type(value).__name__}"
     wanted = " or ".join(

@@ -141,7 +141,7 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
         return theirs
     # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
     is_dispatched = isinstance(target, torch._ops.OpOverload) and torch._C._dispatch_has_kernel(
-        target.name()
+        target.name()  # type: ignore[no-untyped-call]
     )
     return target.decompose if is_dispatched and target._can_decompose() else None
 

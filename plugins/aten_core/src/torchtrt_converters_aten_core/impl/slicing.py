@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+import torch
 
 from torchtrt.conversion import add, add_layer, is_network_tensor
 from torchtrt.tensorrt import trt
@@ -143,12 +143,12 @@ def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size]) -> tuple[Any
     return tuple(pieces)
 
 
-def places(size: Sequence[int], stride: Sequence[int], offset: int) -> np.ndarray:
+def places(size: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
     """Returns, as int32 numbers in the shape ``size``, where strides find each element in flat memory."""
-    result = np.full(tuple(size), offset, dtype=np.int32)
+    result = torch.full(tuple(size), offset, dtype=torch.int32)
     for dim, (count, distance) in enumerate(zip(size, stride, strict=True)):
         along = [-1 if place == dim else 1 for place in range(len(size))]
-        result += (np.arange(count, dtype=np.int32) * distance).reshape(along)
+        result += (torch.arange(count, dtype=torch.int32) * distance).reshape(along)
     return result
 
 
