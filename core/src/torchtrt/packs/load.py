@@ -254,9 +254,8 @@ def satisfies(version: str, required: str) -> bool:
 def _check_contents(pack: ConverterPack, info: PackInfo) -> None:
     satisfies("0", pack.tensorrt)  # A malformed range is found now, not at the first lookup.
     package = PACKS.package_name(info.name)
-    for registration in pack.converters:
-        where = registration.support.converter_implementation
-        if isinstance(where, str) and where.split(":")[0].split(".")[0] != package:
+    for where in pack.named_implementations:
+        if not where.startswith((f"{package}.", f"{package}:")):
             what = f"it adds the converter {where!r}, which is outside its own package"
             raise _RefusalError("bad-name", what, f"Import it through a module of {package}.")
 

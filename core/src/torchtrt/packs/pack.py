@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from torchtrt.contract import (
     CallingConvention,
@@ -53,6 +53,31 @@ class Registration:
     convention: CallingConvention | None
     validate: Validator | None
     arguments: SchemaArguments | None
+
+
+class _Named(NamedTuple):
+    """What a pack gave to register a converter. Nothing of it is looked up while op and function are only named."""
+
+    target: Target | str
+    implementation: Converter | str
+    validator: Validator | None
+    priority: ConverterPriority
+    flags: tuple[bool, bool, bool]
+
+    def registration(self) -> Registration:
+        op, implementation, validator = (
+            _target_or_name(self.target),
+            self.implementation,
+            self.validator,
+        )
+        convention = arguments = None
+        if not isinstance(implementation, str):
+            convention = calling_convention(implementation)
+            if convention is CallingConvention.SCHEMA and not isinstance(op, str):
+                arguments = SchemaArguments(implementation, op)
+        support = ConverterSupport(implementation, validator or accept_every_node, *self.flags)
+        validate = None if validator is None else with_settings(validator)
+        return Registration(op, support, self.priority, convention, validate, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +143,7 @@ class ConverterPack:
         self.summary = summary
         self.torch = torch
         self.tensorrt = tensorrt
-        self._converters: list[Registration] = []
+        self._converters: list[Registration | _Named] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
         self._sealed = False
@@ -129,7 +154,22 @@ class ConverterPack:
     @property
     def converters(self) -> Sequence[Registration]:
         """The registered converters, in the order in which they were registered."""
-        return tuple(self._converters)
+        for place, entry in enumerate(self._converters):
+            if isinstance(entry, _Named):
+                self._converters[place] = entry.registration()
+        return tuple(self._converters)  # type: ignore[arg-type]  # none is only named any more
+
+    @property
+    def named_implementations(self) -> Iterator[str]:
+        """The converters that were registered as ``"module:function"``."""
+        for entry in self._converters:
+            where = (
+                entry.implementation
+                if isinstance(entry, _Named)
+                else entry.support.converter_implementation
+            )
+            if isinstance(where, str):
+                yield where
 
     @property
     def decompositions(self) -> Sequence[Decomposition]:
@@ -217,42 +257,25 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags: tuple[object, ...] = (
-            supports_dynamic_shapes,
-            requires_output_allocator,
-            keep_constants,
-        )
-        for flag in flags:
-            if flag is not True and flag is not False:
-                message = f"Pack {self.name!r}: {flag!r} was given where True or False is meant ({target})."
-                raise PackError(message)
-        op = _target_or_name(target)
-        convention = arguments = None
-        if not isinstance(implementation, str):
-            convention = calling_convention(implementation)
-            if convention is CallingConvention.SCHEMA and not isinstance(op, str):
-                arguments = SchemaArguments(implementation, op)
-        elif not _IMPLEMENTATION.fullmatch(implementation):
+        flags = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
+            message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            raise PackError(message)
+        if isinstance(implementation, str) and not _IMPLEMENTATION.fullmatch(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
-        validator = _joined(capability_validator, unless)
-        support = ConverterSupport(
+        named = _Named(
+            target,
             implementation,
-            validator or accept_every_node,
-            supports_dynamic_shapes,
-            requires_output_allocator,
-            keep_constants,
+            _joined(capability_validator, unless) if capability_validator or unless else None,
+            priority if isinstance(priority, ConverterPriority) else ConverterPriority(priority),
+            flags,
         )
-        self._converters.append(
-            Registration(
-                op,
-                support,
-                ConverterPriority(priority),
-                convention,
-                None if validator is None else with_settings(validator),
-                arguments,
-            )
-        )
+        is_named = isinstance(target, str) and isinstance(implementation, str)
+        if is_named and _is_one_op(str(target)):
+            self._converters.append(named)
+        else:
+            self._converters.append(named.registration())
         self._changed()
 
     def decomposition(
@@ -315,6 +338,12 @@ class ConverterPack:
 
 def _is_api_version(api: object) -> bool:
     return isinstance(api, tuple) and len(api) == 2 and all(type(part) is int for part in api)
+
+
+def _is_one_op(name: str) -> bool:
+    """Returns whether a name is of one op for certain: with its overload, or of a library other than PyTorch."""
+    namespace, separator, rest = name.partition("::")
+    return bool(separator) and ("." in rest or namespace not in ("aten", "prims"))
 
 
 def _target_or_name(target: Target | str) -> Target | str:
