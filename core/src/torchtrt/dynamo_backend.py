@@ -1,84 +1,268 @@
-"""The backend of ``torch.compile(model, backend="torchtrt")``, registered through PyTorch's entry points."""
+"""The backend of ``torch.compile(model, backend="torchtrt")``, registered through PyTorch's entry points.
+
+Graphs come through AOTAutograd: free of writes but for those to inputs at the end, without tensor subclasses and
+autocast regions, and with gradients where they are needed. A forward graph for inference has its weights as constants
+of the engines, and engines are built anew when a weight has changed. One for training has them as inputs.
+"""
 
 from __future__ import annotations
 
+import functools
+import threading
+import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
+from torch.utils._python_dispatch import _disable_current_modes
 
 from torchtrt.compiler import compile as compile_model
+from torchtrt.errors import SettingsError
 from torchtrt.inputs import Input
 from torchtrt.settings import CompilationSettings
 
-Compiled = Callable[..., Sequence[torch.Tensor]]
+ENGINES_KEPT = 8
+"""For how many combinations of unbounded sizes, numbers and states of the weights a graph keeps its engines."""
+
+_MODES: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {"optimization_level": 5},
+    "max-autotune-no-cudagraphs": {"optimization_level": 5},
+}
 
 
 def torchtrt(
     graph_module: GraphModule,
     example_inputs: Sequence[Any],
     *,
+    mode: str = "default",
     options: Mapping[str, Any] | None = None,
-) -> Compiled:
-    """Compiles a graph that Dynamo captured. Weights are constants of the engines: compile again after changing them.
+) -> Callable[..., Any]:
+    """Compiles a graph that Dynamo captured.
 
     A size that Dynamo treats as dynamic needs an upper bound for one engine to serve it:
     ``torch._dynamo.mark_dynamic(x, dim, min=, max=)``. Without one, an engine is built for each
-    size when it is first met.
+    size when it is first met. So it is for each value of a number that changes, and when a weight has changed.
 
     Args:
-        graph_module: The captured graph, over weights, sizes and tensors.
+        graph_module: The captured graph, over weights, sizes, numbers and tensors.
         example_inputs: Its inputs.
+        mode: ``torch.compile``'s ``mode``: ``"max-autotune"`` lets TensorRT try everything.
         options: Fields of :class:`torchtrt.CompilationSettings` (``torch.compile``'s ``options``).
 
     Returns:
         The compiled graph, called with what ``graph_module`` takes.
+
+    Raises:
+        SettingsError: The mode or an option is unknown or unusable.
     """
-    settings = dict(options or {})
-    CompilationSettings.from_keywords(
-        **settings
-    )  # unknown options are an error now, not on the first call
+    if mode not in _MODES:
+        message = f"torchtrt has no mode {mode!r}. It has: {', '.join(map(repr, _MODES))}."
+        raise SettingsError(message)
+    settings = {**_MODES[mode], **(options or {})}
+    CompilationSettings.from_keywords(**settings)  # now, not on the first call
+    backend = aot_autograd(
+        fw_compiler=functools.partial(_compile, settings=settings, bake_weights=False),
+        bw_compiler=_run_in_pytorch,
+        inference_compiler=functools.partial(_compile, settings=settings, bake_weights=True),
+        keep_inference_input_mutations=True,
+    )
+    return backend(graph_module, example_inputs)
+
+
+def _compile(
+    graph_module: GraphModule,
+    example_inputs: Sequence[Any],
+    settings: Mapping[str, Any],
+    bake_weights: bool,
+) -> Callable[[list[Any]], Any]:
     placeholders = graph_module.graph.find_nodes(op="placeholder")
-    kept = [
-        index
-        for index, value in enumerate(example_inputs)
-        if isinstance(value, torch.Tensor) and not _is_weight(value)
-    ]
-    bounds = [_bounds(placeholders[index]) for index in kept]
-    module = _over_tensors(graph_module, example_inputs, kept)
-    cache: dict[Any, Compiled] = {}
+    roles = _Roles.of(placeholders, bake_weights)
+    if not roles.tensors or not _returns_tensors(graph_module):
+        return _run_in_pytorch(graph_module, example_inputs)
+    return _boxed(_Engines(graph_module, placeholders, roles, settings))
 
-    def run(*inputs: Any) -> Sequence[torch.Tensor]:
-        tensors = [inputs[index] for index in kept]
-        # One engine serves all sizes of the bounded dimensions, and only one size of the others.
-        key = tuple(
-            size
-            for tensor, bound in zip(tensors, bounds, strict=True)
-            for dim, size in enumerate(tensor.shape)
-            if dim not in bound
-        )
-        if key not in cache:
-            cache[key] = compile_model(
-                module, [_input(*pair) for pair in zip(tensors, bounds, strict=True)], **settings
-            )
-        return cache[key](*tensors)
 
+def _run_in_pytorch(
+    graph_module: GraphModule, example_inputs: Sequence[Any]
+) -> Callable[[list[Any]], Any]:
+    """Returns the graph as PyTorch runs it: a backward one, or one in which an engine would have no input."""
+    del example_inputs
+    return _boxed(graph_module.forward)
+
+
+def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    """Returns a function of one list, which it empties, as AOTAutograd calls it: inputs can be freed early."""
+
+    def run(inputs: list[Any]) -> Any:
+        values = tuple(inputs)
+        inputs.clear()
+        return function(*values)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
 
-def _is_weight(value: torch.Tensor) -> bool:
-    return (
-        isinstance(value, torch.nn.Parameter)
-        or getattr(value, "_dynamo_static_input_type", None) is not None
+@dataclass(frozen=True)
+class _Roles:
+    """What each input of a graph is, by its place.
+
+    Attributes:
+        tensors: What the caller gives: the engines' inputs.
+        weights: What belongs to the model and does not move between calls: constants, or buffers if written to.
+        numbers: Sizes, and other numbers that change.
+    """
+
+    tensors: tuple[int, ...]
+    weights: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, placeholders: Sequence[Node], bake_weights: bool) -> _Roles:
+        context = TracingContext.try_get()
+        metadata = None if context is None else context.fw_metadata
+        static = set(metadata.static_input_indices or ()) if metadata and bake_weights else set()
+        is_tensor = [isinstance(node.meta.get("val"), torch.Tensor) for node in placeholders]
+        places = range(len(placeholders))
+        return cls(
+            tuple(place for place in places if is_tensor[place] and place not in static),
+            tuple(place for place in places if is_tensor[place] and place in static),
+            tuple(place for place in places if not is_tensor[place]),
+        )
+
+
+class _Engines:
+    """A graph and what it was compiled to, for each combination of what the engines do not take as inputs."""
+
+    def __init__(
+        self,
+        graph_module: GraphModule,
+        placeholders: Sequence[Node],
+        roles: _Roles,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._graph_module = graph_module
+        self._placeholders = placeholders
+        self._roles = roles
+        self._settings = settings
+        self._bounds = [_bounds(placeholders[place]) for place in roles.tensors]
+        self._written = frozenset(
+            node.args[0]
+            for node in graph_module.graph.nodes
+            if node.op == "call_function" and node.target is torch.ops.aten.copy_.default
+        )
+        self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, *inputs: Any) -> Any:
+        tensors = [inputs[place] for place in self._roles.tensors]
+        key = self._key(inputs, tensors)
+        compiled = self._compiled.get(key)
+        if compiled is None:
+            with self._lock:
+                compiled = self._compiled.get(key) or self._build(key, inputs, tensors)
+        return compiled(*tensors)
+
+    def _key(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
+        """Returns what is fixed in an engine: sizes without bounds, numbers, and the state of the weights."""
+        sizes = tuple(
+            size
+            for tensor, bound in zip(tensors, self._bounds, strict=True)
+            for dim, size in enumerate(tensor.shape)
+            if dim not in bound
+        )
+        numbers = tuple(
+            (type(inputs[place]), inputs[place])
+            for place in self._roles.numbers
+            if not self._is_size(place)
+        )
+        weights = tuple(
+            (id(inputs[place]), inputs[place].data_ptr(), _version(inputs[place]))
+            for place in self._roles.weights
+            if self._placeholders[place] not in self._written
+        )
+        return sizes, numbers, weights
+
+    def _is_size(self, place: int) -> bool:
+        """Returns whether a number is a size of a tensor, which the engines see for themselves."""
+        return _dimension_of(self._placeholders[place], self._tensor_nodes()) is not None
+
+    @functools.lru_cache(maxsize=1)  # noqa: B019 - lives as long as its graph
+    def _tensor_nodes(self) -> tuple[Node, ...]:
+        return tuple(self._placeholders[place] for place in self._roles.tensors)
+
+    def _build(
+        self, key: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
+    ) -> Callable[..., Any]:
+        while len(self._compiled) >= ENGINES_KEPT:
+            self._compiled.popitem(last=False)
+            warnings.warn(
+                f"A graph of torch.compile has met more than {ENGINES_KEPT} combinations of sizes without bounds, "
+                "numbers and weights, and builds engines again. Mark sizes that vary with "
+                "torch._dynamo.mark_dynamic(x, dim, min=, max=).",
+                stacklevel=3,
+            )
+        given = [_input(*pair) for pair in zip(tensors, self._bounds, strict=True)]
+        with (
+            _disable_current_modes()
+        ):  # PyTorch watches the first call with one, which no export survives
+            compiled = compile_model(self._over_tensors(inputs), given, **self._settings)
+        self._compiled[key] = compiled
+        return compiled
+
+    def _over_tensors(self, inputs: Sequence[Any]) -> GraphModule:
+        """Returns the graph over its tensors only: weights become attributes, numbers constants or sizes."""
+        graph = torch.fx.Graph()
+        graph.output(graph.graph_copy(self._graph_module.graph, {}))
+        module = GraphModule(self._graph_module, graph)
+        placeholders = module.graph.find_nodes(op="placeholder")
+        tensors = [placeholders[place] for place in self._roles.tensors]
+        first_call = next(
+            node for node in module.graph.nodes if node.op not in ("placeholder", "get_attr")
+        )
+        for place in (*self._roles.weights, *self._roles.numbers):
+            node = placeholders[place]
+            value = inputs[place]
+            replacement: Any = value
+            with module.graph.inserting_before(first_call):
+                if isinstance(value, torch.Tensor):
+                    name = f"weight_{place}"
+                    module.register_buffer(name, value.detach())
+                    replacement = module.graph.get_attr(name)
+                elif (found := _dimension_of(node, tensors)) is not None:
+                    replacement = module.graph.call_function(torch.ops.aten.sym_size.int, found)
+            node.replace_all_uses_with(replacement)
+            module.graph.erase_node(node)
+        for node in module.graph.nodes:
+            node.meta.clear()  # symbols of this trace mean nothing in the next
+        module.recompile()
+        return module.eval()
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Returns a number that changes whenever a tensor is written to; tensors of inference mode have none."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def _returns_tensors(graph_module: GraphModule) -> bool:
+    (output,) = graph_module.graph.find_nodes(op="output")
+    results: Any = output.args[0]
+    return any(
+        isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor)
+        for result in results
     )
 
 
 def _bounds(placeholder: Node) -> dict[int, tuple[int, int]]:
     """Returns, for the dynamic dimensions of an input that have an upper bound, the minimum and maximum size."""
-    value = placeholder.meta["example_value"]
     found = {}
-    for dim, size in enumerate(value.shape):
+    for dim, size in enumerate(placeholder.meta["val"].shape):
         if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
             interval = size.node.shape_env.var_to_range[size.node.expr]
             if interval.upper.is_Integer and interval.upper < 2**31:
@@ -102,41 +286,13 @@ def _input(tensor: torch.Tensor, bounds: Mapping[int, tuple[int, int]]) -> torch
     )
 
 
-def _over_tensors(
-    graph_module: GraphModule, example_inputs: Sequence[Any], kept: Sequence[int]
-) -> GraphModule:
-    """Returns the graph over its tensor inputs only: weights become attributes, sizes are read off the tensors."""
-    module = GraphModule(graph_module, torch.fx.Graph())
-    module.graph.output(module.graph.graph_copy(graph_module.graph, {}))
-    placeholders = module.graph.find_nodes(op="placeholder")
-    tensors = [placeholders[index] for index in kept]
-    first_call = next(
-        node for node in module.graph.nodes if node.op not in ("placeholder", "get_attr")
-    )
-    for index, (node, value) in enumerate(zip(placeholders, example_inputs, strict=True)):
-        if index in kept:
-            continue
-        with module.graph.inserting_before(first_call):
-            if isinstance(value, torch.Tensor):
-                name = f"weight_{index}"
-                setattr(module, name, value)
-                replacement = module.graph.get_attr(name)
-            elif isinstance(value, torch.SymInt):
-                replacement = _read_size(module.graph, node, tensors)
-            else:
-                message = f"torchtrt cannot compile a graph whose input {node.name} is a {type(value).__name__}."
-                raise TypeError(message)
-        node.replace_all_uses_with(replacement)
-        module.graph.erase_node(node)
-    module.recompile()
-    return module.eval()
-
-
-def _read_size(graph: torch.fx.Graph, placeholder: Node, tensors: Sequence[Node]) -> Node:
-    symbol = placeholder.meta["example_value"].node.expr
+def _dimension_of(placeholder: Node, tensors: Sequence[Node]) -> tuple[Node, int] | None:
+    """Returns the tensor and the dimension whose size a number is, or ``None`` for any other number."""
+    value = placeholder.meta.get("val")
+    if not isinstance(value, torch.SymInt):
+        return None
     for tensor in tensors:
-        for dim, size in enumerate(tensor.meta["example_value"].shape):
-            if isinstance(size, torch.SymInt) and size.node.expr == symbol:
-                return graph.call_method("size", (tensor, dim))
-    message = f"The size {symbol} of the captured graph is the size of none of its inputs."
-    raise TypeError(message)
+        for dim, size in enumerate(tensor.meta["val"].shape):
+            if isinstance(size, torch.SymInt) and size.node.expr == value.node.expr:
+                return tensor, dim
+    return None

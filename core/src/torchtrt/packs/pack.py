@@ -257,7 +257,7 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
             raise PackError(message)

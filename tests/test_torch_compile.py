@@ -1,0 +1,222 @@
+"""``torch.compile(model, backend="torchtrt")``: what PyTorch's own backends do, with the same values."""
+
+import copy
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+OPTIONS = {"min_block_size": 1}
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo():
+    """Every test captures anew."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def compiled(model, **arguments):
+    """The model, compiled with blocks of any size."""
+    return torch.compile(model, backend="torchtrt", options=OPTIONS, **arguments)
+
+
+def assert_same(actual, expected):
+    """Compares tensors, to float32's usual tolerance."""
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+class Running(nn.Module):
+    """Statistics and a state that calls change, and numbers among the arguments."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+        self.norm = nn.BatchNorm1d(3)
+        self.register_buffer("state", torch.zeros(3))
+
+    def forward(self, x, count, factor):
+        self.state.add_(x.sum(0).detach())
+        return self.norm(self.linear(x)) * count * factor + self.state
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_buffers_sizes_and_numbers_may_change(training):
+    """Buffers are written to as in eager; a size, an int or a float that changes is never an old one."""
+    torch.manual_seed(0)
+    model = Running().train(training)
+    eager = copy.deepcopy(model)
+    fast = compiled(model)
+
+    with torch.no_grad():
+        for rows, count, factor in (
+            (4, 2, 0.5),
+            (5, 3, 0.7),
+            (6, 3, 0.9),
+            (6, 4, 0.9),
+            (4, 2, 0.5),
+        ):
+            x = torch.rand(rows, 3)
+            assert_same(fast(x, count, factor), eager(x, count, factor))
+            for (name, mine), theirs in zip(model.named_buffers(), eager.buffers(), strict=True):
+                torch.testing.assert_close(mine, theirs, msg=name)
+
+
+@pytest.mark.parametrize("change", ["load_state_dict", "in place", "data", "new parameter"])
+def test_weights_that_change_are_seen(change):
+    """The next call computes with them, however they came in."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2)).eval()
+    fast, x = compiled(model), torch.rand(4, 3)
+
+    with torch.no_grad():
+        fast(x)
+        if change == "load_state_dict":
+            model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()})
+        elif change == "in place":
+            model[0].weight.mul_(2)
+        elif change == "data":
+            model[0].weight.data = torch.rand(3, 3)
+        else:
+            model[0].weight = nn.Parameter(torch.rand(3, 3))
+        assert_same(fast(x), model(x))
+
+
+def test_gradients_and_steps_are_eagers():
+    """Training a head over a compiled body trains the body too."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+    eager = copy.deepcopy(model)
+    fast = compiled(model)
+    mine, theirs = (torch.optim.SGD(each.parameters(), 0.1) for each in (model, eager))
+
+    for _ in range(3):
+        x = torch.rand(4, 3, requires_grad=True)
+        y = x.detach().clone().requires_grad_()
+        for optimizer, call, value in ((mine, fast, x), (theirs, eager, y)):
+            optimizer.zero_grad()
+            call(value).pow(2).sum().backward()
+            optimizer.step()
+        assert_same(x.grad, y.grad)
+        for a, b in zip(model.parameters(), eager.parameters(), strict=True):
+            assert_same(a, b)
+
+
+def test_a_branch_on_data_is_taken_as_in_eager():
+    """torch.cond stays a branch."""
+
+    class Branch(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda y: (y + 1).sin(), lambda y: (y - 1).cos(), (x,))
+
+    fast = compiled(Branch())
+    for value in (1.0, -1.0):
+        x = torch.full((2, 3), value)
+        assert_same(fast(x), Branch()(x))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_autocast_gives_eagers_dtype(inside):
+    """Around the call, or in the model."""
+
+    class Casting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=inside):
+                return self.linear(x) * 2
+
+    model, x = Casting().eval(), torch.rand(2, 3)
+    fast = compiled(model)
+
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=not inside):
+        actual, expected = fast(x), model(x)
+
+    assert expected.dtype is actual.dtype
+    torch.testing.assert_close(actual, expected, rtol=3e-2, atol=3e-2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.ones(3) * 2,
+        lambda x: (x.shape[0], x + 1),
+        lambda x: (x + 1, None, 3),
+        lambda x: x.shape[0] * 2,
+        lambda x: [x, x.relu(), x[:1]],
+    ],
+    ids=["no input is read", "a size", "None and a number", "only a number", "an input and a view"],
+)
+def test_graphs_of_any_kind_of_output_run(function):
+    """Without tensor inputs, with numbers, with inputs among the outputs."""
+    fast = compiled(function)
+    for rows in (2, 3, 4):
+        x = torch.rand(rows, 3)
+        actual, expected = fast(x), function(x)
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
+def test_pytorchs_modes_are_taken(mode):
+    """As for other backends; torch.compile allows a mode or options, not both."""
+    model, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.rand(2, 3)
+
+    with torch.no_grad():
+        assert_same(torch.compile(model, backend="torchtrt", mode=mode)(x), model(x))
+
+
+def test_an_unknown_mode_is_an_error_that_lists_the_known_ones():
+    """At the first call, as Dynamo has it."""
+    with pytest.raises(Exception, match=r"torchtrt has no mode 'fast'\. It has: 'default'"):
+        torch.compile(nn.Linear(3, 3), backend="torchtrt", mode="fast")(torch.rand(2, 3))
+
+
+PARALLEL = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+def work(rank, path):
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4)).eval()
+    x = torch.rand(3, 4)
+    expected = model(x).detach()
+    mesh = init_device_mesh("cpu", (2,))
+    parallel = parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    with torch.no_grad():
+        fast = torch.compile(parallel, backend="torchtrt", options={"min_block_size": 1})
+        torch.testing.assert_close(fast(x), expected)
+        torch.testing.assert_close(fast(x + 1), parallel(x + 1))
+    if rank == 0:
+        print("parallel")
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(work, (sys.argv[1],), nprocs=2)
+"""
+
+
+def test_a_tensor_parallel_model_runs_with_its_collectives_between_engines(tmp_path):
+    """Parallelized with PyTorch's own API, on two processes; each has half of the weights."""
+    program = tmp_path / "parallel.py"
+    program.write_text(PARALLEL)
+
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path / "store")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert 0 == done.returncode, done.stderr[-3000:]
+    assert "parallel" in done.stdout
