@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from torchtrt.packs import ConverterPack, ConverterPriority
 from torchtrt.registry import ConverterRegistry
+from torchtrt.settings import CompilationSettings
 
 OPS = (torch.ops.aten.relu.default, torch.ops.aten.gelu.default, torch.ops.aten.tanh.default)
 FIRST_PARTY = ("aten_core", "aten_experimental", "quantization")
@@ -221,3 +222,27 @@ def test_decompositions_follow_the_same_law(registry_of: Callable[..., Converter
         "aten.silu.default": (ours, "aten_core"),
         "aten.mish.default": (theirs, "vision"),
     }
+
+
+def test_a_standard_converter_takes_no_op_that_a_first_party_pack_decomposes(
+    registry_of: Callable[..., ConverterRegistry],
+) -> None:
+    """It is asked where the decomposition does not serve; HIGH and a preference come before it."""
+
+    def convert(ctx: Any, self: Any) -> None: ...
+
+    core, vision, bold = ConverterPack("aten_core"), ConverterPack("vision"), ConverterPack("bold")
+    core.decomposition(torch.ops.aten.erfinv.default)(torch.erfinv)
+    vision.add(torch.ops.aten.erfinv.default, convert)
+    bold.add(torch.ops.aten.erfinv.default, convert, priority=ConverterPriority.HIGH)
+    graph = torch.fx.Graph()
+    node = graph.call_function(torch.ops.aten.erfinv.default, (graph.placeholder("x"),))
+    preference = CompilationSettings(converter_preferences={"aten.erfinv": "vision"})
+
+    alone = registry_of(core, vision)
+
+    assert "aten_core decomposes the op" in alone.resolve(node).explain()
+    assert alone.resolve(node, decomposition_failed=True)
+    assert alone.resolve(node, preference)
+    assert registry_of(core, vision, preferred=["vision"]).resolve(node)
+    assert registry_of(core, vision, bold).resolve(node).chosen.pack.name == "bold"  # type: ignore[union-attr]

@@ -79,6 +79,13 @@ class _Resolver:
 
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        resolution, parts = self._resolve(node, depth)
+        if not resolution and parts is None and self.unusable_dtype(node) is None:
+            late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)
+            return (late if late else resolution), None
+        return resolution, parts
+
+    def _resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         settings = self.settings
         resolution = self.ask(node)
         forced = node.target in settings.torch_enabled_decompositions

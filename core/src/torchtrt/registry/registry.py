@@ -21,6 +21,7 @@ from torchtrt.packs import (
     current_packs,
     problems,
 )
+from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, Rejection, Resolution
@@ -56,12 +57,20 @@ class ConverterRegistry:
 
     # Lookup
 
-    def resolve(self, node: Node, settings: CompilationSettings | None = None) -> Resolution:
+    def resolve(
+        self,
+        node: Node,
+        settings: CompilationSettings | None = None,
+        *,
+        decomposition_failed: bool = False,
+    ) -> Resolution:
         """Returns the converter for ``node`` and, for every candidate passed over, the reason.
 
         Args:
             node: A ``call_function`` node.
             settings: The settings of this compilation; the defaults if omitted.
+            decomposition_failed: Whether the op's decomposition was tried and does not serve the node,
+                so that converters behind it in the order are asked.
         """
         if settings is None:
             settings = _DEFAULT_SETTINGS
@@ -92,6 +101,10 @@ class ConverterRegistry:
                     dynamic = has_symbolic_dimensions(node)
                 if dynamic:
                     outcome = Rejection(candidate, _STATIC_ONLY)
+            if outcome is candidate and candidate.pack.tier >= THIRD_PARTY_TIER:
+                is_preferred = settings.converter_preferences.get(target) == candidate.pack.name
+                if not (decomposition_failed or is_preferred):
+                    outcome = _behind_decomposition(table, candidate) or candidate
             if outcome is candidate and candidate.validate is not None:
                 outcome = _validate(candidate, node, settings) or candidate
             if outcome is candidate and candidate.calling_convention is None:
@@ -274,6 +287,14 @@ def _count_by_pack(candidates: Iterable[Candidate]) -> dict[str, int]:
     for candidate in sorted(candidates, key=lambda candidate: candidate.pack.order):
         counts[candidate.pack.name] = counts.get(candidate.pack.name, 0) + 1
     return counts
+
+
+def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | None:
+    pack = table.follows_decomposition(candidate)
+    if pack is None:
+        return None
+    reason = f"{pack.name} decomposes the op, and a STANDARD converter comes after first-party packs; HIGH comes before"
+    return Rejection(candidate, reason)
 
 
 def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -> Rejection | None:

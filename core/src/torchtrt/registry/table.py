@@ -18,6 +18,7 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import ConverterSignatureError, UnknownTargetError
 from torchtrt.packs import ConverterPriority, PackInfo, PackSet, Problem
+from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.load import satisfies
 from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
@@ -90,6 +91,19 @@ class Table:
                 for target, entries in registered.items()
             }
         )
+
+    def follows_decomposition(self, candidate: Candidate) -> PackInfo | None:
+        """Returns the pack whose decomposition comes before a converter by the order law, or ``None``.
+
+        A ``STANDARD`` converter of a third party, or of the program, only adds: it takes no op that a
+        first-party pack serves, be it with a converter or with a decomposition.
+        """
+        if candidate.priority is ConverterPriority.HIGH or candidate.pack.tier < THIRD_PARTY_TIER:
+            return None
+        _, pack = self.decompositions.get(candidate.target, (None, None))
+        if pack is None or pack.tier >= THIRD_PARTY_TIER:
+            return None
+        return None if candidate.pack.name in self.packs.preferred else pack
 
     def unusable_packs(self, tensorrt_version: str) -> Mapping[str, str]:
         """Returns the packs that do not work with a version of TensorRT, each with the reason."""
