@@ -22,6 +22,10 @@ SIZES = {"b": (1, 3, 5), "s": (3, 5, 8)}
 """The minimum, usual and maximum size of the dimensions that vary."""
 
 
+REAL: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0}
+"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
+
+
 @dataclass(frozen=True)
 class T:
     """A tensor argument.
@@ -194,7 +198,7 @@ def run(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:
 
 def check(case: Case) -> None:
     """Compiles a case with everything in engines, and compares it with PyTorch at all its sizes."""
-    real = {"disable_tf32": True, "tactic_sources": 0} if is_real() else {}
+    real = REAL if is_real() else {}
     compiled = torchtrt.compile(_export(case), require_full_compilation=True, **real)
     converted = {row.op for row in compiled.report.converted} | _numbers(_export(case))
     if "aten.reshape.default" in converted:  # which is what lowering makes of views
