@@ -15,7 +15,7 @@ import torchtrt
 import torchtrt_torchscript as torchscript
 from docs.demo.models import ResNet18
 from torchtrt.errors import ExportError, FullCompilationError, InputError
-from torchtrt_torchscript.evaluators import RaisedError
+from torchtrt_torchscript.node_evaluators import RaisedError
 
 from .helpers import assert_same, quiet, script
 

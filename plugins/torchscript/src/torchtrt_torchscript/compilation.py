@@ -18,12 +18,13 @@ from torchtrt.exporting import export as export_module
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.runtime import CompiledModule
 from torchtrt.targets import parse_target
-from torchtrt_torchscript.converters import op_of_schema
-from torchtrt_torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt_torchscript.graphs import NO_SCHEMA, schema_of
 from torchtrt_torchscript.module import TorchScriptModule
+from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
 from torchtrt_torchscript.operators import overload_of
-from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator, schema_of
-from torchtrt_torchscript.site import model_line, site_of
+from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator
+from torchtrt_torchscript.schema_converters import op_of_schema
+from torchtrt_torchscript.site import site_of, source_line
 
 TorchScript: TypeAlias = Any
 """A scripted or traced module or function, or the file of one: its path, or a file that is open for reading."""
@@ -82,7 +83,7 @@ def export(
     for graph_module in exported.graph_module.modules():
         for node in getattr(graph_module, "graph", torch.fx.Graph()).nodes:
             if site := site_of(node):
-                node.meta["stack_trace"] = model_line(site.node)
+                node.meta["stack_trace"] = source_line(site.node)
     return exported
 
 
@@ -164,7 +165,7 @@ def unsupported_schemas(model: TorchScript, method: str = "forward") -> list[Uns
     found: dict[tuple[str, str], list[str]] = {}
     for node in open_method(model, method).nodes():
         if reason := _why_unsupported(node):
-            found.setdefault((schema_of(node), reason), []).append(model_line(node))
+            found.setdefault((schema_of(node), reason), []).append(source_line(node))
     return [
         Unsupported(schema, reason, tuple(dict.fromkeys(filter(None, lines))))
         for (schema, reason), lines in found.items()
@@ -186,7 +187,7 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
 def _why_unsupported(node: torch._C.Node) -> str:
     if has_no_evaluator(node):
         return "torchtrt has no evaluator for it, and PyTorch dispatches no such operator"
-    overload = None if node.schema() == "(no schema)" else overload_of(node.schema())
+    overload = None if node.schema() == NO_SCHEMA else overload_of(node.schema())
     is_evaluated = node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS
     if is_evaluated or overload is None:
         return ""

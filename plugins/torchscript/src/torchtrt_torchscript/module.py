@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchtrt.errors import InputError
-from torchtrt_torchscript.control_flow import all_nodes
+from torchtrt_torchscript.graphs import all_nodes
 from torchtrt_torchscript.numbers import as_number
 from torchtrt_torchscript.runner import GraphRunner
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
+from torchtrt_torchscript.graphs import NO_SCHEMA, parsed_schema
 from torchtrt_torchscript.numbers import as_number, is_undecided
 
 SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
@@ -46,12 +47,7 @@ def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
     ``None`` if it is an instruction of TorchScript's interpreter, which PyTorch does not dispatch.
     """
     schema = node.schema()
-    return None if schema == "(no schema)" else _operator(schema)
-
-
-def makes_tensors(node: torch._C.Node) -> bool:
-    """Returns whether a node's result is a tensor, several, or a list of them."""
-    return any("Tensor" in str(value.type()) for value in node.outputs())
+    return None if schema == NO_SCHEMA else _operator(schema)
 
 
 def overload_of(schema: str) -> OpOverload | None:
@@ -69,48 +65,15 @@ def overload_of(schema: str) -> OpOverload | None:
     return overload if isinstance(overload, OpOverload) else None
 
 
-@functools.cache
-def _schema(text: str) -> Any:
-    return torch._C.parse_schema(text)
-
-
-def written_inputs(node: torch._C.Node) -> list[torch._C.Value]:
-    """Returns the inputs of a node that it writes to in place."""
-    if node.schema() == "(no schema)":
-        return []
-    arguments = _schema(node.schema()).arguments
-    return [
-        value
-        for value, argument in zip(node.inputs(), arguments, strict=False)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
-
-
-def is_view(node: torch._C.Node) -> bool:
-    """Returns whether a node's result shares the memory of its first input, or is an element of it."""
-    if node.schema() == "(no schema)":
-        return False
-    schema = _schema(node.schema())
-    aliased = [each.alias_info is not None for each in (*schema.arguments[:1], *schema.returns[:1])]
-    return aliased == [True, True]
-
-
-def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
-    """Returns the value whose memory a value shares, through views that are not taken ``outside`` already."""
-    while value.unique() not in outside and is_view(value.node()):
-        value = value.node().inputsAt(0)
-    return value
-
-
 def find_interpreted(node: torch._C.Node) -> Callable[..., Any] | None:
     """Returns the function of TorchScript's interpreter that a node calls, if it takes and makes no tensors."""
     schema = node.schema()
-    return None if schema == "(no schema)" else _interpreted(schema)
+    return None if schema == NO_SCHEMA else _interpreted(schema)
 
 
 @functools.cache
 def _interpreted(text: str) -> Callable[..., Any] | None:
-    schema = _schema(text)
+    schema = parsed_schema(text)
     if "..." in text:
         return None  # it takes what its node says besides
     parts = (*schema.arguments, *schema.returns)

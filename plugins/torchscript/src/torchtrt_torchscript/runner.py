@@ -9,28 +9,30 @@ trace, operators on tensors are called and so recorded, and control flow that de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_false, statically_known_true
 from torch.fx.traceback import annotate
 
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt_torchscript.control_flow import all_nodes, run_branch, run_loop
-from torchtrt_torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt_torchscript.branches_and_loops import run_branch, run_loop
+from torchtrt_torchscript.graphs import (
+    Environment,
+    all_nodes,
+    is_view,
+    makes_tensors,
+    schema_of,
+    written_inputs,
+)
+from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
 from torchtrt_torchscript.numbers import Undecided, as_known, is_symbolic
 from torchtrt_torchscript.operators import (
     find_interpreted,
     find_operator,
-    is_view,
-    makes_tensors,
     places_in,
-    written_inputs,
 )
-from torchtrt_torchscript.site import SITE, Site, model_line
-
-Environment: TypeAlias = dict[int, Any]
-"""The value of each graph value, by its number."""
+from torchtrt_torchscript.site import SITE, Site, source_line
 
 
 class GraphRunner:
@@ -85,7 +87,7 @@ class GraphRunner:
         except _NoEvaluatorError as error:
             raise ExportError(self._everything_without_evaluator()) from error
         except Exception as error:
-            message = f"{kind} failed: {type(error).__name__}: {error}\n{model_line(node)}"
+            message = f"{kind} failed: {type(error).__name__}: {error}\n{source_line(node)}"
             raise ExportError(message) from error
         outputs = list(node.outputs())
         if outputs:
@@ -94,7 +96,7 @@ class GraphRunner:
     def _everything_without_evaluator(self) -> str:
         uses: dict[str, list[str]] = {}
         for node in filter(has_no_evaluator, all_nodes(self.graph)):
-            uses.setdefault(schema_of(node), []).append(model_line(node))
+            uses.setdefault(schema_of(node), []).append(source_line(node))
         lines = [line for schema, found in uses.items() for line in (schema, *dict.fromkeys(found))]
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
@@ -159,8 +161,8 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
         return as_known(kind, args, operator(*args))
     if evaluator is not None:
         result = evaluator(*args)
-        is_whole = isinstance(result, int) and not isinstance(result, bool)
-        return float(result) if is_whole and str(node.output().type()) == "float" else result
+        is_integer = isinstance(result, int) and not isinstance(result, bool)
+        return float(result) if is_integer and str(node.output().type()) == "float" else result
     if kind in NODE_EVALUATORS:
         return NODE_EVALUATORS[kind](node, *args)
     interpreted = find_interpreted(node)
@@ -168,7 +170,7 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
         raise _NoEvaluatorError
     if is_symbolic(args):
         message = f"{kind} takes numbers that are known when the model is compiled, not data or sizes that vary."
-        raise ExportError(f"{message}\n{model_line(node)}")
+        raise ExportError(f"{message}\n{source_line(node)}")
     return interpreted(*args)
 
 
@@ -187,12 +189,6 @@ def _write_back(node: torch._C.Node, env: Environment) -> None:
                     places = places_in(tensor, dim, index.tensor, 1)
                     tensor.index_copy_(dim, places, element.unsqueeze(dim))
             value = source
-
-
-def schema_of(node: torch._C.Node) -> str:
-    """Returns the schema of what a node calls, or its kind where it has none."""
-    schema = node.schema()
-    return node.kind() if schema == "(no schema)" else schema
 
 
 def has_no_evaluator(node: torch._C.Node) -> bool:

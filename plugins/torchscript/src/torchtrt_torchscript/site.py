@@ -33,7 +33,7 @@ class Site:
         return f"Site({node_info(self.node)})"
 
 
-def model_line(node: torch._C.Node) -> str:
+def source_line(node: torch._C.Node) -> str:
     """Returns the line of the model's source that made a node, with its file, or an empty string."""
     lines = str(node.sourceRange()).splitlines()
     if not lines:

@@ -11,7 +11,7 @@ import torch
 from torchtrt.conversion import ConversionContext, get_weights
 from torchtrt.conversion.constants import as_torch_tensor
 from torchtrt.errors import ConversionError
-from torchtrt_torchscript.arguments import uncontained
+from torchtrt_torchscript.node_arguments import uncontained
 
 
 class ValueMap(MutableMapping[Any, Any]):
@@ -81,11 +81,6 @@ class ConversionCtx:
         """
         self.evaluated_value_map[value] = ivalue
         return ivalue
-
-    def hold(self, owner: Any) -> Any:
-        """Keeps ``owner``, whose memory the network points to, until the engine is built; returns it."""
-        self.conversion.cpu_weights_reference_holder.append(owner)
-        return owner
 
     def result_of(self, value: torch._C.Value) -> Any:
         """Returns what has been associated with a value: a network tensor or a value.

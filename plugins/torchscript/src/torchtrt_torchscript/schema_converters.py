@@ -102,8 +102,8 @@ def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
 
     @functools.wraps(converter)
     def convert(ctx: Any, target: Any, args: Sequence[Any], kwargs: Any, _: str) -> Any:
-        from torchtrt_torchscript.arguments import Argument, contained
-        from torchtrt_torchscript.context import ConversionCtx
+        from torchtrt_torchscript.conversion_ctx import ConversionCtx
+        from torchtrt_torchscript.node_arguments import Argument, contained
 
         site = site_of(ctx.node)
         assert site is not None, "the validator has seen to it"

@@ -7,8 +7,8 @@ that the inside writes to is copied on the way in, returned, and written outside
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,19 +16,31 @@ from torch.fx.traceback import annotate
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, is_view, written_inputs
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided
-from torchtrt_torchscript.operators import base_of, is_view, written_inputs
-from torchtrt_torchscript.site import SITE, Site, model_line
-
-if TYPE_CHECKING:
-    from torchtrt_torchscript.runner import Environment, GraphRunner
+from torchtrt_torchscript.site import SITE, Site, source_line
 
 _NO_LIMIT = 2**31 - 1
 """TorchScript writes a number from here on where a loop's trips are not counted."""
 
 
+class BlockRunner(Protocol):
+    """Runs the blocks inside a branch or a loop."""
+
+    graph: torch._C.Graph
+
+    def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
+        """Gives values of the graph their results."""
+
+    def run_block(self, block: Any, env: Environment) -> list[Any]:
+        """Runs the nodes of a block; returns its outputs."""
+
+    def run_node(self, node: torch._C.Node, env: Environment) -> None:
+        """Runs one node."""
+
+
 def run_branch(
-    runner: GraphRunner, node: torch._C.Node, condition: Any, env: Environment
+    runner: BlockRunner, node: torch._C.Node, condition: Any, env: Environment
 ) -> list[Any]:
     """Returns what a ``prim::If`` makes whose condition is known only when the engine runs."""
     blocks = list(node.blocks())
@@ -60,7 +72,7 @@ def run_branch(
 
 
 def run_loop(
-    runner: GraphRunner,
+    runner: BlockRunner,
     node: torch._C.Node,
     trip: int,
     limit: Any,
@@ -126,7 +138,7 @@ class _Captured:
         leaves_unset: Whether some way through leaves a result unset, because it returns early.
     """
 
-    def __init__(self, runner: GraphRunner, node: torch._C.Node, env: Environment) -> None:
+    def __init__(self, runner: BlockRunner, node: torch._C.Node, env: Environment) -> None:
         self._env, self._node = env, node
         self._trees: dict[int, tuple[list[Any], pytree.TreeSpec]] = {}
         self.operands: list[Any] = []
@@ -178,7 +190,7 @@ class _Captured:
                 f"{self._node.kind()} depends on data and writes to a tensor of which it knows another view from "
                 "outside. Take the view inside, or write to a clone."
             )
-            raise ExportError(f"{message}\n{model_line(self._node)}")
+            raise ExportError(f"{message}\n{source_line(self._node)}")
 
     def copied(self, operands: Sequence[Any]) -> tuple[list[Any], list[Tensor]]:
         """Returns the operands with copies of those that are written, and these copies."""
@@ -208,17 +220,9 @@ class _Captured:
             ):
                 message = (
                     f"{self._node.kind()} depends on data and changes a list or dictionary from outside. Build it "
-                    f"from tensors that the branch or loop returns.\n{model_line(self._node)}"
+                    f"from tensors that the branch or loop returns.\n{source_line(self._node)}"
                 )
                 raise ExportError(message)
-
-
-def all_nodes(block: Any) -> Iterator[Any]:
-    """Yields the nodes of a block or graph, and those of the blocks inside it."""
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from all_nodes(inner)
 
 
 def _read_by(node: torch._C.Node, nodes: Sequence[torch._C.Node]) -> set[int]:
@@ -232,7 +236,7 @@ def _read_by(node: torch._C.Node, nodes: Sequence[torch._C.Node]) -> set[int]:
 def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
     return (
         f"{node.kind()} depends on data, and inside it the model stores into its attribute {access.s('name')!r}. "
-        f"Store what the branch or loop returns, after it.\n{model_line(access)}"
+        f"Store what the branch or loop returns, after it.\n{source_line(access)}"
     )
 
 
@@ -247,7 +251,7 @@ def _is_placed_by_data(value: torch._C.Value, env: Environment) -> bool:
 
 
 @contextlib.contextmanager
-def _exporting(runner: GraphRunner, node: torch._C.Node) -> Iterator[None]:
+def _exporting(runner: BlockRunner, node: torch._C.Node) -> Iterator[None]:
     try:
         with annotate({SITE: Site(node, runner.graph)}):
             yield
@@ -257,7 +261,7 @@ def _exporting(runner: GraphRunner, node: torch._C.Node) -> Iterator[None]:
         message = (
             f"{node.kind()} depends on data, and PyTorch cannot export it: {type(error).__name__}: {error}\n"
             "Every way through it must make tensors of the same shapes and dtypes, and so must every trip of a loop.\n"
-            f"{model_line(node)}"
+            f"{source_line(node)}"
         )
         raise ExportError(message) from error
 
@@ -279,7 +283,7 @@ def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
     if len({(tensor.shape, tensor.dtype) for tensor in tensors}) > 1:
         message = (
             f"{node.kind()} depends on data and makes tensors of different shapes or dtypes: "
-            f"{', '.join(f'{tensor.dtype} {list(tensor.shape)}' for tensor in tensors)}.\n{model_line(node)}"
+            f"{', '.join(f'{tensor.dtype} {list(tensor.shape)}' for tensor in tensors)}.\n{source_line(node)}"
         )
         raise ExportError(message)
     return torch.where(torch.as_tensor(predicate), *tensors)
@@ -327,7 +331,7 @@ def _no_tensor(value: Any, node: torch._C.Node) -> str:
         )
     else:
         what = f"makes a {type(value).__name__}. What a compiled branch or loop makes must be tensors and numbers"
-    return f"{node.kind()} depends on data and {what}.\n{model_line(node)}"
+    return f"{node.kind()} depends on data and {what}.\n{source_line(node)}"
 
 
 def _as_values(results: Sequence[Any], kinds: Sequence[str]) -> list[Any]:

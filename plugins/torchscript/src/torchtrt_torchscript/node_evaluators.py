@@ -19,7 +19,7 @@ from torch import Tensor
 from torchtrt.errors import ExportError, TorchTRTError
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, held_number, holding
 from torchtrt_torchscript.operators import SCALAR_TYPES
-from torchtrt_torchscript.site import model_line
+from torchtrt_torchscript.site import source_line
 
 # PyTorch gives these functions no types.
 _sym_not: Any = torch.sym_not
@@ -208,7 +208,7 @@ def _enter(node: torch._C.Node, _: Any) -> None:
     """Enters or leaves a ``with`` block. Those of PyTorch, such as ``torch.no_grad()``, mean nothing to an engine."""
     name = str(node.input().type())
     if not name.startswith("__torch__.torch."):
-        message = f"A with block of {name.removeprefix('__torch__.')} cannot be compiled.\n{model_line(node)}"
+        message = f"A with block of {name.removeprefix('__torch__.')} cannot be compiled.\n{source_line(node)}"
         raise ExportError(message)
 
 
