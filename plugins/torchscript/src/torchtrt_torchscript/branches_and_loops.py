@@ -1,13 +1,15 @@
-"""Branches and loops that depend on data: they become PyTorch's ``cond`` and ``while_loop``.
+"""``prim::If`` and ``prim::Loop`` that depend on data: they become PyTorch's ``cond`` and ``while_loop``.
 
 Those are free of side effects. What the inside reads from outside becomes operands; a tensor from outside
-that the inside writes to is copied on the way in, returned, and written outside.
+that the inside writes to is copied on the way in, returned, and written outside. A result that
+is a tensor from outside on every way through is that tensor; one that is so on some ways is a stand-in for it.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -16,8 +18,9 @@ from torch.fx.traceback import annotate
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, is_view, written_inputs
-from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided
+from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
+from torchtrt_torchscript.memory import Memory, StandIn, is_same_memory
+from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor
 from torchtrt_torchscript.site import SITE, Site, source_line
 
 _NO_LIMIT = 2**31 - 1
@@ -28,6 +31,7 @@ class BlockRunner(Protocol):
     """Runs the blocks inside a branch or a loop."""
 
     graph: torch._C.Graph
+    memory: Memory
 
     def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
         """Gives values of the graph their results."""
@@ -43,32 +47,76 @@ def run_branch(
     runner: BlockRunner, node: torch._C.Node, condition: Any, env: Environment
 ) -> list[Any]:
     """Returns what a ``prim::If`` makes whose condition is known only when the engine runs."""
-    blocks = list(node.blocks())
     captured = _Captured(runner, node, env)
+    while True:
+        try:
+            return _run_branch(runner, node, condition, captured)
+        except _UnforeseenWriteError as unforeseen:
+            captured.will_write(unforeseen.places)
 
-    def run(block: Any, operands: Sequence[Tensor]) -> tuple[list[Any], list[Tensor]]:
-        operands, written = captured.copied(operands)
-        with captured.within(operands) as inner:
-            return runner.run_block(block, inner), written
 
-    def branch(block: Any) -> Callable[..., tuple[Tensor, ...]]:
-        def run_traced(*operands: Any) -> tuple[Tensor, ...]:
-            results, written = run(block, operands)
-            return _as_tensors((*results, *written), operands, node)
+def _run_branch(
+    runner: BlockRunner, node: torch._C.Node, condition: Any, captured: _Captured
+) -> list[Any]:
+    blocks, count = list(node.blocks()), len(list(node.outputs()))
+    ways: dict[int, _Way] = {}
+    # Where a result may be unset, or nothing comes out, both ways are computed one after the other.
+    straight = captured.leaves_unset or not (count or captured.written)
 
-        return run_traced
+    def run(index: int, operands: Sequence[Any]) -> list[Any]:
+        given = captured.copied(operands, everything=straight and captured.has_writes)
+        with captured.within(given) as inner:
+            results = runner.run_block(blocks[index], inner)
+            ways[index] = _Way.of(runner.memory, results, given, node)
+            captured.check_writes(runner.memory, given)
+        return [*results, *(given[place] for place in captured.written)]
 
-    predicate = _unwrapped(condition)
-    if captured.leaves_unset:
-        outcomes = [run(block, captured.operands) for block in blocks]
-        ways = [(*results, *written) for results, written in outcomes]
-        merged = [_either(predicate, pair, node) for pair in zip(*ways, strict=True)]
+    def branch(index: int) -> Callable[..., tuple[Tensor, ...]]:
+        return lambda *operands: _as_tensors(run(index, operands), operands, node)
+
+    predicate = _as_predicate(condition)
+    if straight:
+        both = zip(*(run(index, captured.operands) for index in range(2)), strict=True)
+        merged = [_either(predicate, pair, node) for pair in both]
     else:
         with _exporting(runner, node):
-            merged = torch.ops.higher_order.cond(
-                predicate, *map(branch, blocks), tuple(captured.operands)
-            )
-    return _finish(node, captured, merged)
+            merged = torch.ops.higher_order.cond(predicate, branch(0), branch(1), captured.apart())
+    captured.write_back(merged[count:])
+    return _branch_values(runner.memory, node, captured, predicate, (ways[0], ways[1]), merged)
+
+
+def _branch_values(
+    memory: Memory,
+    node: torch._C.Node,
+    captured: _Captured,
+    predicate: Any,
+    ways: Sequence[_Way],
+    merged: Sequence[Any],
+) -> list[Any]:
+    """Returns what a branch makes: the tensors from outside themselves where both ways return them."""
+    values: list[Any] = _as_values(merged[: len(list(node.outputs()))], node)
+    for index, value in enumerate(values):
+        setting = [way for way in ways if way.results[index] is not Uninitialized]
+        if not isinstance(value, Tensor) or not setting:
+            continue
+        outside = [way.outside(index, captured.operands) for way in setting]
+        twins = {earlier for way in setting for earlier in way.twins[index]}
+        exact = [twin for twin in twins if all(way.twins[index].get(twin) for way in setting)]
+        if outside[0] is not None and all(each is outside[0] for each in outside):
+            values[index] = outside[0]
+            continue
+        if exact:
+            values[index] = values[exact[0]]
+            continue
+        for twin in sorted(twins):
+            memory.stand_in(StandIn(value, [values[twin]], node))
+        if len(setting) == 2 and all(way.is_clear(index) for way in setting):
+            memory.choice(value, predicate, outside, node)
+        else:
+            shared = {place for way in setting for place in way.shares[index]}
+            originals = [captured.operands[place] for place in sorted(shared)]
+            memory.stand_in(StandIn(value, originals, node))
+    return values
 
 
 def run_loop(
@@ -91,13 +139,31 @@ def run_loop(
         carried: What the next trip starts with.
         env: The values outside.
     """
-    (body,) = node.blocks()
     captured = _Captured(runner, node, env)
-    kinds = [str(value.type()) for value in node.outputs()]
-    written = [captured.operands[place].clone() for place in captured.written]
+    runner.memory.reads(carried, node)
+    while True:
+        try:
+            return _run_loop(runner, node, (trip, limit, condition), carried, captured)
+        except _UnforeseenWriteError as unforeseen:
+            captured.will_write(unforeseen.places)
+
+
+def _run_loop(
+    runner: BlockRunner,
+    node: torch._C.Node,
+    course: tuple[int, Any, Any],
+    carried: Sequence[Any],
+    captured: _Captured,
+) -> list[Any]:
+    (body,) = node.blocks()
+    trip, limit, condition = course
+    last = 2 + len(carried)
+    written = [captured.operands[place] for place in captured.written]
     start = _as_tensors((trip, condition, *carried, *written), captured.operands, node)
     is_limited = not isinstance(limit, int) or limit < _NO_LIMIT
     limits = _as_tensors((limit,) if is_limited else (), (), node)
+    ways: list[_Way] = []
+    changed: set[int] = set()
 
     def test(*operands: Any) -> Tensor:
         index, going, *_ = operands
@@ -107,20 +173,182 @@ def run_loop(
         inside, outside = operands[: len(start)], list(operands[len(start) :])
         if captured.has_writes:
             inside = tuple(tensor.clone() for tensor in inside)
-        changed = inside[2 + len(kinds) :]
-        for place, tensor in zip(captured.written, changed, strict=True):
+        for place, tensor in zip(captured.written, inside[last:], strict=True):
             outside[place] = tensor
-        with captured.within(outside[: len(captured.operands)]) as inner:
-            values = (Undecided(inside[0]), *_as_values(inside[2 : 2 + len(kinds)], kinds))
-            runner.assign(inner, body.inputs(), values)
-            results = runner.run_block(body, inner)
-        return (inside[0] + 1, *_as_tensors((*results, *changed), operands, node))
+        given = outside[: len(captured.operands)]
+        with captured.within(given) as inner:
+            runner.memory.outlives(inside)
+            runner.assign(
+                inner, body.inputs(), (Undecided(inside[0]), *_as_values(inside[2:last], node))
+            )
+            going, *results = runner.run_block(body, inner)
+            ways[:] = [_Way.of(runner.memory, results, (*inside[2:last], *given), node)]
+            changed.clear()
+            changed.update(
+                cell
+                for cell, tensor in enumerate((*inside[2:last], *given))
+                if isinstance(tensor, Tensor) and runner.memory.is_written(tensor)
+            )
+            captured.check_writes(runner.memory, given)
+        made = (going, *results, *inside[last:])
+        return (inside[0] + 1, *_as_tensors(made, operands, node))
 
     with _exporting(runner, node):
-        _, _, *merged = torch.ops.higher_order.while_loop(
-            test, step, start, (*captured.operands, *limits)
+        ran, _, *merged = torch.ops.higher_order.while_loop(
+            test, step, start, (*captured.apart(), *limits)
         )
-    return _finish(node, captured, merged)
+    captured.write_back(merged[len(carried) :])
+    cells = _Cells(runner.memory, (*carried, *captured.operands), ways[0], changed)
+    return _loop_values(
+        runner.memory, node, cells, ran, trip, _as_values(merged[: len(carried)], node)
+    )
+
+
+def _loop_values(
+    memory: Memory,
+    node: torch._C.Node,
+    cells: _Cells,
+    ran: Tensor,
+    trip: int,
+    values: list[Any],
+) -> list[Any]:
+    """Returns what a loop makes: the tensor itself where every trip gives on the tensor that it was given.
+
+    Raises:
+        ExportError: A trip writes to a tensor that it knows under another name too.
+    """
+    cells.check(node)
+    for index, value in enumerate(values):
+        start = cells.outside[index]
+        if not isinstance(value, Tensor) or not isinstance(start, Tensor):
+            continue
+        if cells.way.same[index] == index:
+            if index in cells.changed:
+                start.copy_(value)
+                memory.writes(start, node)
+            values[index] = start
+            continue
+        originals = [cells.outside[cell] for cell in sorted(cells.group_of(index))]
+        if index in cells.changed:
+            stand_in = StandIn(value, originals, node)
+            memory.stand_in(stand_in)
+            memory.loses(stand_in, node)
+        elif len(originals) == 1 and not cells.way.shares[index]:
+            memory.choice(value, lambda: torch.eq(ran, trip), (start, None), node)
+        else:
+            memory.stand_in(StandIn(value, originals, node))
+        for twin in cells.way.twins[index]:
+            memory.stand_in(StandIn(value, [values[twin]], node))
+    return values
+
+
+@dataclass
+class _Cells:
+    """The tensors that a loop's trip knows: those that are carried, then those from outside.
+
+    Attributes:
+        memory: The memory outside.
+        outside: What each is before the first trip.
+        way: What a trip makes of them.
+        changed: The places of those that a trip writes to.
+    """
+
+    memory: Memory
+    outside: Sequence[Any]
+    way: _Way
+    changed: set[int]
+
+    def group_of(self, cell: int) -> set[int]:
+        """Returns the places of all that may have memory in common with one, in some trip."""
+        found: set[int] = set()
+        waiting = {cell}
+        while waiting:
+            one = waiting.pop()
+            found.add(one)
+            waiting |= {
+                other
+                for other, tensor in enumerate(self.outside)
+                if isinstance(tensor, Tensor) and other not in found and self._meet(one, other)
+            }
+        return found
+
+    def _meet(self, one: int, other: int) -> bool:
+        low, high = sorted((one, other))
+        count = len(self.way.results)
+        if low < count and high in self.way.shares[low]:
+            return True
+        if high < count and (low in self.way.shares[high] or low in self.way.twins[high]):
+            return True
+        first, second = self.outside[one], self.outside[other]
+        return isinstance(first, Tensor) and self.memory.may_share(first, second)
+
+    def check(self, node: torch._C.Node) -> None:
+        """Raises an error if a trip writes to a tensor that it knows under another name too."""
+        for cell in self.changed:
+            if isinstance(self.outside[cell], Tensor) and len(self.group_of(cell)) > 1:
+                raise ExportError(_knows_another_name(node))
+
+
+@dataclass
+class _Way:
+    """What one way through a branch, or a trip of a loop, makes, and which memory that is.
+
+    Attributes:
+        results: What it makes.
+        same: For each result the place of the given tensor that it is, or ``None``.
+        shares: For each result the places of the given tensors with which it may have memory in common.
+        twins: For each result the earlier results with which it may; ``True`` for those that it is.
+    """
+
+    results: Sequence[Any]
+    same: list[int | None]
+    shares: list[set[int]]
+    twins: list[dict[int, bool]]
+
+    def outside(self, index: int, operands: Sequence[Any]) -> Tensor | None:
+        """Returns the tensor from outside that a result is, if it is one."""
+        place = self.same[index]
+        return None if place is None else operands[place]
+
+    def is_clear(self, index: int) -> bool:
+        """Returns whether a result is a tensor from outside, or shares memory with none."""
+        return self.same[index] is not None or not self.shares[index]
+
+    @classmethod
+    def of(
+        cls, memory: Memory, results: Sequence[Any], given: Sequence[Any], node: torch._C.Node
+    ) -> _Way:
+        """Returns what there is to know of the results."""
+        memory.reads(list(results), node)
+        way = cls(results, [], [], [])
+        for index, result in enumerate(results):
+            is_tensor = isinstance(result, Tensor)
+            near = {
+                place
+                for place, each in enumerate(given)
+                if is_tensor and isinstance(each, Tensor) and memory.may_share(result, each)
+            }
+            same = next((place for place in near if is_same_memory(result, given[place])), None)
+            way.same.append(same)
+            way.shares.append(near if same is None else {same})
+            way.twins.append(
+                {
+                    place: is_same_memory(result, earlier)
+                    for place, earlier in enumerate(results[:index])
+                    if is_tensor
+                    and isinstance(earlier, Tensor)
+                    and memory.may_share(result, earlier)
+                }
+            )
+        return way
+
+
+class _UnforeseenWriteError(Exception):
+    """The inside writes to operands, at these places, that were not copied for it."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        super().__init__(places)
+        self.places = places
 
 
 class _Captured:
@@ -139,8 +367,8 @@ class _Captured:
     """
 
     def __init__(self, runner: BlockRunner, node: torch._C.Node, env: Environment) -> None:
-        self._env, self._node = env, node
-        self._trees: dict[int, tuple[list[Any], pytree.TreeSpec]] = {}
+        self._env, self._node, self._runner = env, node, runner
+        self._trees: dict[int, tuple[list[Any], pytree.TreeSpec, list[int | None]]] = {}
         self.operands: list[Any] = []
         self.written: list[int] = []
         nodes = [inner for block in node.blocks() for inner in all_nodes(block)]
@@ -156,8 +384,10 @@ class _Captured:
             for value in written_inputs(each)
             if value.type().kind() == "TensorType"  # not a list
         ]
-        self.has_writes = bool(writes)
-        bases = {base.unique(): base for base in (base_of(value, env) for value in writes)}
+        self.has_writes = bool(writes) or any(
+            each.kind() in ("prim::CallMethod", "prim::fork") for each in nodes
+        )
+        bases = {base_of(value, env).unique() for value in writes}
         made = {value.unique() for each in nodes for value in each.outputs()}
         for each in nodes:
             if each.kind() == "prim::GetAttr" and each.output().unique() in bases:
@@ -169,54 +399,118 @@ class _Captured:
             each.kind() == "prim::Uninitialized" for each in nodes
         )
         for name in names:
-            leaves, tree = pytree.tree_flatten(env[name], is_leaf=is_undecided)
-            if isinstance(env[name], (list, dict)) or any(map(_is_operand, leaves)):
-                self._trees[name] = leaves, tree
-            for leaf in filter(_is_operand, leaves):
-                if name in bases and isinstance(leaf, Tensor):
-                    self.written.append(len(self.operands))
-                self.operands.append(_unwrapped(leaf))
-        self._check_memory([base for base in bases.values() if base.unique() in env])
+            self._add(name)
+        runner.memory.reads(self.operands, node)
+        self.will_write(
+            place
+            for name in names
+            if name in bases and isinstance(env[name], Tensor)
+            for place in self._trees[name][2]
+        )
 
-    def _check_memory(self, written: Sequence[torch._C.Value]) -> None:
-        memory = [
-            each.untyped_storage()._cdata if isinstance(each, Tensor) else None
-            for each in self.operands
-        ]
-        if any(memory.count(memory[place]) > 1 for place in self.written) or any(
-            _is_placed_by_data(value, self._env) for value in written
-        ):
-            message = (
-                f"{self._node.kind()} depends on data and writes to a tensor of which it knows another view from "
-                "outside. Take the view inside, or write to a clone."
-            )
-            raise ExportError(f"{message}\n{source_line(self._node)}")
+    def _add(self, name: int) -> None:
+        value = self._env[name]
+        leaves, tree = pytree.tree_flatten(value, is_leaf=is_undecided)
+        places = [self._place_of(leaf) if _is_operand(leaf) else None for leaf in leaves]
+        if isinstance(value, (list, dict)) or any(place is not None for place in places):
+            self._trees[name] = leaves, tree, places
 
-    def copied(self, operands: Sequence[Any]) -> tuple[list[Any], list[Tensor]]:
-        """Returns the operands with copies of those that are written, and these copies."""
-        copies = list(operands)
+    def _place_of(self, leaf: Any) -> int:
+        """Returns the place of an operand. A tensor with two names has one place."""
+        tensor = _unwrapped(leaf)
+        for place, known in enumerate(self.operands):
+            if (
+                isinstance(tensor, Tensor)
+                and isinstance(known, Tensor)
+                and is_same_memory(tensor, known)
+            ):
+                return place
+        self.operands.append(tensor)
+        return len(self.operands) - 1
+
+    def will_write(self, places: Iterable[int | None]) -> None:
+        """Says that the inside writes to the operands at these places.
+
+        Raises:
+            ExportError: The inside knows such a tensor by another view too.
+        """
+        memory = self._runner.memory
+        self.written = sorted({*self.written, *(place for place in places if place is not None)})
         for place in self.written:
-            copies[place] = copies[place].clone()
-        return copies, [copies[place] for place in self.written]
+            for other, operand in enumerate(self.operands):
+                if (
+                    other != place
+                    and isinstance(operand, Tensor)
+                    and memory.may_share(self.operands[place], operand)
+                ):
+                    raise ExportError(_knows_another_name(self._node))
+
+    def check_writes(self, memory: Memory, given: Sequence[Any]) -> None:
+        """Raises an error, which nobody sees, if the inside has written to an operand that was not copied for it."""
+        unforeseen = [
+            place
+            for place, tensor in enumerate(given)
+            if isinstance(tensor, Tensor)
+            and place not in self.written
+            and memory.is_written(tensor)
+        ]
+        if unforeseen:
+            raise _UnforeseenWriteError(unforeseen)
+
+    def apart(self) -> tuple[Any, ...]:
+        """Returns the operands, with copies of those that are views of the memory of earlier ones."""
+        taken: set[int] = set()
+        apart = []
+        for operand in self.operands:
+            if isinstance(operand, Tensor):
+                number = operand.untyped_storage()._cdata
+                apart.append(operand.clone() if number in taken else operand)
+                taken.add(number)
+            else:
+                apart.append(operand)
+        return tuple(apart)
+
+    def copied(self, operands: Sequence[Any], *, everything: bool) -> list[Any]:
+        """Returns the operands with copies of those that are written, or of every tensor."""
+        return [
+            each.clone()
+            if isinstance(each, Tensor) and (everything or place in self.written)
+            else each
+            for place, each in enumerate(operands)
+        ]
+
+    def write_back(self, results: Sequence[Any]) -> None:
+        """Writes what the inside made of the written operands to the tensors outside."""
+        for place, value in zip(self.written, results, strict=True):
+            self.operands[place].copy_(value)
+            self._runner.memory.writes(self.operands[place], self._node)
 
     @contextlib.contextmanager
     def within(self, operands: Sequence[Any]) -> Iterator[Environment]:
-        """Yields the values for the inside.
+        """Yields the values for the inside; until it returns, the runner has a memory for the inside.
 
         Raises:
             ExportError: The inside has changed a list or dictionary from outside.
         """
-        given, inner = iter(operands), dict(self._env)
-        before = {}
-        for name, (leaves, tree) in self._trees.items():
-            before[name] = [_given(leaf, given) for leaf in leaves]
-            inner[name] = pytree.tree_unflatten(before[name], tree)
-        entered = {name: inner[name] for name in before}
-        yield inner
-        for name, (_, tree) in self._trees.items():
-            leaves, after = pytree.tree_flatten(entered[name], is_leaf=is_undecided)
+        inner, entered, outer = dict(self._env), {}, self._runner.memory
+        for name, (leaves, tree, places) in self._trees.items():
+            given = [
+                leaf if place is None else _like(leaf, operands[place])
+                for leaf, place in zip(leaves, places, strict=True)
+            ]
+            inner[name] = pytree.tree_unflatten(given, tree)
+            entered[name] = inner[name], given
+        self._runner.memory = Memory()
+        self._runner.memory.outlives(list(operands))
+        try:
+            yield inner
+        finally:
+            self._runner.memory = outer
+        for name, (_, tree, _) in self._trees.items():
+            value, before = entered[name]
+            leaves, after = pytree.tree_flatten(value, is_leaf=is_undecided)
             if after != tree or any(
-                new is not old for new, old in zip(leaves, before[name], strict=True)
+                new is not old for new, old in zip(leaves, before, strict=True)
             ):
                 message = (
                     f"{self._node.kind()} depends on data and changes a list or dictionary from outside. Build it "
@@ -240,22 +534,12 @@ def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
     )
 
 
-def _is_placed_by_data(value: torch._C.Value, env: Environment) -> bool:
-    """Returns whether a value is an element whose place depends on data: it is a copy, not a view."""
-    while is_view(value.node()):
-        node = value.node()
-        if node.kind() == "aten::select" and is_undecided(env.get(node.inputsAt(2).unique())):
-            return True
-        value = node.inputsAt(0)
-    return False
-
-
 @contextlib.contextmanager
 def _exporting(runner: BlockRunner, node: torch._C.Node) -> Iterator[None]:
     try:
         with annotate({SITE: Site(node, runner.graph)}):
             yield
-    except TorchTRTError:
+    except (TorchTRTError, _UnforeseenWriteError):
         raise
     except Exception as error:
         message = (
@@ -264,14 +548,6 @@ def _exporting(runner: BlockRunner, node: torch._C.Node) -> Iterator[None]:
             f"{source_line(node)}"
         )
         raise ExportError(message) from error
-
-
-def _finish(node: torch._C.Node, captured: _Captured, merged: Sequence[Any]) -> list[Any]:
-    """Writes to the tensors outside; returns what the node makes, by the types in the graph."""
-    kinds = [str(value.type()) for value in node.outputs()]
-    for place, value in zip(captured.written, merged[len(kinds) :], strict=True):
-        captured.operands[place].copy_(value)
-    return _as_values(merged[: len(kinds)], kinds)
 
 
 def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
@@ -286,13 +562,11 @@ def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
             f"{', '.join(f'{tensor.dtype} {list(tensor.shape)}' for tensor in tensors)}.\n{source_line(node)}"
         )
         raise ExportError(message)
-    return torch.where(torch.as_tensor(predicate), *tensors)
+    return torch.where(predicate, *tensors)
 
 
-def _given(leaf: Any, operands: Iterator[Any]) -> Any:
-    if not _is_operand(leaf):
-        return leaf
-    return Undecided(next(operands)) if is_undecided(leaf) else next(operands)
+def _like(leaf: Any, operand: Any) -> Any:
+    return Undecided(operand) if is_undecided(leaf) else operand
 
 
 def _is_operand(leaf: Any) -> bool:
@@ -303,24 +577,48 @@ def _unwrapped(leaf: Any) -> Any:
     return leaf.tensor if isinstance(leaf, Undecided) else leaf
 
 
+def _as_predicate(condition: Any) -> Any:
+    return number_as_tensor(condition) if isinstance(condition, torch.SymBool) else condition.tensor
+
+
 def _as_tensors(
     results: Sequence[Any], inputs: Sequence[Any], node: torch._C.Node
 ) -> tuple[Tensor, ...]:
-    """Returns what a branch or a loop's body makes as tensors, none of which is another or one of its inputs.
+    """Returns what a branch or a loop's body makes as tensors, each with memory of its own, one row after the other.
 
     Raises:
         ExportError: It makes something other than tensors and numbers.
     """
+    taken = {each.untyped_storage()._cdata for each in inputs if isinstance(each, Tensor)}
     tensors: list[Tensor] = []
     for result in results:
         value = _unwrapped(result)
-        if isinstance(value, (bool, int, float, torch.SymInt)):
-            value = _number(value)
+        if isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            value = number_as_tensor(value)
         if not isinstance(value, Tensor):
             raise ExportError(_no_tensor(value, node))
-        is_taken = any(value is each for each in (*inputs, *tensors))
-        tensors.append(value.clone() if is_taken else value)
+        if value.untyped_storage()._cdata in taken or not _is_in_rows(value):
+            value = value.clone(memory_format=torch.contiguous_format)
+        taken.add(value.untyped_storage()._cdata)
+        tensors.append(value)
     return tuple(tensors)
+
+
+def _is_in_rows(tensor: Tensor) -> bool:
+    """Returns whether a tensor has its elements one row after the other; assumes nothing about sizes that vary."""
+    step: Any = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if str(stride) != str(step):
+            return False
+        step = step * size
+    return str(tensor.storage_offset()) == "0"
+
+
+def _knows_another_name(node: torch._C.Node) -> str:
+    return (
+        f"{node.kind()} depends on data and writes to a tensor of which it knows another view from outside. "
+        f"Take the view inside, or write to a clone.\n{source_line(node)}"
+    )
 
 
 def _no_tensor(value: Any, node: torch._C.Node) -> str:
@@ -334,16 +632,11 @@ def _no_tensor(value: Any, node: torch._C.Node) -> str:
     return f"{node.kind()} depends on data and {what}.\n{source_line(node)}"
 
 
-def _as_values(results: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
+def _as_values(results: Sequence[Any], node: torch._C.Node) -> list[Any]:
     """Returns what a branch or loop made by its types in the graph: numbers are undecided."""
     return [
         Undecided(result)
-        if kind in ("int", "float", "bool") and isinstance(result, Tensor)
+        if str(output.type()) in ("int", "float", "bool") and isinstance(result, Tensor)
         else result
-        for result, kind in zip(results, kinds, strict=True)
+        for result, output in zip(results, node.outputs(), strict=True)
     ]
-
-
-def _number(value: Any) -> Tensor:
-    kind = torch.float64 if isinstance(value, float) else torch.int64
-    return torch.full((), value, dtype=torch.bool if isinstance(value, bool) else kind)

@@ -21,6 +21,14 @@ def all_nodes(block: Any) -> Iterator[Any]:
             yield from all_nodes(inner)
 
 
+def every_node(block: Any) -> Iterator[Any]:
+    """Yields the nodes of a block or graph, also of blocks inside it and of what it forks."""
+    for node in all_nodes(block):
+        yield node
+        if node.kind() == "prim::fork":
+            yield from every_node(node.g("Subgraph"))
+
+
 def schema_of(node: torch._C.Node) -> str:
     """Returns the schema of what a node calls, or its kind where it has none."""
     schema = node.schema()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 
 from torchtrt_torchscript.graphs import NO_SCHEMA, parsed_schema
-from torchtrt_torchscript.numbers import as_number, is_undecided
+from torchtrt_torchscript.numbers import as_number, held_number, is_undecided
 
 SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
     torch.uint8,
@@ -88,19 +88,58 @@ def _interpreted(text: str) -> Callable[..., Any] | None:
     return found[0] if found else None
 
 
-def places_in(tensor: torch.Tensor, dim: int, start: torch.Tensor, length: int) -> torch.Tensor:
-    """Returns ``length`` indices of a dimension from a 0-d ``start`` on, which may count from the end."""
-    places = start.reshape(1) + torch.arange(length, device=tensor.device)
-    return torch.where(places < 0, places + tensor.shape[dim], places)
+class Element(NamedTuple):
+    """A part of a tensor whose place depends on data. TorchScript takes it as a view; here it is a copy.
+
+    Attributes:
+        dim: The dimension.
+        start: A 0-d tensor: where the part starts. It may count from the end.
+        length: The size of the part; ``None`` for one element, without the dimension.
+    """
+
+    dim: int
+    start: torch.Tensor
+    length: int | None
+
+    def read(self, source: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of the part."""
+        part = torch.index_select(source, self.dim, self._places(source))
+        return part.squeeze(self.dim) if self.length is None else part
+
+    def write(self, source: torch.Tensor, part: torch.Tensor) -> None:
+        """Writes the part."""
+        rows = part.unsqueeze(self.dim) if self.length is None else part
+        source.index_copy_(self.dim, self._places(source), rows)
+
+    def _places(self, source: torch.Tensor) -> torch.Tensor:
+        length = 1 if self.length is None else self.length
+        places = self.start.reshape(1) + torch.arange(length, device=source.device)
+        return torch.where(places < 0, places + source.shape[self.dim], places)
+
+
+def element_of(kind: str, args: Sequence[Any]) -> Element | None:
+    """Returns which part of its first argument a node takes at a place that depends on data; ``None`` for others."""
+    if kind == "aten::select" and is_undecided(args[2]):
+        return Element(args[1], args[2].tensor, None)
+    if (
+        kind == "aten::narrow"
+        and isinstance(args[2], torch.Tensor)
+        and held_number(args[2]) is None
+    ):
+        return Element(args[1], args[2].reshape(()).clone(), args[3])
+    return None
 
 
 def _narrow(tensor: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
-    return torch.index_select(tensor, dim, places_in(tensor, dim, start, length))
+    known = held_number(start)
+    if known is not None:
+        return torch.narrow(tensor, dim, known, length)
+    return Element(dim, start.reshape(()), length).read(tensor)
 
 
 def _select(tensor: torch.Tensor, dim: int, index: Any) -> torch.Tensor:
     if is_undecided(index):
-        return _narrow(tensor, dim, index.tensor, 1).squeeze(dim)
+        return Element(dim, index.tensor, None).read(tensor)
     return torch.select(tensor, dim, index)
 
 

@@ -34,10 +34,14 @@ class Site:
 
 
 def source_line(node: torch._C.Node) -> str:
-    """Returns the line of the model's source that made a node, with its file, or an empty string."""
+    """Returns the line of the model's source that made a node, with its file, or an empty string.
+
+    For a node without one, such as a list of constants, it is the line of what uses it.
+    """
     lines = str(node.sourceRange()).splitlines()
     if not lines:
-        return ""
+        users = (use.user for value in node.outputs() for use in value.uses())
+        return next(filter(None, map(source_line, users)), "")
     marks = [index for index, line in enumerate(lines) if "<--- HERE" in line]
     source = lines[marks[0] - 1] if marks and marks[0] > 0 else ""
     return f"{lines[0]}\n{source}".rstrip()
