@@ -184,6 +184,24 @@ def test_a_branch_chooses_between_views():
     assert_follows(turn, *WAYS)
 
 
+def test_storing_into_a_buffer_gives_it_another_tensor():
+    """The old one is what it was, and the new one is written to under its other names too."""
+
+    class Storing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(3, 4))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            old = self.last
+            y = x * 2
+            self.last = y
+            y += 1
+            return old, old[0] + 0, self.last * 1
+
+    assert_follows(Storing(), *WAYS)
+
+
 def swapped(x: Tensor) -> Tensor:
     """Writes to two tensors that change places."""
     y, z = x * 1, x * 2

@@ -79,7 +79,9 @@ def _run_branch(
         both = zip(*(run(index, captured.operands) for index in range(2)), strict=True)
         merged = [_either(predicate, pair, node) for pair in both]
     else:
-        with _exporting(runner, node):
+        with _exporting(
+            runner, node, lambda: zip(*(way.results for way in ways.values()), strict=True)
+        ):
             merged = torch.ops.higher_order.cond(predicate, branch(0), branch(1), captured.apart())
     captured.write_back(merged[count:])
     return _branch_values(runner.memory, node, captured, predicate, (ways[0], ways[1]), merged)
@@ -193,7 +195,9 @@ def _run_loop(
         made = (going, *results, *inside[last:])
         return (inside[0] + 1, *_as_tensors(made, operands, node))
 
-    with _exporting(runner, node):
+    with _exporting(
+        runner, node, lambda: zip(carried, ways[0].results if ways else carried, strict=True)
+    ):
         ran, _, *merged = torch.ops.higher_order.while_loop(
             test, step, start, (*captured.apart(), *limits)
         )
@@ -535,19 +539,40 @@ def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
 
 
 @contextlib.contextmanager
-def _exporting(runner: BlockRunner, node: torch._C.Node) -> Iterator[None]:
+def _exporting(
+    runner: BlockRunner, node: torch._C.Node, made: Callable[[], Iterable[tuple[Any, Any]]]
+) -> Iterator[None]:
+    """Exports a branch or loop, and says what is wrong with one that PyTorch cannot export.
+
+    Args:
+        runner: Runs the graph.
+        node: The branch or loop.
+        made: Gives pairs of values that must be alike.
+    """
     try:
         with annotate({SITE: Site(node, runner.graph)}):
             yield
     except (TorchTRTError, _UnforeseenWriteError):
         raise
     except Exception as error:
+        unlike = [pair for pair in made() if _description(pair[0]) != _description(pair[1])]
+        reason = "; ".join(" and ".join(map(_description, pair)) for pair in unlike)
+        if not unlike:
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         message = (
-            f"{node.kind()} depends on data, and PyTorch cannot export it: {type(error).__name__}: {error}\n"
+            f"{node.kind()} depends on data and cannot be exported: {reason}. "
             "Every way through it must make tensors of the same shapes and dtypes, and so must every trip of a loop.\n"
             f"{source_line(node)}"
         )
-        raise ExportError(message) from error
+        raise ExportError(message) from (None if unlike else error)
+
+
+def _description(value: Any) -> str:
+    """Returns what must be alike in what the ways through a branch or the trips of a loop make."""
+    value = _unwrapped(value)
+    if isinstance(value, Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return "a number"
 
 
 def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from torchtrt import compiler
-from torchtrt.errors import InputError
+from torchtrt.errors import ExportError, InputError
 from torchtrt.exporting import export as export_module
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.runtime import CompiledModule
@@ -77,14 +80,66 @@ def export(
     """
     module = open_method(model, method)
     _refuse_optimized(module)
-    with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING:
+    _check_inputs(module, inputs, kwarg_inputs or {})
+    with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING, _quiet_tracing():
         warnings.simplefilter("ignore")  # that TorchScript is deprecated is no news to its users
-        exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)
+        try:
+            exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)
+        except ExportError as error:
+            if error.__cause__ is None or not module.runner.assuming:
+                raise
+            raise ExportError(_what_is_assumed(module, error.__cause__)) from None
     for graph_module in exported.graph_module.modules():
         for node in getattr(graph_module, "graph", torch.fx.Graph()).nodes:
             if site := site_of(node):
                 node.meta["stack_trace"] = source_line(site.node)
     return exported
+
+
+def _check_inputs(
+    module: TorchScriptModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+) -> None:
+    try:
+        module.signature.bind(*inputs, **kwarg_inputs)
+    except TypeError as error:
+        names = ", ".join(module.signature.parameters) or "nothing"
+        message = f"The inputs do not fit the model, which takes ({names}): {error}."
+        raise InputError(message) from None
+
+
+@contextlib.contextmanager
+def _quiet_tracing() -> Iterator[None]:
+    """Keeps what PyTorch logs about its own code while it traces out of the user's terminal, for this thread."""
+    thread = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [logging.getLogger(name) for name in _TRACERS]
+    for logger in loggers:
+        logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_of_others)
+
+
+_TRACERS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+
+
+def _what_is_assumed(module: TorchScriptModule, cause: BaseException) -> str:
+    lines = dict.fromkeys(f"{node.kind()}\n{source_line(node)}" for node in module.runner.assuming)
+    said = [line.strip(" -") for line in str(cause).splitlines() if line.startswith("  - ")]
+    return "\n".join(
+        (
+            "The model does not take all the sizes that were to vary.",
+            *(line.partition(" If you're")[0] for line in said),
+            "Something about them is assumed here:",
+            *lines,
+            "Make the model independent of that, or give the sizes that it takes.",
+        )
+    )
 
 
 def _refuse_optimized(module: TorchScriptModule) -> None:

@@ -65,7 +65,9 @@ class GraphRunner:
     ) -> None:
         self.graph = graph
         self.memory = Memory()
-        self.fixed: dict[str, torch._C.Node] = {}
+        self.assuming: list[torch._C.Node] = []
+        self._guards = 0
+        self._stored: dict[tuple[int, str], tuple[Tensor, Any]] = {}
         self._constants = constants or {}
 
     def run(self, inputs: Sequence[Any], caller: GraphRunner | None = None) -> Any:
@@ -78,14 +80,40 @@ class GraphRunner:
         env: Environment = {}
         self.assign(env, self.graph.inputs(), inputs)
         if caller is None:
-            self.memory = Memory()
+            self.memory, self.assuming, self._stored, self._guards = Memory(), [], {}, 0
             self.memory.outlives(list(inputs))
             results = self.run_block(self.graph, env)
             self.memory.reads(results, self.graph.return_node())
+            results = self._store(results)
         else:
-            self.memory = caller.memory
+            self.memory, self.assuming, self._stored = (
+                caller.memory,
+                caller.assuming,
+                caller._stored,
+            )
             results = self.run_block(self.graph, env)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _store(self, results: list[Any]) -> list[Any]:
+        """Writes what the model has stored to its buffers, at the end: until then old and new are two tensors.
+
+        Returns:
+            The results, with copies of those that the old buffers hold.
+        """
+        self.memory.reads([value for _, value in self._stored.values()], self.graph.return_node())
+        buffers = [buffer for buffer, _ in self._stored.values()]
+        values = [value.clone() for _, value in self._stored.values()]
+
+        def apart(leaf: Any) -> Any:
+            is_old = isinstance(leaf, Tensor) and any(
+                self.memory.may_share(leaf, buffer) for buffer in buffers
+            )
+            return leaf.clone() if is_old else leaf
+
+        results = [pytree.tree_map(apart, result, is_leaf=is_undecided) for result in results]
+        for buffer, value in zip(buffers, values, strict=True):
+            buffer.copy_(value)
+        return results
 
     def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
         """Gives values of the graph their results."""
@@ -121,8 +149,8 @@ class GraphRunner:
             raise ExportError(self._everything_without_evaluator()) from error
         except Exception as error:
             message = f"{_what_failed(node, args, error)}\n{source_line(node)}"
-            raise ExportError(message) from error
-        self._note_fixed_sizes(node, args)
+            raise ExportError(message) from None  # what PyTorch says besides is about its own code
+        self._note_assumptions(node, args)
         outputs = list(node.outputs())
         if outputs:
             self.assign(env, outputs, (result,) if len(outputs) == 1 else result)
@@ -134,13 +162,16 @@ class GraphRunner:
         lines = [line for schema, found in uses.items() for line in (schema, *dict.fromkeys(found))]
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
 
-    def _note_fixed_sizes(self, node: torch._C.Node, args: Sequence[Any]) -> None:
-        """Remembers where a size that was to vary becomes one number: PyTorch says only that it has."""
+    def _note_assumptions(self, node: torch._C.Node, args: Sequence[Any]) -> None:
+        """Remembers which nodes assume something about sizes that vary: PyTorch says only that something did."""
         for leaf in pytree.tree_leaves(args, is_leaf=is_undecided):
-            sizes = leaf.shape if isinstance(leaf, Tensor) else (leaf,)
-            for size in sizes:
-                if isinstance(size, torch.SymInt) and _is_fixed(size):
-                    self.fixed.setdefault(str(size.node._expr), node)
+            for size in leaf.shape if isinstance(leaf, Tensor) else (leaf,):
+                if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                    count = len(size.node.shape_env.guards)
+                    if count > self._guards:
+                        self.assuming.append(node)
+                    self._guards = count
+                    return
 
     def _note_memory(self, node: torch._C.Node, args: Sequence[Any], result: Any) -> None:
         """Takes note of what a node's result stands in for, and of what the node has written to."""
@@ -174,13 +205,20 @@ class GraphRunner:
 
     def _get_attribute(self, node: torch._C.Node, env: Environment) -> None:
         owner = env[node.input().unique()]
+        if (id(owner), node.s("name")) in self._stored:
+            _, env[node.output().unique()] = self._stored[id(owner), node.s("name")]
+            return
         value = env[node.output().unique()] = owner.get(node.s("name"))
         if isinstance(value, Tensor) and not isinstance(owner, Instance):
             self.memory.outlives(value)
 
     def _set_attribute(self, node: torch._C.Node, env: Environment) -> None:
         owner, value = (env[each.unique()] for each in node.inputs())
-        owner.set(node.s("name"), value)
+        name = node.s("name")
+        if isinstance(owner, Instance):
+            owner.set(name, value)
+        else:
+            self._stored[id(owner), name] = owner.buffer_for(name, value), value
 
     def _call_method(self, node: torch._C.Node, env: Environment) -> None:
         owner, *args = (env[value.unique()] for value in node.inputs())
@@ -267,11 +305,6 @@ def _what_failed(node: torch._C.Node, args: Sequence[Any], error: Exception) -> 
         )
     reason = str(error).strip().splitlines() or [""]
     return f"{node.kind()} failed: {type(error).__name__}: {reason[0]}"
-
-
-def _is_fixed(number: torch.SymInt) -> bool:
-    """Returns whether a size that was to vary has turned out to have one value only."""
-    return not number.node.expr.free_symbols
 
 
 def tensors_among(args: Sequence[Any]) -> list[Tensor]:
