@@ -134,7 +134,7 @@ def _what_is_assumed(module: TorchScriptModule, cause: BaseException) -> str:
     return "\n".join(
         (
             "The model does not take all the sizes that were to vary.",
-            *(line.partition(" If you're")[0] for line in said),
+            *(line.partition(" If you're")[0].replace(" the generated guard", "") for line in said),
             "Something about them is assumed here:",
             *lines,
             "Make the model independent of that, or give the sizes that it takes.",

@@ -329,6 +329,10 @@ def _text(write: Callable[..., str]) -> Evaluator:
     return evaluate
 
 
+def _percent_format(text: str, *values: Any) -> str:
+    return text % (values[0] if len(values) == 1 and isinstance(values[0], tuple) else values)
+
+
 FUNCTIONS: dict[str, Evaluator] = {
     "aten::exp": _function(torch.exp),
     "aten::expm1": _function(torch.expm1),
@@ -336,7 +340,6 @@ FUNCTIONS: dict[str, Evaluator] = {
         lambda value, *base: torch.log(value) / torch.log(*base) if base else torch.log(value)
     ),
     "aten::log1p": _function(torch.log1p),
-    "aten::log2": _function(torch.log2),
     "aten::log10": _function(torch.log10),
     "aten::sin": _function(torch.sin),
     "aten::cos": _function(torch.cos),
@@ -468,7 +471,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::Delete": operator.delitem,
     "aten::str": _text(str),
     "aten::format": _text(lambda text, *values: text.format(*values)),
-    "aten::percentFormat": _text(lambda text, *values: text % values),
+    "aten::percentFormat": _text(_percent_format),
     "prim::CreateObject": Instance,
     # What a compiled model does not do
     "aten::warn": _warn,

@@ -145,8 +145,8 @@ class GraphRunner:
                 self._note_memory(node, args, result)
         except TorchTRTError:
             raise
-        except _NoEvaluatorError as error:
-            raise ExportError(self._everything_without_evaluator()) from error
+        except _NoEvaluatorError:
+            raise ExportError(self._everything_without_evaluator()) from None
         except Exception as error:
             message = f"{_what_failed(node, args, error)}\n{source_line(node)}"
             raise ExportError(message) from None  # what PyTorch says besides is about its own code
