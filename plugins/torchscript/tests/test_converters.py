@@ -13,6 +13,9 @@ from torchtrt.errors import ConversionError, PackError
 from torchtrt.packs import ConverterPack, local_pack
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterPriority
 
+from .ir import function_of, graph_of, tensors_of
+from .schemas import CALLS, OUTPUTS
+
 RELU = "aten::relu(Tensor self) -> Tensor"
 HIGH = ConverterPriority.HIGH
 
@@ -103,6 +106,79 @@ def test_a_schema_that_cannot_be_read_is_an_error():
     """The message has the schema and an example."""
     with pytest.raises(PackError, match="'aten::relu' is not a function schema"):
         torchscript.RegisterNodeConversionPatterns().pattern("aten::relu", add_relu)
+
+
+BECOMING = (
+    *("relu_", "sigmoid_", "add_.Tensor", "div_.Scalar", "hardtanh_", "mul_.Tensor", "sub_.Tensor"),
+    *("_convolution", "_convolution.deprecated", "view", "index.Tensor", "to.dtype", "max.dim"),
+)
+"""Calls whose op is another one, or the same, by the time that converters are asked."""
+
+
+@pytest.mark.parametrize("name", BECOMING)
+def test_a_converter_is_asked_for_what_becomes_of_its_schema(name):
+    """Of a write in place, a view or PyTorch's own convolution; it receives all arguments of the node."""
+    graph = graph_of(
+        f"aten::{name}", CALLS[f"aten::{name}"], OUTPUTS.get(f"aten::{name}", "Tensor")
+    )
+    (node,) = graph.findAllNodes(f"aten::{name.partition('.')[0]}")
+    seen = []
+
+    def convert(ctx, node, args):
+        seen.append((node.kind(), len(args) == len(list(node.inputs()))))
+        return False
+
+    torchscript.RegisterNodeConversionPatterns(HIGH).pattern(node.schema(), convert)
+    with pytest.raises(ConversionError, match="returned False"):
+        torchscript.compile(
+            function_of(graph), tensors_of(CALLS[f"aten::{name}"]), min_block_size=1
+        )
+
+    assert [(node.kind(), True)] == seen
+
+
+NEVER_ASKED = {
+    "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)": "aten::index_select",
+    "aten::rleu(Tensor self) -> Tensor": "Did you mean .*aten::relu",
+    "aten::relu(Tensor self, int dim) -> Tensor": r"another: aten::relu\(Tensor self\) -> Tensor",
+    "aten::add.Tensors(Tensor self, Tensor other) -> Tensor": "aten::add.Tensor",
+    "aten::size(Tensor self) -> int[]": "evaluated",
+    "aten::add.int(int a, int b) -> int": "evaluated",
+    "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)": "without out",
+    "prim::NumToTensor.Scalar(Scalar a) -> Tensor": "dispatcher",
+    "aten::requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)": "in place",
+}
+
+
+@pytest.mark.parametrize("schema", NEVER_ASKED)
+def test_a_schema_that_nothing_will_ask_for_is_refused(schema):
+    """When it is registered, with what to register instead."""
+    with pytest.raises(PackError, match=NEVER_ASKED[schema]) as caught:
+        torchscript.RegisterNodeConversionPatterns().pattern(schema, add_relu)
+    assert "ever be asked" in str(caught.value)
+
+
+def test_a_converter_is_not_asked_for_a_part_of_another_call():
+    """The node it would receive is not one of its schema."""
+    schema = "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"
+    torchscript.RegisterNodeConversionPatterns(HIGH).pattern(schema, lambda *_: False)
+
+    def element(x, place):
+        return x[int(place)] + 0
+
+    x, place = torch.randn(2, 3), torch.tensor(1)
+    scripted = script(element)
+    compiled = torchscript.compile(scripted, (x, place), require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(x, place), x[1])
+
+
+def test_a_schema_of_another_library_may_be_registered_before_the_library_is_there():
+    """A pack is loaded before what it converts."""
+    pack = ConverterPack("mine")
+    schema = "not_loaded_yet::snake(Tensor x) -> Tensor"
+
+    assert add_relu is torchscript.torchscript_converter(pack, schema)(add_relu)
 
 
 def run_with(converter, function=rectify, schema=RELU, inputs=None):

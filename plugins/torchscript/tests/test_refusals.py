@@ -59,7 +59,12 @@ BY_SIZE = {
     "one shape": ("y = x", "return y.view(3, 4)", "aten::view"),
     "its rows": ("y = x", "return torch.cat(list(y.unbind(0)))", "aten::unbind"),
 }
-INTERNALS = r"Traceback|[gG]uard|SymNode|FakeTensor|site-packages|TORCH_LOGS|TORCHDYNAMO|torch\._|\bs\d+\b|\bz?u[f0]?\d+\b"
+INTERNALS = "|".join(
+    (
+        r"Traceback|[gG]uard|SymNode|FakeTensor|site-packages|TORCH_LOGS|TORCHDYNAMO|torch\._",
+        r"\bs\d+\b|\bz?u[f0]?\d+\b",
+    )
+)
 """What only people who write PyTorch know."""
 
 

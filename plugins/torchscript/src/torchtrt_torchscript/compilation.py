@@ -21,12 +21,11 @@ from torchtrt.exporting import export as export_module
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.runtime import CompiledModule
 from torchtrt.targets import parse_target
+from torchtrt_torchscript.asked_ops import known_op
 from torchtrt_torchscript.graphs import NO_SCHEMA, schema_of
 from torchtrt_torchscript.module import TorchScriptModule
 from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
-from torchtrt_torchscript.operators import overload_of
 from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator
-from torchtrt_torchscript.schema_converters import op_of_schema
 from torchtrt_torchscript.site import site_of, source_line
 
 TorchScript: TypeAlias = Any
@@ -242,11 +241,10 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
 def _why_unsupported(node: torch._C.Node) -> str:
     if has_no_evaluator(node):
         return "torchtrt has no evaluator for it, and PyTorch dispatches no such operator"
-    overload = None if node.schema() == NO_SCHEMA else overload_of(node.schema())
-    is_evaluated = node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS
-    if is_evaluated or overload is None:
+    asked = None if node.schema() == NO_SCHEMA else known_op(node.schema())
+    if node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS or asked is None:
         return ""
-    target = parse_target(op_of_schema(node.schema()))
+    target = parse_target(asked)
     if DYNAMO_CONVERTERS.candidates(target) or target in DYNAMO_CONVERTERS.decompositions():
         return ""
     return "no pack has a converter for it"

@@ -114,18 +114,16 @@ class Weights:
 
     Attributes:
         data: The ``trt.Weights``.
-        shape: The sizes: ``(output maps, input maps, *kernel)`` for a convolution.
-        kernel_shape: The sizes after the first two.
-        num_output_maps: The first size; 1 for a scalar.
-        num_input_maps: The second size; 1 where there is none.
+        shape: The sizes: ``(output maps, input maps, *kernel)`` for a convolution; ``()`` for a number.
+        kernel_shape: The sizes after the first two; ``(1,)`` where a tensor has no more than two, ``()`` for a number.
+        num_output_maps: The first size; 1 for a number.
+        num_input_maps: The second size, or the first where there is no other; 1 for a number.
     """
 
     def __init__(self, ctx: ConversionCtx, value: torch.Tensor | float) -> None:
         tensor = as_torch_tensor(value)
-        if tensor.dim() == 0:
-            tensor = tensor.reshape(1)
-        self.data = get_weights(ctx.conversion, tensor)
+        self.data = get_weights(ctx.conversion, tensor.reshape(1) if tensor.dim() == 0 else tensor)
         self.shape = tuple(tensor.shape)
-        self.kernel_shape = self.shape[2:]
-        self.num_output_maps = self.shape[0]
-        self.num_input_maps = self.shape[1] if len(self.shape) > 1 else 1
+        self.kernel_shape = self.shape[2:] or (1,) * min(tensor.dim(), 1)
+        maps = (*self.shape[:2], *self.shape[:1], 1, 1)
+        self.num_output_maps, self.num_input_maps = maps[:2]

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator
 from typing import Any, TypeAlias
 
 import torch
+from torch._ops import OpOverload
 
 Environment: TypeAlias = dict[int, Any]
 """The value of each graph value, by its number."""
@@ -72,3 +73,18 @@ def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
     while value.unique() not in outside and is_view(value.node()):
         value = value.node().inputsAt(0)
     return value
+
+
+def overload_of(schema: str) -> OpOverload | None:
+    """Returns the operator of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
+    parsed = torch._C.parse_schema(schema)
+    qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
+    if not torch._C._dispatch_has_kernel(qualified):
+        return None
+    namespace, _, name = parsed.name.partition("::")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), name)
+        overload = getattr(packet, parsed.overload_name or "default")
+    except AttributeError:
+        return None
+    return overload if isinstance(overload, OpOverload) else None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from torchtrt_torchscript.graphs import NO_SCHEMA, parsed_schema
+from torchtrt_torchscript.graphs import NO_SCHEMA, overload_of, parsed_schema
 from torchtrt_torchscript.numbers import as_number, held_number, is_undecided
 
 SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
@@ -48,21 +48,6 @@ def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
     """
     schema = node.schema()
     return None if schema == NO_SCHEMA else _operator(schema)
-
-
-def overload_of(schema: str) -> OpOverload | None:
-    """Returns the operator of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
-    parsed = torch._C.parse_schema(schema)
-    qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
-    if not torch._C._dispatch_has_kernel(qualified):
-        return None
-    namespace, _, name = parsed.name.partition("::")
-    try:
-        packet = getattr(getattr(torch.ops, namespace), name)
-        overload = getattr(packet, parsed.overload_name or "default")
-    except AttributeError:
-        return None
-    return overload if isinstance(overload, OpOverload) else None
 
 
 def find_interpreted(node: torch._C.Node) -> Callable[..., Any] | None:

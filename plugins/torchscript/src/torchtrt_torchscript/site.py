@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from torchtrt.contract import Reject
-
 SITE = "torchtrt_torchscript_site"
 """The key in a graph node's custom metadata."""
 
@@ -51,13 +49,6 @@ def site_of(node: torch.fx.Node) -> Site | None:
     """Returns where a node of an exported program comes from; ``None`` if not from TorchScript."""
     site = (node.meta.get("custom") or {}).get(SITE)
     return site if isinstance(site, Site) else None
-
-
-def from_torchscript(node: torch.fx.Node, settings: Any) -> bool | Reject:
-    """Accepts nodes that come from TorchScript: the validator of every TorchScript converter."""
-    if site_of(node) is not None:
-        return True
-    return Reject("it converts TorchScript, and this node comes from torch.export")
 
 
 def node_info(node: torch._C.Node) -> str:
