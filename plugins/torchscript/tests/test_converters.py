@@ -12,6 +12,7 @@ import torchtrt_torchscript as torchscript
 from torchtrt.errors import ConversionError, PackError
 from torchtrt.packs import ConverterPack, local_pack
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterPriority
+from torchtrt_torchscript.node_arguments import Argument
 
 from .ir import function_of, graph_of, tensors_of
 from .schemas import CALLS, OUTPUTS
@@ -269,6 +270,85 @@ def test_arguments_say_what_they_are():
 
     torch.testing.assert_close(compiled(x), clamped(x))
     assert {"low": (-1, -1, -1), "high": (2.5, None)} == seen
+
+
+def test_maps_hold_constants_and_what_lists_are_made_of():
+    """Not only what is an input of the node itself."""
+    seen = {}
+
+    def convert(ctx, node, args):
+        inputs = list(node.inputs())
+        seen["dimension"] = ctx.evaluated_value_map[inputs[1]]
+        parts = list(inputs[0].node().inputs())
+        seen["parts"] = [ctx.value_tensor_map[part] for part in parts]
+        assert args[0].unwrap_to_itensor_list() == seen["parts"]
+        factor = next(reversed(list(parts[1].node().inputs())))
+        seen["factor"] = ctx.evaluated_value_map[factor]
+        return False
+
+    def join(x):
+        return torch.cat([x, x * 5], 0)
+
+    with pytest.raises(ConversionError, match="returned False"):
+        run_with(convert, join, "aten::cat(Tensor[] tensors, int dim=0) -> Tensor")
+
+    assert 0 == seen["dimension"]
+    assert 2 == len(seen["parts"])
+    assert 5 == seen["factor"]
+
+
+def test_arguments_answer_what_they_hold():
+    """Every kind of value has its question and its way to unwrap it; a fallback stands in for None alone."""
+    tensor = torch.ones(2)
+    held = {
+        "int": 3,
+        "double": 2.5,
+        "bool": True,
+        "string": "a",
+        "dtype": torch.int8,
+        "tensor": tensor,
+        "int_list": [1, 2],
+        "double_list": [1.5],
+        "bool_list": [True],
+        "tensor_list": [tensor, tensor],
+    }
+    for kind, value in held.items():
+        argument = Argument("it", value)
+        answers = {each for each in held if getattr(argument, f"is_{each}")()}
+        assert {kind} == answers
+        assert value is getattr(argument, f"unwrap_to_{kind}")()
+        assert value is getattr(Argument("it", None), f"unwrap_to_{kind}")(value)
+        for other in held.keys() - {kind}:
+            with pytest.raises(ConversionError, match="The argument 'it' is"):
+                getattr(argument, f"unwrap_to_{other}")(held[other])
+        assert argument.is_scalar() == (kind in ("int", "double", "bool"))
+        assert argument.is_ivalue()
+        assert not any((argument.is_none(), argument.is_itensor(), argument.is_itensor_list()))
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        (torch.ones(4, 3, 2, 5), ((4, 3, 2, 5), (2, 5), 3, 4)),
+        (torch.ones(4, 3), ((4, 3), (1,), 3, 4)),
+        (torch.ones(4), ((4,), (1,), 4, 4)),
+        (2.5, ((), (), 1, 1)),
+    ],
+)
+def test_weights_have_the_sizes_that_torch_tensorrt_gives_them(value, sizes):
+    """Of a convolution, a linear layer, a bias and a number."""
+    seen = []
+
+    def convert(ctx, node, args):
+        weights = torchscript.Weights(ctx, value)
+        seen.append(
+            (weights.shape, weights.kernel_shape, weights.num_input_maps, weights.num_output_maps)
+        )
+        return False
+
+    with pytest.raises(ConversionError, match="returned False"):
+        run_with(convert)
+    assert [sizes] == seen
 
 
 def test_lists_hold_tensors_in_containers():

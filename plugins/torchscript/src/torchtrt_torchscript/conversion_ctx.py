@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import ConversionContext, get_weights
+from torchtrt.conversion import ConversionContext, get_weights, is_network_tensor
 from torchtrt.conversion.constants import as_torch_tensor
 from torchtrt.errors import ConversionError
 from torchtrt_torchscript.node_arguments import uncontained
@@ -36,14 +36,32 @@ class ValueMap(MutableMapping[Any, Any]):
         return len(self._items)
 
 
+class EvaluatedValueMap(ValueMap):
+    """Holds the graph's constants too, and the lists and tuples made of what it holds."""
+
+    def __getitem__(self, value: torch._C.Value) -> Any:
+        if value.unique() not in self._items:
+            maker = value.node()
+            if maker.kind() == "prim::Constant":
+                self[value] = value.toIValue()
+            elif maker.kind() in _COLLECTIONS:
+                parts = [self[part] for part in maker.inputs()]
+                self[value] = tuple(parts) if maker.kind() == "prim::TupleConstruct" else parts
+        return super().__getitem__(value)
+
+
+_COLLECTIONS = ("prim::ListConstruct", "prim::TupleConstruct")
+
+
 class ConversionCtx:
     """The first argument of a TorchScript converter. It lives as long as the conversion of one block.
 
     Attributes:
         net: The TensorRT network under construction.
         settings: The settings of this compilation.
-        value_tensor_map: The network tensor of each graph value that has one.
-        evaluated_value_map: The value of each graph value that is known when the engine is built.
+        value_tensor_map: The network tensor of each graph value that a TorchScript converter has received or made.
+        evaluated_value_map: The value of each such graph value that is known when the engine is built, of every
+            constant of the graph, and of lists and tuples of these.
         label: The name for the layers of the node in conversion: see :func:`node_info`.
         conversion: The context that the converters of the other front end receive. The building
             blocks of the packs take it.
@@ -54,7 +72,7 @@ class ConversionCtx:
         self.net = conversion.net
         self.settings = conversion.compilation_settings
         self.value_tensor_map: MutableMapping[Any, Any] = ValueMap()
-        self.evaluated_value_map: MutableMapping[Any, Any] = ValueMap()
+        self.evaluated_value_map: MutableMapping[Any, Any] = EvaluatedValueMap()
         self.label = ""
         self._names: set[str] = set()
 
@@ -81,6 +99,17 @@ class ConversionCtx:
         """
         self.evaluated_value_map[value] = ivalue
         return ivalue
+
+    def record(self, value: torch._C.Value, held: Any) -> None:
+        """Takes note of what a value of the graph is, and of what the values are that a list or tuple is made of."""
+        if is_network_tensor(held):
+            self.value_tensor_map[value] = held
+            return
+        self.evaluated_value_map[value] = held
+        maker = value.node()
+        if maker.kind() in _COLLECTIONS and isinstance(held, (list, tuple)):
+            for part, item in zip(maker.inputs(), held, strict=False):
+                self.record(part, uncontained(item))
 
     def result_of(self, value: torch._C.Value) -> Any:
         """Returns what has been associated with a value: a network tensor or a value.

@@ -119,10 +119,9 @@ def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
             Argument(value.debugName(), value.toIValue()) for value in inputs[len(arguments) :]
         ]
         for value, argument in zip(inputs, arguments, strict=False):
-            if argument.is_itensor():
-                torchscript.value_tensor_map[value] = argument.ITensor()
-            else:
-                torchscript.evaluated_value_map[value] = argument.IValue()
+            torchscript.record(
+                value, argument.ITensor() if argument.is_itensor() else argument.IValue()
+            )
         outputs = list(site.node.outputs())
         for value in outputs:
             torchscript.value_tensor_map.pop(value, None)
