@@ -184,6 +184,26 @@ def test_a_branch_chooses_between_views():
     assert_follows(turn, *WAYS)
 
 
+def test_what_is_a_view_or_a_copy_by_layout_is_not_guessed():
+    """A branch gives its result another layout; a write to what is made of it would show."""
+
+    def read(x: Tensor) -> Tensor:
+        y = x.t() if bool(x.sum() > 0) else x.view(4, 3)
+        return y.reshape(12) + 1
+
+    def write(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 2
+        z = y.t() if bool(x.sum() > 0) else y.view(4, 3) * 1
+        w = z.contiguous()
+        w += 1
+        return w, z
+
+    assert_follows(read, *WAYS)
+    with pytest.raises(ExportError, match=r"clone") as caught:
+        torchscript.compile(script(write), (X,), min_block_size=1)
+    assert "w = z.contiguous()" in str(caught.value)
+
+
 def test_storing_into_a_buffer_gives_it_another_tensor():
     """The old one is what it was, and the new one is written to under its other names too."""
 

@@ -110,6 +110,8 @@ def _branch_values(
         if exact:
             values[index] = values[exact[0]]
             continue
+        if not all(way.in_rows[index] for way in setting):
+            memory.lays_out_anew(value)
         for twin in sorted(twins):
             memory.stand_in(StandIn(value, [values[twin]], node))
         if len(setting) == 2 and all(way.is_clear(index) for way in setting):
@@ -232,6 +234,8 @@ def _loop_values(
                 memory.writes(start, node)
             values[index] = start
             continue
+        if not (cells.way.in_rows[index] and _is_in_rows(start)):
+            memory.lays_out_anew(value)
         originals = [cells.outside[cell] for cell in sorted(cells.group_of(index))]
         if index in cells.changed:
             stand_in = StandIn(value, originals, node)
@@ -302,12 +306,14 @@ class _Way:
         same: For each result the place of the given tensor that it is, or ``None``.
         shares: For each result the places of the given tensors with which it may have memory in common.
         twins: For each result the earlier results with which it may; ``True`` for those that it is.
+        in_rows: For each result whether its elements are in memory one row after the other.
     """
 
     results: Sequence[Any]
     same: list[int | None]
     shares: list[set[int]]
     twins: list[dict[int, bool]]
+    in_rows: list[bool]
 
     def outside(self, index: int, operands: Sequence[Any]) -> Tensor | None:
         """Returns the tensor from outside that a result is, if it is one."""
@@ -324,7 +330,7 @@ class _Way:
     ) -> _Way:
         """Returns what there is to know of the results."""
         memory.reads(list(results), node)
-        way = cls(results, [], [], [])
+        way = cls(results, [], [], [], [])
         for index, result in enumerate(results):
             is_tensor = isinstance(result, Tensor)
             near = {
@@ -333,6 +339,7 @@ class _Way:
                 if is_tensor and isinstance(each, Tensor) and memory.may_share(result, each)
             }
             same = next((place for place in near if is_same_memory(result, given[place])), None)
+            way.in_rows.append(not is_tensor or _is_in_rows(result))
             way.same.append(same)
             way.shares.append(near if same is None else {same})
             way.twins.append(

@@ -44,7 +44,8 @@ class Memory:
         self._stand_ins: list[StandIn] = []
         self._stale: dict[int, tuple[StandIn, torch._C.Node]] = {}
         self._outside: set[int] = set()
-        self._kept: list[Any] = []  # so that no number is given twice
+        self._kept: dict[int, Any] = {}  # so that no number is given twice
+        self._laid_out_anew: set[int] = set()
         self.written: set[int] = set()
 
     def outlives(self, values: Any) -> None:
@@ -55,6 +56,14 @@ class Memory:
     def may_share(self, first: Tensor, second: Tensor) -> bool:
         """Returns whether two tensors may have memory in common in TorchScript."""
         return not self.related(first).isdisjoint(self.related(second))
+
+    def lays_out_anew(self, tensor: Tensor) -> None:
+        """Says that a tensor has its elements in rows, and in TorchScript perhaps not."""
+        self._laid_out_anew.add(self._number(tensor))
+
+    def is_laid_out_anew(self, tensor: Tensor) -> bool:
+        """Returns whether nobody knows which views of a tensor would be copies in TorchScript."""
+        return self._number(tensor) in self._laid_out_anew
 
     def is_written(self, tensor: Tensor) -> bool:
         """Returns whether anything has been written to a tensor's memory."""
@@ -191,7 +200,7 @@ class Memory:
     def _number(self, tensor: Tensor) -> int:
         storage = tensor.untyped_storage()
         number: int = storage._cdata
-        self._kept.append(storage)
+        self._kept.setdefault(number, storage)
         return number
 
 

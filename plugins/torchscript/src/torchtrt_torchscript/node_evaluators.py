@@ -140,9 +140,8 @@ def _negated(value: Any) -> Any:
 def _square_root(value: Any) -> Any:
     if isinstance(value, Tensor):
         return torch.sqrt(value)
-    return (
-        _sym_sqrt(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else math.sqrt(value)
-    )
+    is_size = isinstance(value, (torch.SymInt, torch.SymFloat))
+    return _sym_sqrt(value) if is_size else math.sqrt(value)
 
 
 def _size(tensor: Tensor, dim: int | None = None) -> Any:
@@ -297,11 +296,11 @@ _TYPES_OF_NUMBERS = {
 }
 
 
-def _smaller(first: Any, second: Any = None) -> Any:
+def _minimum(first: Any, second: Any = None) -> Any:
     return _extreme(_sym_min, torch.minimum, first, second)
 
 
-def _greater(first: Any, second: Any = None) -> Any:
+def _maximum(first: Any, second: Any = None) -> Any:
     return _extreme(_sym_max, torch.maximum, first, second)
 
 
@@ -397,8 +396,8 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::__round_to_zero_floordiv": _number(_round_to_zero_floordiv),
     "aten::__range_length": _range_length,
     "aten::__derive_index": _number(lambda index, start, step: start + index * step),
-    "prim::min": _number(_smaller),
-    "prim::max": _number(_greater),
+    "prim::min": _number(_minimum),
+    "prim::max": _number(_maximum),
     "aten::sqrt": _number(_square_root),
     "aten::Int": _read(torch.int64, _integer),
     "aten::IntImplicit": _read(torch.int64, _integer),

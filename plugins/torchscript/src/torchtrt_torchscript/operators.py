@@ -73,6 +73,12 @@ def _interpreted(text: str) -> Callable[..., Any] | None:
     return found[0] if found else None
 
 
+VIEWS_BY_LAYOUT = frozenset(
+    f"aten::{name}" for name in ("contiguous", "reshape", "reshape_as", "flatten", "ravel", "to")
+)
+"""Operators whose result is a view or a copy, by where the elements are in memory."""
+
+
 class Element(NamedTuple):
     """A part of a tensor whose place depends on data. TorchScript takes it as a view; here it is a copy.
 
@@ -213,10 +219,8 @@ def _call_with_tensors(sibling: OpOverload, replaced: list[bool], *values: Any) 
         if is_replaced and value is not None:
             given = value.tensor if is_undecided(value) else torch.tensor(value)
             # Next to a tensor, a number decides the result's kind but not its precision.
-            kind = (
-                bool if given.dtype is torch.bool else float if given.is_floating_point() else int
-            )(1)
-            given = given.to(torch.result_type(tensor, kind))
+            number = torch.ones((), dtype=given.dtype).item()
+            given = given.to(torch.result_type(tensor, number))
         if argument.kwarg_only:
             kwargs[argument.name] = given
         else:

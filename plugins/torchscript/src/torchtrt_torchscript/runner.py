@@ -45,6 +45,7 @@ from torchtrt_torchscript.numbers import (
     is_undecided,
 )
 from torchtrt_torchscript.operators import (
+    VIEWS_BY_LAYOUT,
     element_of,
     find_interpreted,
     find_operator,
@@ -142,6 +143,9 @@ class GraphRunner:
                 if kind not in ABOUT_TENSORS:
                     self.memory.reads(args if find_operator(node) else tensors_among(args), node)
                 result = call(node, args)
+                if kind in VIEWS_BY_LAYOUT and self.memory.is_laid_out_anew(args[0]):
+                    result = result.clone()
+                    self.memory.stand_in(StandIn(result, [args[0]], node))
                 self._note_memory(node, args, result)
         except TorchTRTError:
             raise
