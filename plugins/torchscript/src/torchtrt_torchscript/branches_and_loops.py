@@ -383,12 +383,6 @@ class _Captured:
         self.operands: list[Any] = []
         self.written: list[int] = []
         nodes = [inner for block in node.blocks() for inner in all_nodes(block)]
-        for each in nodes:
-            known = all(value.unique() in env for value in each.inputs())
-            if each.kind() == "prim::SetAttr":
-                raise ExportError(_stores(node, each))
-            if each.kind() in ("prim::GetAttr", "prim::Constant") and known:
-                runner.run_node(each, env)
         writes = [
             value
             for each in nodes
@@ -399,13 +393,8 @@ class _Captured:
             each.kind() in ("prim::CallMethod", "prim::fork") for each in nodes
         )
         bases = {base_of(value, env).unique() for value in writes}
-        made = {value.unique() for each in nodes for value in each.outputs()}
-        for each in nodes:
-            if each.kind() == "prim::GetAttr" and each.output().unique() in bases:
-                raise ExportError(_stores(node, each))
-            if each.kind() in ("prim::GetAttr", "prim::Constant"):
-                made -= {each.output().unique()}
-        names = sorted((_read_by(node, nodes) & env.keys()) - made)
+        self._read_early(nodes, bases)
+        names = self._names_from_outside(nodes)
         self.leaves_unset = any(env[name] is Uninitialized for name in names) or any(
             each.kind() == "prim::Uninitialized" for each in nodes
         )
@@ -418,6 +407,36 @@ class _Captured:
             if name in bases and isinstance(env[name], Tensor)
             for place in self._trees[name][2]
         )
+
+    def _read_early(self, nodes: Sequence[torch._C.Node], bases: set[int]) -> None:
+        """Reads the attributes and constants of the inside, so that they come from outside.
+
+        Raises:
+            ExportError: The inside stores into an attribute, or writes to what it reads from one.
+        """
+        for each in nodes:
+            is_read = each.kind() == "prim::GetAttr"
+            if each.kind() == "prim::SetAttr":
+                raise ExportError(_stores(self._node, each))
+            if (is_read or each.kind() == "prim::Constant") and all(
+                value.unique() in self._env for value in each.inputs()
+            ):
+                self._runner.run_node(each, self._env)
+            if is_read and each.output().unique() in bases:
+                raise ExportError(_stores(self._node, each))
+
+    def _names_from_outside(self, nodes: Sequence[torch._C.Node]) -> list[int]:
+        """Returns the values that the inside reads and does not make."""
+        blocks = [block for each in (self._node, *nodes) for block in each.blocks()]
+        read = [value for each in nodes for value in each.inputs()]
+        read += [value for block in blocks for value in block.outputs()]
+        made = {
+            value.unique()
+            for each in nodes
+            if each.kind() not in ("prim::GetAttr", "prim::Constant")
+            for value in each.outputs()
+        }
+        return sorted(({value.unique() for value in read} & self._env.keys()) - made)
 
     def _add(self, name: int) -> None:
         value = self._env[name]
@@ -528,14 +547,6 @@ class _Captured:
                     f"from tensors that the branch or loop returns.\n{source_line(self._node)}"
                 )
                 raise ExportError(message)
-
-
-def _read_by(node: torch._C.Node, nodes: Sequence[torch._C.Node]) -> set[int]:
-    """Returns the values that the blocks of a node read, given all nodes in them."""
-    blocks = [block for each in (node, *nodes) for block in each.blocks()]
-    read = [value for each in nodes for value in each.inputs()]
-    read += [value for block in blocks for value in block.outputs()]
-    return {value.unique() for value in read}
 
 
 def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
