@@ -16,8 +16,8 @@ class T:
     Attributes:
         shape: Sizes, separated by spaces.
         dtype: The dtype.
-        low: The least value.
-        high: The greatest value; it does occur for whole numbers.
+        low: The minimum.
+        high: The maximum; it does occur for integers.
         values: The values themselves.
     """
 

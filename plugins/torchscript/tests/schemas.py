@@ -303,4 +303,4 @@ OUTPUTS = {
 }
 """The types of the outputs of ops that return something other than one tensor."""
 MISNAMED = {"aten::split": "aten::split.sizes"}
-"""Names that PyTorch gives another overload than the peer does."""
+"""Names that PyTorch gives another overload than Torch-TensorRT does."""

@@ -12,6 +12,10 @@ import torchtrt_torchscript as torchscript
 from torchtrt.errors import ConversionError, PackError
 from torchtrt.packs import ConverterPack, local_pack
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterPriority
+from torchtrt_torchscript.node_arguments import Argument
+
+from .ir import function_of, graph_of, tensors_of
+from .schemas import CALLS, OUTPUTS
 
 RELU = "aten::relu(Tensor self) -> Tensor"
 HIGH = ConverterPriority.HIGH
@@ -105,6 +109,79 @@ def test_a_schema_that_cannot_be_read_is_an_error():
         torchscript.RegisterNodeConversionPatterns().pattern("aten::relu", add_relu)
 
 
+BECOMING = (
+    *("relu_", "sigmoid_", "add_.Tensor", "div_.Scalar", "hardtanh_", "mul_.Tensor", "sub_.Tensor"),
+    *("_convolution", "_convolution.deprecated", "view", "index.Tensor", "to.dtype", "max.dim"),
+)
+"""Calls whose op is another one, or the same, by the time that converters are asked."""
+
+
+@pytest.mark.parametrize("name", BECOMING)
+def test_a_converter_is_asked_for_what_becomes_of_its_schema(name):
+    """Of a write in place, a view or PyTorch's own convolution; it receives all arguments of the node."""
+    graph = graph_of(
+        f"aten::{name}", CALLS[f"aten::{name}"], OUTPUTS.get(f"aten::{name}", "Tensor")
+    )
+    (node,) = graph.findAllNodes(f"aten::{name.partition('.')[0]}")
+    seen = []
+
+    def convert(ctx, node, args):
+        seen.append((node.kind(), len(args) == len(list(node.inputs()))))
+        return False
+
+    torchscript.RegisterNodeConversionPatterns(HIGH).pattern(node.schema(), convert)
+    with pytest.raises(ConversionError, match="returned False"):
+        torchscript.compile(
+            function_of(graph), tensors_of(CALLS[f"aten::{name}"]), min_block_size=1
+        )
+
+    assert [(node.kind(), True)] == seen
+
+
+NEVER_ASKED = {
+    "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)": "aten::index_select",
+    "aten::rleu(Tensor self) -> Tensor": "Did you mean .*aten::relu",
+    "aten::relu(Tensor self, int dim) -> Tensor": r"another: aten::relu\(Tensor self\) -> Tensor",
+    "aten::add.Tensors(Tensor self, Tensor other) -> Tensor": "aten::add.Tensor",
+    "aten::size(Tensor self) -> int[]": "evaluated",
+    "aten::add.int(int a, int b) -> int": "evaluated",
+    "aten::relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)": "without out",
+    "prim::NumToTensor.Scalar(Scalar a) -> Tensor": "dispatcher",
+    "aten::requires_grad_(Tensor(a!) self, bool requires_grad=True) -> Tensor(a!)": "in place",
+}
+
+
+@pytest.mark.parametrize("schema", NEVER_ASKED)
+def test_a_schema_that_nothing_will_ask_for_is_refused(schema):
+    """When it is registered, with what to register instead."""
+    with pytest.raises(PackError, match=NEVER_ASKED[schema]) as caught:
+        torchscript.RegisterNodeConversionPatterns().pattern(schema, add_relu)
+    assert "ever be asked" in str(caught.value)
+
+
+def test_a_converter_is_not_asked_for_a_part_of_another_call():
+    """The node it would receive is not one of its schema."""
+    schema = "aten::index_select(Tensor self, int dim, Tensor index) -> Tensor"
+    torchscript.RegisterNodeConversionPatterns(HIGH).pattern(schema, lambda *_: False)
+
+    def element(x, place):
+        return x[int(place)] + 0
+
+    x, place = torch.randn(2, 3), torch.tensor(1)
+    scripted = script(element)
+    compiled = torchscript.compile(scripted, (x, place), require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(x, place), x[1])
+
+
+def test_a_schema_of_another_library_may_be_registered_before_the_library_is_there():
+    """A pack is loaded before what it converts."""
+    pack = ConverterPack("mine")
+    schema = "not_loaded_yet::snake(Tensor x) -> Tensor"
+
+    assert add_relu is torchscript.torchscript_converter(pack, schema)(add_relu)
+
+
 def run_with(converter, function=rectify, schema=RELU, inputs=None):
     """Compiles a function with one converter."""
     torchscript.RegisterNodeConversionPatterns(HIGH).pattern(schema, converter)
@@ -193,6 +270,85 @@ def test_arguments_say_what_they_are():
 
     torch.testing.assert_close(compiled(x), clamped(x))
     assert {"low": (-1, -1, -1), "high": (2.5, None)} == seen
+
+
+def test_maps_hold_constants_and_what_lists_are_made_of():
+    """Not only what is an input of the node itself."""
+    seen = {}
+
+    def convert(ctx, node, args):
+        inputs = list(node.inputs())
+        seen["dimension"] = ctx.evaluated_value_map[inputs[1]]
+        parts = list(inputs[0].node().inputs())
+        seen["parts"] = [ctx.value_tensor_map[part] for part in parts]
+        assert args[0].unwrap_to_itensor_list() == seen["parts"]
+        factor = next(reversed(list(parts[1].node().inputs())))
+        seen["factor"] = ctx.evaluated_value_map[factor]
+        return False
+
+    def join(x):
+        return torch.cat([x, x * 5], 0)
+
+    with pytest.raises(ConversionError, match="returned False"):
+        run_with(convert, join, "aten::cat(Tensor[] tensors, int dim=0) -> Tensor")
+
+    assert 0 == seen["dimension"]
+    assert 2 == len(seen["parts"])
+    assert 5 == seen["factor"]
+
+
+def test_arguments_answer_what_they_hold():
+    """Every kind of value has its question and its way to unwrap it; a fallback stands in for None alone."""
+    tensor = torch.ones(2)
+    held = {
+        "int": 3,
+        "double": 2.5,
+        "bool": True,
+        "string": "a",
+        "dtype": torch.int8,
+        "tensor": tensor,
+        "int_list": [1, 2],
+        "double_list": [1.5],
+        "bool_list": [True],
+        "tensor_list": [tensor, tensor],
+    }
+    for kind, value in held.items():
+        argument = Argument("it", value)
+        answers = {each for each in held if getattr(argument, f"is_{each}")()}
+        assert {kind} == answers
+        assert value is getattr(argument, f"unwrap_to_{kind}")()
+        assert value is getattr(Argument("it", None), f"unwrap_to_{kind}")(value)
+        for other in held.keys() - {kind}:
+            with pytest.raises(ConversionError, match="The argument 'it' is"):
+                getattr(argument, f"unwrap_to_{other}")(held[other])
+        assert argument.is_scalar() == (kind in ("int", "double", "bool"))
+        assert argument.is_ivalue()
+        assert not any((argument.is_none(), argument.is_itensor(), argument.is_itensor_list()))
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        (torch.ones(4, 3, 2, 5), ((4, 3, 2, 5), (2, 5), 3, 4)),
+        (torch.ones(4, 3), ((4, 3), (1,), 3, 4)),
+        (torch.ones(4), ((4,), (1,), 4, 4)),
+        (2.5, ((), (), 1, 1)),
+    ],
+)
+def test_weights_have_the_sizes_that_torch_tensorrt_gives_them(value, sizes):
+    """Of a convolution, a linear layer, a bias and a number."""
+    seen = []
+
+    def convert(ctx, node, args):
+        weights = torchscript.Weights(ctx, value)
+        seen.append(
+            (weights.shape, weights.kernel_shape, weights.num_input_maps, weights.num_output_maps)
+        )
+        return False
+
+    with pytest.raises(ConversionError, match="returned False"):
+        run_with(convert)
+    assert [sizes] == seen
 
 
 def test_lists_hold_tensors_in_containers():

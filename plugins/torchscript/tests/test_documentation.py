@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torchtrt_torchscript as torchscript
-from torchtrt_torchscript.arguments import Argument
+from torchtrt_torchscript.node_arguments import Argument
 
 PAGE = (Path(__file__).parents[3] / "docs" / "torchscript.md").read_text()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torchtrt_torchscript as torchscript
-from torchtrt_torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
 from torchtrt_torchscript.runner import STRUCTURE
 
 from .ir import T, Typed, function_of, graph_of, tensors_of
@@ -142,9 +142,9 @@ def test_a_tensor_made_of_numbers_is_pytorchs(name):
     assert expected.dtype is actual.dtype
 
 
-def test_everything_that_the_peer_evaluates_is_evaluated():
+def test_everything_that_torch_tensorrt_evaluates_is_evaluated():
     """By an evaluator, by the structure of the graph, or because PyTorch has it as an operator."""
     known = EVALUATORS.keys() | NODE_EVALUATORS.keys() | STRUCTURE.keys()
-    for name in names_in("peer_evaluators.txt"):
+    for name in names_in("torch_tensorrt_evaluators.txt"):
         kind = name.partition(".")[0]
         assert kind in known or torch._C._jit_get_schemas_for_operator(kind), name

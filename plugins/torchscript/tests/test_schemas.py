@@ -16,7 +16,7 @@ ABSENT = {
     "trt::const": "its compiler's own marker for a constant",
     "trt::attn_bias_from_attn_mask": "its compiler's own step in rewriting attention",
 }
-"""Schemas that no model has: the peer writes them into graphs itself."""
+"""Schemas that no model has: Torch-TensorRT writes them into graphs itself."""
 
 
 def names_in(file):
@@ -50,9 +50,9 @@ def test_a_schema_computes_what_pytorch_computes(name):
         )
 
 
-def test_every_schema_of_the_peer_has_a_call_here():
+def test_every_schema_of_torch_tensorrt_has_a_call_here():
     """Nothing is left out but what its compiler writes into graphs itself."""
-    assert sorted({*names_in("peer_schemas.txt")} - set(ABSENT)) == sorted(CALLS)
+    assert sorted({*names_in("torch_tensorrt_schemas.txt")} - set(ABSENT)) == sorted(CALLS)
 
 
 def as_tuple(value):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from torchtrt_torchscript.arguments import Argument, TensorContainer
     from torchtrt_torchscript.compilation import (
         Unsupported,
         check_method_op_support,
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
         open_graph,
         unsupported_schemas,
     )
-    from torchtrt_torchscript.context import ConversionCtx, Weights
-    from torchtrt_torchscript.converters import (
+    from torchtrt_torchscript.conversion_ctx import ConversionCtx, Weights
+    from torchtrt_torchscript.node_arguments import Argument, TensorContainer
+    from torchtrt_torchscript.schema_converters import (
         RegisterNodeConversionPatterns,
         torchscript_converter,
     )
@@ -45,18 +45,18 @@ __all__ = [
 
 # Imported on first use, so that packs can register TorchScript converters at no cost.
 _LAZY = {
-    "Argument": "torchtrt_torchscript.arguments",
-    "ConversionCtx": "torchtrt_torchscript.context",
-    "RegisterNodeConversionPatterns": "torchtrt_torchscript.converters",
-    "TensorContainer": "torchtrt_torchscript.arguments",
+    "Argument": "torchtrt_torchscript.node_arguments",
+    "ConversionCtx": "torchtrt_torchscript.conversion_ctx",
+    "RegisterNodeConversionPatterns": "torchtrt_torchscript.schema_converters",
+    "TensorContainer": "torchtrt_torchscript.node_arguments",
     "Unsupported": "torchtrt_torchscript.compilation",
-    "Weights": "torchtrt_torchscript.context",
+    "Weights": "torchtrt_torchscript.conversion_ctx",
     "check_method_op_support": "torchtrt_torchscript.compilation",
     "compile": "torchtrt_torchscript.compilation",
     "export": "torchtrt_torchscript.compilation",
     "node_info": "torchtrt_torchscript.site",
     "open_graph": "torchtrt_torchscript.compilation",
-    "torchscript_converter": "torchtrt_torchscript.converters",
+    "torchscript_converter": "torchtrt_torchscript.schema_converters",
     "unsupported_schemas": "torchtrt_torchscript.compilation",
 }
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.export import ExportedProgram
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 
 def accepts(model: object) -> bool:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,17 +16,17 @@ from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
 from torchtrt import compiler
-from torchtrt.errors import InputError
+from torchtrt.errors import ExportError, InputError
 from torchtrt.exporting import export as export_module
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.runtime import CompiledModule
 from torchtrt.targets import parse_target
-from torchtrt_torchscript.converters import op_of_schema
-from torchtrt_torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt_torchscript.asked_ops import known_op
+from torchtrt_torchscript.graphs import NO_SCHEMA, schema_of
 from torchtrt_torchscript.module import TorchScriptModule
-from torchtrt_torchscript.operators import overload_of
-from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator, schema_of
-from torchtrt_torchscript.site import model_line, site_of
+from torchtrt_torchscript.node_evaluators import EVALUATORS, NODE_EVALUATORS
+from torchtrt_torchscript.runner import STRUCTURE, has_no_evaluator
+from torchtrt_torchscript.site import site_of, source_line
 
 TorchScript: TypeAlias = Any
 """A scripted or traced module or function, or the file of one: its path, or a file that is open for reading."""
@@ -76,14 +79,66 @@ def export(
     """
     module = open_method(model, method)
     _refuse_optimized(module)
-    with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING:
+    _check_inputs(module, inputs, kwarg_inputs or {})
+    with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING, _quiet_tracing():
         warnings.simplefilter("ignore")  # that TorchScript is deprecated is no news to its users
-        exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)
+        try:
+            exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)
+        except ExportError as error:
+            if error.__cause__ is None or not module.runner.assuming:
+                raise
+            raise ExportError(_what_is_assumed(module, error.__cause__)) from None
     for graph_module in exported.graph_module.modules():
         for node in getattr(graph_module, "graph", torch.fx.Graph()).nodes:
             if site := site_of(node):
-                node.meta["stack_trace"] = model_line(site.node)
+                node.meta["stack_trace"] = source_line(site.node)
     return exported
+
+
+def _check_inputs(
+    module: TorchScriptModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+) -> None:
+    try:
+        module.signature.bind(*inputs, **kwarg_inputs)
+    except TypeError as error:
+        names = ", ".join(module.signature.parameters) or "nothing"
+        message = f"The inputs do not fit the model, which takes ({names}): {error}."
+        raise InputError(message) from None
+
+
+@contextlib.contextmanager
+def _quiet_tracing() -> Iterator[None]:
+    """Keeps what PyTorch logs about its own code while it traces out of the user's terminal, for this thread."""
+    thread = threading.get_ident()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    loggers = [logging.getLogger(name) for name in _TRACERS]
+    for logger in loggers:
+        logger.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(is_of_others)
+
+
+_TRACERS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+
+
+def _what_is_assumed(module: TorchScriptModule, cause: BaseException) -> str:
+    lines = dict.fromkeys(f"{node.kind()}\n{source_line(node)}" for node in module.runner.assuming)
+    said = [line.strip(" -") for line in str(cause).splitlines() if line.startswith("  - ")]
+    return "\n".join(
+        (
+            "The model does not take all the sizes that were to vary.",
+            *(line.partition(" If you're")[0].replace(" the generated guard", "") for line in said),
+            "Something about them is assumed here:",
+            *lines,
+            "Make the model independent of that, or give the sizes that it takes.",
+        )
+    )
 
 
 def _refuse_optimized(module: TorchScriptModule) -> None:
@@ -164,7 +219,7 @@ def unsupported_schemas(model: TorchScript, method: str = "forward") -> list[Uns
     found: dict[tuple[str, str], list[str]] = {}
     for node in open_method(model, method).nodes():
         if reason := _why_unsupported(node):
-            found.setdefault((schema_of(node), reason), []).append(model_line(node))
+            found.setdefault((schema_of(node), reason), []).append(source_line(node))
     return [
         Unsupported(schema, reason, tuple(dict.fromkeys(filter(None, lines))))
         for (schema, reason), lines in found.items()
@@ -186,11 +241,10 @@ def check_method_op_support(model: TorchScript, method: str = "forward") -> bool
 def _why_unsupported(node: torch._C.Node) -> str:
     if has_no_evaluator(node):
         return "torchtrt has no evaluator for it, and PyTorch dispatches no such operator"
-    overload = None if node.schema() == "(no schema)" else overload_of(node.schema())
-    is_evaluated = node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS
-    if is_evaluated or overload is None:
+    asked = None if node.schema() == NO_SCHEMA else known_op(node.schema())
+    if node.kind() in STRUCTURE or node.kind() in EVALUATORS | NODE_EVALUATORS or asked is None:
         return ""
-    target = parse_target(op_of_schema(node.schema()))
+    target = parse_target(asked)
     if DYNAMO_CONVERTERS.candidates(target) or target in DYNAMO_CONVERTERS.decompositions():
         return ""
     return "no pack has a converter for it"

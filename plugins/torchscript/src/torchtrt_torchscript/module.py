@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import keyword
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from torchtrt.errors import InputError
-from torchtrt_torchscript.control_flow import all_nodes
+from torchtrt_torchscript.graphs import all_nodes, every_node
 from torchtrt_torchscript.numbers import as_number
 from torchtrt_torchscript.runner import GraphRunner
 
@@ -27,6 +28,10 @@ class TorchScriptModule(nn.Module):
         graph: The inlined graph of the method. Its first input is the module, unless ``module`` is ``None``.
         schema: The method's schema.
         module: The scripted module whose method it is; ``None`` for a function.
+
+    Attributes:
+        signature: What the method takes.
+        runner: Runs the graph.
     """
 
     def __init__(
@@ -35,33 +40,41 @@ class TorchScriptModule(nn.Module):
         super().__init__()
         self._graph = graph
         itself = () if module is None else (Attributes(module, self),)
-        arguments = schema.arguments[len(itself) :]
         runner = GraphRunner(graph, _register_frozen(self, graph))
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            bound = signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
             return as_number(runner.run((*itself, *bound.arguments.values())))
 
-        signature = inspect.Signature(
-            [
-                inspect.Parameter(
-                    argument.name,
-                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=argument.default_value
-                    if argument.has_default_value()
-                    else inspect.Parameter.empty,
-                )
-                for argument in arguments
-            ]
-        )
-        forward.__signature__ = signature  # type: ignore[attr-defined]  # torch.export reads it
+        self.signature = _signature(schema.arguments[len(itself) :])
+        self.runner = runner
+        forward.__signature__ = self.signature  # type: ignore[attr-defined]  # torch.export reads it
         self.forward: Callable[..., Any] = forward
         self.train(getattr(module, "training", False))  # a frozen module does not say
 
     def nodes(self) -> Iterator[torch._C.Node]:
         """Yields every node of the graph, those of its inner blocks included."""
-        yield from all_nodes(self._graph)
+        yield from every_node(self._graph)
+
+
+def _signature(arguments: Sequence[Any]) -> inspect.Signature:
+    """Returns the signature of a schema's arguments. A name that Python has no use for, or two have, is changed."""
+    taken = {"self"}
+    parameters = []
+    for argument in arguments:
+        name = argument.name if argument.name.isidentifier() else "input"
+        base, count = name, 0
+        while name in taken or keyword.iskeyword(name):
+            count += 1
+            name = f"{base}_{count}"
+        taken.add(name)
+        default = (
+            argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+        )
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        parameters.append(inspect.Parameter(name, kind, default=default))
+    return inspect.Signature(parameters)
 
 
 def _register_frozen(module: nn.Module, graph: torch._C.Graph) -> dict[int, Callable[[], Any]]:
@@ -134,8 +147,8 @@ class Attributes:
         graph: torch._C.Graph = getattr(self._source, method).inlined_graph
         return graph
 
-    def set(self, name: str, value: Any) -> None:
-        """Writes to a buffer. No other state can live in a compiled module.
+    def buffer_for(self, name: str, value: Any) -> Tensor:
+        """Returns the buffer that a value is stored in. No other state can live in a compiled module.
 
         Raises:
             InputError: The attribute is no buffer of the value's shape and dtype.
@@ -153,4 +166,4 @@ class Attributes:
                 "an argument and return it, or compile the submodule that keeps none."
             )
             raise InputError(message)
-        buffer.copy_(value)
+        return buffer

@@ -12,8 +12,15 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 
+class DependsOnDataError(Exception):
+    """A number was to be known while the model is compiled, and depends on data."""
+
+
 class Undecided:
     """A number or truth value that is known only when the engine runs: the value of a tensor.
+
+    Whatever would have to know it, such as comparing it or looking for it in a list, raises
+    :class:`DependsOnDataError`.
 
     Attributes:
         tensor: A 0-d tensor: int64, float64 or bool.
@@ -23,6 +30,14 @@ class Undecided:
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
+
+    def _refuse(self, *_: Any) -> Any:
+        raise DependsOnDataError
+
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __hash__ = __str__ = __format__ = (
+        _refuse
+    )
+    __index__ = __int__ = __float__ = __len__ = _refuse
 
 
 class Uninitialized:
@@ -38,6 +53,15 @@ def is_symbolic(values: Any) -> bool:
     """Returns whether a number in ``values`` is symbolic or undecided."""
     kinds = (Undecided, torch.SymInt, torch.SymFloat, torch.SymBool)
     return any(isinstance(leaf, kinds) for leaf in pytree.tree_leaves(values, is_leaf=is_undecided))
+
+
+def number_as_tensor(value: Any) -> Tensor:
+    """Returns a number, which may be symbolic, as a 0-d tensor: int64, float64 or bool."""
+    if isinstance(value, (bool, torch.SymBool)):
+        dtype = torch.bool
+    else:
+        dtype = torch.float64 if isinstance(value, (float, torch.SymFloat)) else torch.int64
+    return torch.full((), value, dtype=dtype)
 
 
 def as_number(value: Any) -> Any:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Container
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 
-from torchtrt_torchscript.numbers import as_number, is_undecided
+from torchtrt_torchscript.graphs import NO_SCHEMA, overload_of, parsed_schema
+from torchtrt_torchscript.numbers import as_number, held_number, is_undecided
 
 SCALAR_TYPES: tuple[torch.dtype | None, ...] = (
     torch.uint8,
@@ -46,71 +47,18 @@ def find_operator(node: torch._C.Node) -> Callable[..., Any] | None:
     ``None`` if it is an instruction of TorchScript's interpreter, which PyTorch does not dispatch.
     """
     schema = node.schema()
-    return None if schema == "(no schema)" else _operator(schema)
-
-
-def makes_tensors(node: torch._C.Node) -> bool:
-    """Returns whether a node's result is a tensor, several, or a list of them."""
-    return any("Tensor" in str(value.type()) for value in node.outputs())
-
-
-def overload_of(schema: str) -> OpOverload | None:
-    """Returns the operator of a schema such as ``"aten::relu(Tensor self) -> Tensor"``, or ``None``."""
-    parsed = torch._C.parse_schema(schema)
-    qualified = ".".join(filter(None, (parsed.name, parsed.overload_name)))
-    if not torch._C._dispatch_has_kernel(qualified):
-        return None
-    namespace, _, name = parsed.name.partition("::")
-    try:
-        packet = getattr(getattr(torch.ops, namespace), name)
-        overload = getattr(packet, parsed.overload_name or "default")
-    except AttributeError:
-        return None
-    return overload if isinstance(overload, OpOverload) else None
-
-
-@functools.cache
-def _schema(text: str) -> Any:
-    return torch._C.parse_schema(text)
-
-
-def written_inputs(node: torch._C.Node) -> list[torch._C.Value]:
-    """Returns the inputs of a node that it writes to in place."""
-    if node.schema() == "(no schema)":
-        return []
-    arguments = _schema(node.schema()).arguments
-    return [
-        value
-        for value, argument in zip(node.inputs(), arguments, strict=False)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
-
-
-def is_view(node: torch._C.Node) -> bool:
-    """Returns whether a node's result shares the memory of its first input, or is an element of it."""
-    if node.schema() == "(no schema)":
-        return False
-    schema = _schema(node.schema())
-    aliased = [each.alias_info is not None for each in (*schema.arguments[:1], *schema.returns[:1])]
-    return aliased == [True, True]
-
-
-def base_of(value: torch._C.Value, outside: Container[int]) -> torch._C.Value:
-    """Returns the value whose memory a value shares, through views that are not taken ``outside`` already."""
-    while value.unique() not in outside and is_view(value.node()):
-        value = value.node().inputsAt(0)
-    return value
+    return None if schema == NO_SCHEMA else _operator(schema)
 
 
 def find_interpreted(node: torch._C.Node) -> Callable[..., Any] | None:
     """Returns the function of TorchScript's interpreter that a node calls, if it takes and makes no tensors."""
     schema = node.schema()
-    return None if schema == "(no schema)" else _interpreted(schema)
+    return None if schema == NO_SCHEMA else _interpreted(schema)
 
 
 @functools.cache
 def _interpreted(text: str) -> Callable[..., Any] | None:
-    schema = _schema(text)
+    schema = parsed_schema(text)
     if "..." in text:
         return None  # it takes what its node says besides
     parts = (*schema.arguments, *schema.returns)
@@ -125,19 +73,64 @@ def _interpreted(text: str) -> Callable[..., Any] | None:
     return found[0] if found else None
 
 
-def places_in(tensor: torch.Tensor, dim: int, start: torch.Tensor, length: int) -> torch.Tensor:
-    """Returns ``length`` indices of a dimension from a 0-d ``start`` on, which may count from the end."""
-    places = start.reshape(1) + torch.arange(length, device=tensor.device)
-    return torch.where(places < 0, places + tensor.shape[dim], places)
+VIEWS_BY_LAYOUT = frozenset(
+    f"aten::{name}" for name in ("contiguous", "reshape", "reshape_as", "flatten", "ravel", "to")
+)
+"""Operators whose result is a view or a copy, by where the elements are in memory."""
+
+
+class Element(NamedTuple):
+    """A part of a tensor whose place depends on data. TorchScript takes it as a view; here it is a copy.
+
+    Attributes:
+        dim: The dimension.
+        start: A 0-d tensor: where the part starts. It may count from the end.
+        length: The size of the part; ``None`` for one element, without the dimension.
+    """
+
+    dim: int
+    start: torch.Tensor
+    length: int | None
+
+    def read(self, source: torch.Tensor) -> torch.Tensor:
+        """Returns a copy of the part."""
+        part = torch.index_select(source, self.dim, self._places(source))
+        return part.squeeze(self.dim) if self.length is None else part
+
+    def write(self, source: torch.Tensor, part: torch.Tensor) -> None:
+        """Writes the part."""
+        rows = part.unsqueeze(self.dim) if self.length is None else part
+        source.index_copy_(self.dim, self._places(source), rows)
+
+    def _places(self, source: torch.Tensor) -> torch.Tensor:
+        length = 1 if self.length is None else self.length
+        places = self.start.reshape(1) + torch.arange(length, device=source.device)
+        return torch.where(places < 0, places + source.shape[self.dim], places)
+
+
+def element_of(kind: str, args: Sequence[Any]) -> Element | None:
+    """Returns which part of its first argument a node takes at a place that depends on data; ``None`` for others."""
+    if kind == "aten::select" and is_undecided(args[2]):
+        return Element(args[1], args[2].tensor, None)
+    if (
+        kind == "aten::narrow"
+        and isinstance(args[2], torch.Tensor)
+        and held_number(args[2]) is None
+    ):
+        return Element(args[1], args[2].reshape(()).clone(), args[3])
+    return None
 
 
 def _narrow(tensor: torch.Tensor, dim: int, start: Any, length: int) -> torch.Tensor:
-    return torch.index_select(tensor, dim, places_in(tensor, dim, start, length))
+    known = held_number(start)
+    if known is not None:
+        return torch.narrow(tensor, dim, known, length)
+    return Element(dim, start.reshape(()), length).read(tensor)
 
 
 def _select(tensor: torch.Tensor, dim: int, index: Any) -> torch.Tensor:
     if is_undecided(index):
-        return _narrow(tensor, dim, index.tensor, 1).squeeze(dim)
+        return Element(dim, index.tensor, None).read(tensor)
     return torch.select(tensor, dim, index)
 
 
@@ -226,10 +219,8 @@ def _call_with_tensors(sibling: OpOverload, replaced: list[bool], *values: Any) 
         if is_replaced and value is not None:
             given = value.tensor if is_undecided(value) else torch.tensor(value)
             # Next to a tensor, a number decides the result's kind but not its precision.
-            kind = (
-                bool if given.dtype is torch.bool else float if given.is_floating_point() else int
-            )(1)
-            given = given.to(torch.result_type(tensor, kind))
+            number = torch.ones((), dtype=given.dtype).item()
+            given = given.to(torch.result_type(tensor, number))
         if argument.kwarg_only:
             kwargs[argument.name] = given
         else:

@@ -9,28 +9,48 @@ trace, operators on tensors are called and so recorded, and control flow that de
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_false, statically_known_true
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    statically_known_false,
+    statically_known_true,
+)
 from torch.fx.traceback import annotate
+from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt_torchscript.control_flow import all_nodes, run_branch, run_loop
-from torchtrt_torchscript.evaluators import EVALUATORS, NODE_EVALUATORS
-from torchtrt_torchscript.numbers import Undecided, as_known, is_symbolic
-from torchtrt_torchscript.operators import (
-    find_interpreted,
-    find_operator,
-    is_view,
+from torchtrt_torchscript.branches_and_loops import run_branch, run_loop
+from torchtrt_torchscript.graphs import (
+    Environment,
+    every_node,
     makes_tensors,
-    places_in,
+    schema_of,
     written_inputs,
 )
-from torchtrt_torchscript.site import SITE, Site, model_line
-
-Environment: TypeAlias = dict[int, Any]
-"""The value of each graph value, by its number."""
+from torchtrt_torchscript.memory import Memory, StandIn, tensors_in
+from torchtrt_torchscript.node_evaluators import (
+    ABOUT_TENSORS,
+    EVALUATORS,
+    FUNCTIONS,
+    NODE_EVALUATORS,
+    Instance,
+)
+from torchtrt_torchscript.numbers import (
+    DependsOnDataError,
+    as_known,
+    is_symbolic,
+    is_undecided,
+)
+from torchtrt_torchscript.operators import (
+    VIEWS_BY_LAYOUT,
+    element_of,
+    find_interpreted,
+    find_operator,
+)
+from torchtrt_torchscript.site import SITE, Site, source_line
 
 
 class GraphRunner:
@@ -45,14 +65,56 @@ class GraphRunner:
         self, graph: torch._C.Graph, constants: Mapping[int, Callable[[], Any]] | None = None
     ) -> None:
         self.graph = graph
+        self.memory = Memory()
+        self.assuming: list[torch._C.Node] = []
+        self._guards = 0
+        self._stored: dict[tuple[int, str], tuple[Tensor, Any]] = {}
         self._constants = constants or {}
 
-    def run(self, inputs: Sequence[Any]) -> Any:
-        """Returns what the graph returns: one value, or a tuple of several."""
+    def run(self, inputs: Sequence[Any], caller: GraphRunner | None = None) -> Any:
+        """Returns what the graph returns: one value, or a tuple of several.
+
+        Args:
+            inputs: What the graph is given.
+            caller: Runs the graph that calls this one, if one does.
+        """
         env: Environment = {}
         self.assign(env, self.graph.inputs(), inputs)
-        results = self.run_block(self.graph, env)
+        if caller is None:
+            self.memory, self.assuming, self._stored, self._guards = Memory(), [], {}, 0
+            self.memory.outlives(list(inputs))
+            results = self.run_block(self.graph, env)
+            self.memory.reads(results, self.graph.return_node())
+            results = self._store(results)
+        else:
+            self.memory, self.assuming, self._stored = (
+                caller.memory,
+                caller.assuming,
+                caller._stored,
+            )
+            results = self.run_block(self.graph, env)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _store(self, results: list[Any]) -> list[Any]:
+        """Writes what the model has stored to its buffers, at the end: until then old and new are two tensors.
+
+        Returns:
+            The results, with copies of those that the old buffers hold.
+        """
+        self.memory.reads([value for _, value in self._stored.values()], self.graph.return_node())
+        buffers = [buffer for buffer, _ in self._stored.values()]
+        values = [value.clone() for _, value in self._stored.values()]
+
+        def apart(leaf: Any) -> Any:
+            is_old = isinstance(leaf, Tensor) and any(
+                self.memory.may_share(leaf, buffer) for buffer in buffers
+            )
+            return leaf.clone() if is_old else leaf
+
+        results = [pytree.tree_map(apart, result, is_leaf=is_undecided) for result in results]
+        for buffer, value in zip(buffers, values, strict=True):
+            buffer.copy_(value)
+        return results
 
     def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
         """Gives values of the graph their results."""
@@ -78,25 +140,63 @@ class GraphRunner:
         args = [env[value.unique()] for value in node.inputs()]
         try:
             with annotate({SITE: Site(node, self.graph)}):
+                if kind not in ABOUT_TENSORS:
+                    self.memory.reads(args if find_operator(node) else tensors_among(args), node)
                 result = call(node, args)
-                _write_back(node, env)
+                if kind in VIEWS_BY_LAYOUT and self.memory.is_laid_out_anew(args[0]):
+                    result = result.clone()
+                    self.memory.stand_in(StandIn(result, [args[0]], node))
+                self._note_memory(node, args, result)
         except TorchTRTError:
             raise
-        except _NoEvaluatorError as error:
-            raise ExportError(self._everything_without_evaluator()) from error
+        except _NoEvaluatorError:
+            raise ExportError(self._everything_without_evaluator()) from None
         except Exception as error:
-            message = f"{kind} failed: {type(error).__name__}: {error}\n{model_line(node)}"
-            raise ExportError(message) from error
+            message = f"{_what_failed(node, args, error)}\n{source_line(node)}"
+            raise ExportError(message) from None  # what PyTorch says besides is about its own code
+        self._note_assumptions(node, args)
         outputs = list(node.outputs())
         if outputs:
             self.assign(env, outputs, (result,) if len(outputs) == 1 else result)
 
     def _everything_without_evaluator(self) -> str:
         uses: dict[str, list[str]] = {}
-        for node in filter(has_no_evaluator, all_nodes(self.graph)):
-            uses.setdefault(schema_of(node), []).append(model_line(node))
+        for node in filter(has_no_evaluator, every_node(self.graph)):
+            uses.setdefault(schema_of(node), []).append(source_line(node))
         lines = [line for schema, found in uses.items() for line in (schema, *dict.fromkeys(found))]
         return "\n".join(("torchtrt has no evaluator for what the model uses:", *lines))
+
+    def _note_assumptions(self, node: torch._C.Node, args: Sequence[Any]) -> None:
+        """Remembers which nodes assume something about sizes that vary: PyTorch says only that something did."""
+        for leaf in pytree.tree_leaves(args, is_leaf=is_undecided):
+            for size in leaf.shape if isinstance(leaf, Tensor) else (leaf,):
+                if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+                    count = len(size.node.shape_env.guards)
+                    if count > self._guards:
+                        self.assuming.append(node)
+                    self._guards = count
+                    return
+
+    def _note_memory(self, node: torch._C.Node, args: Sequence[Any], result: Any) -> None:
+        """Takes note of what a node's result stands in for, and of what the node has written to."""
+        if element := element_of(node.kind(), args):
+            tensor, source = result, args[0]
+            self.memory.stand_in(
+                StandIn(
+                    tensor,
+                    [source],
+                    node,
+                    lambda: element.read(source),
+                    lambda: element.write(source, tensor),
+                )
+            )
+        if find_operator(node) is None:
+            return
+        written = {value.unique() for value in written_inputs(node)}
+        for value, arg in zip(node.inputs(), args, strict=True):
+            if value.unique() in written:
+                for tensor in tensors_in(arg):
+                    self.memory.writes(tensor, node)
 
     # Structure
 
@@ -104,19 +204,35 @@ class GraphRunner:
         name = node.output().unique()
         registered = self._constants.get(name)
         env[name] = registered() if registered is not None else node.output().toIValue()
+        if isinstance(env[name], Tensor):
+            self.memory.outlives(env[name])
 
     def _get_attribute(self, node: torch._C.Node, env: Environment) -> None:
         owner = env[node.input().unique()]
-        env[node.output().unique()] = owner.get(node.s("name"))
+        if (id(owner), node.s("name")) in self._stored:
+            _, env[node.output().unique()] = self._stored[id(owner), node.s("name")]
+            return
+        value = env[node.output().unique()] = owner.get(node.s("name"))
+        if isinstance(value, Tensor) and not isinstance(owner, Instance):
+            self.memory.outlives(value)
 
     def _set_attribute(self, node: torch._C.Node, env: Environment) -> None:
         owner, value = (env[each.unique()] for each in node.inputs())
-        owner.set(node.s("name"), value)
+        name = node.s("name")
+        if isinstance(owner, Instance):
+            owner.set(name, value)
+        else:
+            self._stored[id(owner), name] = owner.buffer_for(name, value), value
 
     def _call_method(self, node: torch._C.Node, env: Environment) -> None:
         owner, *args = (env[value.unique()] for value in node.inputs())
         graph = owner.graph_of(node.s("name"))
-        env[node.output().unique()] = GraphRunner(graph).run((owner, *args))
+        env[node.output().unique()] = GraphRunner(graph).run((owner, *args), self)
+
+    def _fork(self, node: torch._C.Node, env: Environment) -> None:
+        """Runs what is forked at once: nothing that it computes depends on when."""
+        args = [env[value.unique()] for value in node.inputs()]
+        env[node.output().unique()] = GraphRunner(node.g("Subgraph")).run(args, self)
 
     def _choose(self, node: torch._C.Node, env: Environment) -> None:
         condition = env[node.input().unique()]
@@ -136,7 +252,11 @@ class GraphRunner:
         limit, condition, *carried = (env[value.unique()] for value in node.inputs())
         (body,) = node.blocks()
         trip = 0
-        while isinstance(condition, bool) and isinstance(limit, int):
+        while True:
+            if isinstance(condition, torch.SymBool):
+                condition = _decided(condition)
+            if not (isinstance(condition, bool) and isinstance(limit, int)):
+                break
             if trip >= limit or not condition:
                 self.assign(env, node.outputs(), carried)
                 return
@@ -155,44 +275,45 @@ def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
     """
     kind, operator = node.kind(), find_operator(node)
     evaluator = EVALUATORS.get(kind)
+    if kind in FUNCTIONS and not makes_tensors(node) and is_symbolic(args):
+        evaluator = FUNCTIONS[kind]
     if operator is not None and (evaluator is None or makes_tensors(node)):
         return as_known(kind, args, operator(*args))
     if evaluator is not None:
         result = evaluator(*args)
-        is_whole = isinstance(result, int) and not isinstance(result, bool)
-        return float(result) if is_whole and str(node.output().type()) == "float" else result
+        types = [str(value.type()) for value in node.outputs()]
+        return _as_fraction(result) if types == ["float"] else result
     if kind in NODE_EVALUATORS:
         return NODE_EVALUATORS[kind](node, *args)
     interpreted = find_interpreted(node)
     if interpreted is None:
         raise _NoEvaluatorError
     if is_symbolic(args):
-        message = f"{kind} takes numbers that are known when the model is compiled, not data or sizes that vary."
-        raise ExportError(f"{message}\n{model_line(node)}")
+        raise DependsOnDataError
     return interpreted(*args)
 
 
-def _write_back(node: torch._C.Node, env: Environment) -> None:
-    """Writes to where an element came from whose place depends on data, after a node wrote to the element.
-
-    It is a copy here, not the view that TorchScript takes.
-    """
-    for value in written_inputs(node):
-        while is_view(value.node()):
-            producer, source = value.node(), value.node().inputsAt(0)
-            if producer.kind() == "aten::select":
-                dim, index = (env[each.unique()] for each in list(producer.inputs())[1:])
-                if isinstance(index, Undecided):
-                    tensor, element = env[source.unique()], env[value.unique()]
-                    places = places_in(tensor, dim, index.tensor, 1)
-                    tensor.index_copy_(dim, places, element.unsqueeze(dim))
-            value = source
+def _as_fraction(result: Any) -> Any:
+    """Returns what an evaluator made as the float that TorchScript's types say it is."""
+    if isinstance(result, torch.SymInt):
+        sym_float: Any = torch.sym_float  # PyTorch gives it no type
+        return sym_float(result)
+    return float(result) if type(result) is int else result
 
 
-def schema_of(node: torch._C.Node) -> str:
-    """Returns the schema of what a node calls, or its kind where it has none."""
-    schema = node.schema()
-    return node.kind() if schema == "(no schema)" else schema
+def _what_failed(node: torch._C.Node, args: Sequence[Any], error: Exception) -> str:
+    if isinstance(error, (DependsOnDataError, GuardOnDataDependentSymNode)) or is_symbolic(args):
+        return (
+            f"{node.kind()} takes numbers that are known when the model is compiled; here one depends on data or on a "
+            "size that varies."
+        )
+    reason = str(error).strip().splitlines() or [""]
+    return f"{node.kind()} failed: {type(error).__name__}: {reason[0]}"
+
+
+def tensors_among(args: Sequence[Any]) -> list[Tensor]:
+    """Returns the arguments that are tensors; what is in lists is not read by what only moves lists about."""
+    return [arg for arg in args if isinstance(arg, Tensor)]
 
 
 def has_no_evaluator(node: torch._C.Node) -> bool:
@@ -222,6 +343,7 @@ STRUCTURE: dict[str, Callable[[GraphRunner, torch._C.Node, Environment], None]] 
     "prim::GetAttr": GraphRunner._get_attribute,
     "prim::SetAttr": GraphRunner._set_attribute,
     "prim::CallMethod": GraphRunner._call_method,
+    "prim::fork": GraphRunner._fork,
     "prim::If": GraphRunner._choose,
     "prim::Loop": GraphRunner._repeat,
 }

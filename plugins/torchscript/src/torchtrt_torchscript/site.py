@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from torchtrt.contract import Reject
-
 SITE = "torchtrt_torchscript_site"
 """The key in a graph node's custom metadata."""
 
@@ -33,11 +31,15 @@ class Site:
         return f"Site({node_info(self.node)})"
 
 
-def model_line(node: torch._C.Node) -> str:
-    """Returns the line of the model's source that made a node, with its file, or an empty string."""
+def source_line(node: torch._C.Node) -> str:
+    """Returns the line of the model's source that made a node, with its file, or an empty string.
+
+    For a node without one, such as a list of constants, it is the line of what uses it.
+    """
     lines = str(node.sourceRange()).splitlines()
     if not lines:
-        return ""
+        users = (use.user for value in node.outputs() for use in value.uses())
+        return next(filter(None, map(source_line, users)), "")
     marks = [index for index, line in enumerate(lines) if "<--- HERE" in line]
     source = lines[marks[0] - 1] if marks and marks[0] > 0 else ""
     return f"{lines[0]}\n{source}".rstrip()
@@ -47,13 +49,6 @@ def site_of(node: torch.fx.Node) -> Site | None:
     """Returns where a node of an exported program comes from; ``None`` if not from TorchScript."""
     site = (node.meta.get("custom") or {}).get(SITE)
     return site if isinstance(site, Site) else None
-
-
-def from_torchscript(node: torch.fx.Node, settings: Any) -> bool | Reject:
-    """Accepts nodes that come from TorchScript: the validator of every TorchScript converter."""
-    if site_of(node) is not None:
-        return True
-    return Reject("it converts TorchScript, and this node comes from torch.export")
 
 
 def node_info(node: torch._C.Node) -> str:

@@ -66,6 +66,54 @@ class Argument:
         """Returns whether it is ``None``."""
         return self._value is None
 
+    def is_itensor_list(self) -> bool:
+        """Returns whether it is a list of network tensors alone; an empty one is."""
+        return _list_of(lambda it: isinstance(it, TensorContainer))(self._value)
+
+    def is_tensor(self) -> bool:
+        """Returns whether it is a weight: a ``torch.Tensor``."""
+        return _is_tensor(self._value)
+
+    def is_int(self) -> bool:
+        """Returns whether it is an ``int``; a ``bool`` is none."""
+        return _is_int(self._value)
+
+    def is_double(self) -> bool:
+        """Returns whether it is a ``float``."""
+        return _is_float(self._value)
+
+    def is_bool(self) -> bool:
+        """Returns whether it is a ``bool``."""
+        return _is_bool(self._value)
+
+    def is_scalar(self) -> bool:
+        """Returns whether it is a number of any kind: an ``int``, a ``float`` or a ``bool``."""
+        return isinstance(self._value, (bool, int, float))
+
+    def is_string(self) -> bool:
+        """Returns whether it is a ``str``."""
+        return isinstance(self._value, str)
+
+    def is_dtype(self) -> bool:
+        """Returns whether it is a ``torch.dtype``."""
+        return isinstance(self._value, torch.dtype)
+
+    def is_int_list(self) -> bool:
+        """Returns whether it is a list of ``int``."""
+        return _list_of(_is_int)(self._value)
+
+    def is_double_list(self) -> bool:
+        """Returns whether it is a list of ``float``."""
+        return _list_of(_is_float)(self._value)
+
+    def is_bool_list(self) -> bool:
+        """Returns whether it is a list of ``bool``."""
+        return _list_of(_is_bool)(self._value)
+
+    def is_tensor_list(self) -> bool:
+        """Returns whether it is a list of weights."""
+        return _list_of(_is_tensor)(self._value)
+
     def ITensor(self) -> Any:  # TensorRT's name
         """Returns the network tensor.
 
@@ -98,59 +146,58 @@ class Argument:
         Raises:
             ConversionError: It is no list, or something in it is no network tensor.
         """
-        items = self.IValue()
-        if not isinstance(items, (list, tuple)):
-            raise self._mistaken("a list of network tensors")
-        if not all(isinstance(item, TensorContainer) for item in items):
+        if not self.is_itensor_list():
             raise self._mistaken("a list of network tensors alone")
-        return [item.tensor for item in items]
+        return [item.tensor for item in self._value]
 
     def unwrap_to_tensor(self, fallback: torch.Tensor | None = _NO_FALLBACK) -> Any:
         """Returns a weight: a ``torch.Tensor``."""
-        return self._unwrap("a torch.Tensor", lambda it: isinstance(it, torch.Tensor), fallback)
+        return self._unwrap("a torch.Tensor", self.is_tensor, fallback)
 
     def unwrap_to_int(self, fallback: int | None = _NO_FALLBACK) -> Any:
         """Returns an ``int``."""
-        return self._unwrap("an int", _is_int, fallback)
+        return self._unwrap("an int", self.is_int, fallback)
 
     def unwrap_to_double(self, fallback: float | None = _NO_FALLBACK) -> Any:
         """Returns a ``float``; an ``int`` will not do."""
-        return self._unwrap("a float", lambda it: isinstance(it, float), fallback)
+        return self._unwrap("a float", self.is_double, fallback)
 
     def unwrap_to_bool(self, fallback: bool | None = _NO_FALLBACK) -> Any:
         """Returns a ``bool``."""
-        return self._unwrap("a bool", lambda it: isinstance(it, bool), fallback)
+        return self._unwrap("a bool", self.is_bool, fallback)
 
     def unwrap_to_scalar(self, fallback: float | None = _NO_FALLBACK) -> Any:
         """Returns a number of any kind: an ``int``, a ``float`` or a ``bool``."""
-        return self._unwrap("a number", lambda it: isinstance(it, (bool, int, float)), fallback)
+        return self._unwrap("a number", self.is_scalar, fallback)
 
     def unwrap_to_string(self, fallback: str | None = _NO_FALLBACK) -> Any:
         """Returns a ``str``."""
-        return self._unwrap("a str", lambda it: isinstance(it, str), fallback)
+        return self._unwrap("a str", self.is_string, fallback)
 
     def unwrap_to_dtype(self, fallback: torch.dtype | None = _NO_FALLBACK) -> Any:
         """Returns a ``torch.dtype``."""
-        return self._unwrap("a dtype", lambda it: isinstance(it, torch.dtype), fallback)
+        return self._unwrap("a dtype", self.is_dtype, fallback)
 
     def unwrap_to_int_list(self, fallback: list[int] | None = _NO_FALLBACK) -> Any:
         """Returns a list of ``int``."""
-        return self._unwrap("a list of int", _list_of(_is_int), fallback)
+        return self._unwrap("a list of int", self.is_int_list, fallback)
 
     def unwrap_to_double_list(self, fallback: list[float] | None = _NO_FALLBACK) -> Any:
         """Returns a list of ``float``."""
-        is_float = _list_of(lambda it: isinstance(it, float))
-        return self._unwrap("a list of float", is_float, fallback)
+        return self._unwrap("a list of float", self.is_double_list, fallback)
 
     def unwrap_to_bool_list(self, fallback: list[bool] | None = _NO_FALLBACK) -> Any:
         """Returns a list of ``bool``."""
-        is_bool = _list_of(lambda it: isinstance(it, bool))
-        return self._unwrap("a list of bool", is_bool, fallback)
+        return self._unwrap("a list of bool", self.is_bool_list, fallback)
 
-    def _unwrap(self, wanted: str, fits: Callable[[Any], bool], fallback: Any) -> Any:
+    def unwrap_to_tensor_list(self, fallback: list[torch.Tensor] | None = _NO_FALLBACK) -> Any:
+        """Returns a list of weights."""
+        return self._unwrap("a list of torch.Tensor", self.is_tensor_list, fallback)
+
+    def _unwrap(self, wanted: str, fits: Callable[[], bool], fallback: Any) -> Any:
         if self._value is None and fallback is not _NO_FALLBACK:
             return fallback
-        if self.is_itensor() or not fits(self._value):
+        if not fits():
             raise self._mistaken(wanted)
         return self._value
 
@@ -160,6 +207,18 @@ class Argument:
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:

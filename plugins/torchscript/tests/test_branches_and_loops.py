@@ -147,7 +147,7 @@ def test_a_branch_that_writes_to_one_of_two_views_is_an_error():
         y = x.clone()
         row = y[int(place)]
         if bool(x.sum() > 0):
-            row += 1
+            y += row
         return y
 
     with pytest.raises(ExportError, match="another view from outside"):

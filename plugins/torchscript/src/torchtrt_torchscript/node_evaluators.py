@@ -7,6 +7,7 @@ computed from them. A number that is read out of a tensor stays :class:`Undecide
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import operator
 import warnings
@@ -17,9 +18,17 @@ import torch
 from torch import Tensor
 
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt_torchscript.numbers import Undecided, Uninitialized, held_number, holding
+from torchtrt_torchscript.numbers import (
+    DependsOnDataError,
+    Undecided,
+    Uninitialized,
+    held_number,
+    holding,
+    is_symbolic,
+    number_as_tensor,
+)
 from torchtrt_torchscript.operators import SCALAR_TYPES
-from torchtrt_torchscript.site import model_line
+from torchtrt_torchscript.site import source_line
 
 # PyTorch gives these functions no types.
 _sym_not: Any = torch.sym_not
@@ -43,10 +52,39 @@ def _number(function: Callable[..., Any]) -> Evaluator:
     def evaluate(*args: Any) -> Any:
         if not any(isinstance(value, Undecided) for value in args):
             return function(*args)
-        result = function(
-            *(value.tensor if isinstance(value, Undecided) else value for value in args)
-        )
+        result = function(*map(_operand, args))
         return Undecided(result) if isinstance(result, Tensor) else result
+
+    return evaluate
+
+
+def _operand(value: Any) -> Any:
+    if isinstance(value, Undecided):
+        return value.tensor
+    return number_as_tensor(value) if isinstance(value, torch.SymBool) else value
+
+
+def _function(
+    of_tensor: Callable[..., Tensor],
+    dtype: torch.dtype = torch.float64,
+    of_size: Callable[..., Any] | None = None,
+) -> Evaluator:
+    """Makes an evaluator of a function of numbers that depend on data or on sizes that vary: its result depends too.
+
+    Args:
+        of_tensor: The function, of float64 tensors.
+        dtype: What the result is converted to.
+        of_size: The function of symbolic numbers, where there is one.
+    """
+
+    def evaluate(*args: Any) -> Any:
+        if of_size is not None and not any(isinstance(value, Undecided) for value in args):
+            return of_size(*args)
+        operands = (
+            value.tensor if isinstance(value, Undecided) else number_as_tensor(value)
+            for value in args
+        )
+        return Undecided(of_tensor(*(each.to(torch.float64) for each in operands)).to(dtype))
 
     return evaluate
 
@@ -62,7 +100,9 @@ def _read(dtype: torch.dtype, cast: Callable[[Any], Any]) -> Evaluator:
         known = held_number(value)
         if known is not None:
             return cast(known)
-        return Undecided(value.reshape(()).to(dtype))
+        return Undecided(
+            value.reshape(()).to(dtype, copy=True)
+        )  # the tensor may be written to later
 
     return evaluate
 
@@ -100,13 +140,16 @@ def _negated(value: Any) -> Any:
 def _square_root(value: Any) -> Any:
     if isinstance(value, Tensor):
         return torch.sqrt(value)
-    return (
-        _sym_sqrt(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else math.sqrt(value)
-    )
+    is_size = isinstance(value, (torch.SymInt, torch.SymFloat))
+    return _sym_sqrt(value) if is_size else math.sqrt(value)
 
 
 def _size(tensor: Tensor, dim: int | None = None) -> Any:
     return list(tensor.shape) if dim is None else tensor.shape[dim]
+
+
+def _stride(tensor: Tensor, dim: int | None = None) -> Any:
+    return list(tensor.stride()) if dim is None else tensor.stride(dim)
 
 
 def _length(values: Any) -> Any:
@@ -161,9 +204,13 @@ def _rounded(data: Any, dtype: torch.dtype) -> Any:
 
 
 def _number_as_tensor(value: Any) -> Tensor:
+    if isinstance(value, Undecided):
+        return value.tensor.clone()
+    if isinstance(value, float):
+        return torch.full((), value, dtype=torch.float64)
     tensor = _constant_tensor(value, None, None)
-    is_symbolic = isinstance(value, (torch.SymInt, torch.SymFloat))
-    return holding(tensor, value) if is_symbolic else tensor
+    is_size = isinstance(value, (torch.SymInt, torch.SymFloat))
+    return holding(tensor, value) if is_size else tensor
 
 
 def _any_symbolic(data: Any) -> bool:
@@ -208,7 +255,7 @@ def _enter(node: torch._C.Node, _: Any) -> None:
     """Enters or leaves a ``with`` block. Those of PyTorch, such as ``torch.no_grad()``, mean nothing to an engine."""
     name = str(node.input().type())
     if not name.startswith("__torch__.torch."):
-        message = f"A with block of {name.removeprefix('__torch__.')} cannot be compiled.\n{model_line(node)}"
+        message = f"A with block of {name.removeprefix('__torch__.')} cannot be compiled.\n{source_line(node)}"
         raise ExportError(message)
 
 
@@ -223,6 +270,8 @@ def _is_instance(node: torch._C.Node, value: Any) -> bool:
 
 def _is_of_type(value: Any, kind: Any) -> bool:
     name = kind.kind()
+    if isinstance(value, Undecided):
+        return bool(_TYPES_OF_NUMBERS.get(value.tensor.dtype) == name)
     if name == "NoneType":
         return value is None
     python: Any = {
@@ -240,20 +289,25 @@ def _is_of_type(value: Any, kind: Any) -> bool:
     return isinstance(value, python) and not (name == "IntType" and isinstance(value, bool))
 
 
-def _smaller(first: Any, second: Any = None) -> Any:
+_TYPES_OF_NUMBERS = {
+    torch.int64: "IntType",
+    torch.float64: "FloatType",
+    torch.bool: "BoolType",
+}
+
+
+def _minimum(first: Any, second: Any = None) -> Any:
     return _extreme(_sym_min, torch.minimum, first, second)
 
 
-def _greater(first: Any, second: Any = None) -> Any:
+def _maximum(first: Any, second: Any = None) -> Any:
     return _extreme(_sym_max, torch.maximum, first, second)
 
 
 def _extreme(of_numbers: Any, of_tensors: Any, first: Any, second: Any) -> Any:
     if second is None:
-        result = first[0]
-        for value in first[1:]:
-            result = of_numbers(result, value)
-        return result
+        pair = _number(functools.partial(_extreme, of_numbers, of_tensors))
+        return functools.reduce(pair, first)
     if isinstance(first, Tensor) or isinstance(second, Tensor):
         return of_tensors(torch.as_tensor(first), torch.as_tensor(second))
     return of_numbers(first, second)
@@ -262,6 +316,57 @@ def _extreme(of_numbers: Any, of_tensors: Any, first: Any, second: Any) -> Any:
 def _device(text: str, index: int | None = None) -> torch.device:
     return torch.device(text) if index is None else torch.device(text, index)
 
+
+def _text(write: Callable[..., str]) -> Evaluator:
+    """Makes an evaluator that writes numbers into text: only those that are known have digits."""
+
+    def evaluate(*args: Any) -> str:
+        if is_symbolic(args):
+            raise DependsOnDataError
+        return write(*args)
+
+    return evaluate
+
+
+def _percent_format(text: str, *values: Any) -> str:
+    return text % (values[0] if len(values) == 1 and isinstance(values[0], tuple) else values)
+
+
+FUNCTIONS: dict[str, Evaluator] = {
+    "aten::exp": _function(torch.exp),
+    "aten::expm1": _function(torch.expm1),
+    "aten::log": _function(
+        lambda value, *base: torch.log(value) / torch.log(*base) if base else torch.log(value)
+    ),
+    "aten::log1p": _function(torch.log1p),
+    "aten::log10": _function(torch.log10),
+    "aten::sin": _function(torch.sin),
+    "aten::cos": _function(torch.cos),
+    "aten::tan": _function(torch.tan),
+    "aten::asin": _function(torch.asin),
+    "aten::acos": _function(torch.acos),
+    "aten::atan": _function(torch.atan),
+    "aten::atan2": _function(torch.atan2),
+    "aten::sinh": _function(torch.sinh),
+    "aten::cosh": _function(torch.cosh),
+    "aten::tanh": _function(torch.tanh),
+    "aten::asinh": _function(torch.asinh),
+    "aten::acosh": _function(torch.acosh),
+    "aten::atanh": _function(torch.atanh),
+    "aten::erf": _function(torch.erf),
+    "aten::fabs": _function(torch.abs),
+    "aten::fmod": _function(torch.fmod),
+    "aten::copysign": _function(torch.copysign),
+    "aten::degrees": _function(torch.rad2deg),
+    "aten::radians": _function(torch.deg2rad),
+    "aten::round": _function(torch.round),
+    "aten::floor": _function(torch.floor, torch.int64, math.floor),
+    "aten::ceil": _function(torch.ceil, torch.int64, math.ceil),
+    "aten::isnan": _function(torch.isnan, torch.bool),
+    "aten::isinf": _function(torch.isinf, torch.bool),
+    "aten::isfinite": _function(torch.isfinite, torch.bool),
+}
+"""The functions of mathematics, of numbers that are not known; of others TorchScript computes them itself."""
 
 EVALUATORS: dict[str, Evaluator] = {
     # Numbers
@@ -291,16 +396,9 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::__round_to_zero_floordiv": _number(_round_to_zero_floordiv),
     "aten::__range_length": _range_length,
     "aten::__derive_index": _number(lambda index, start, step: start + index * step),
-    "prim::min": _number(_smaller),
-    "prim::max": _number(_greater),
+    "prim::min": _number(_minimum),
+    "prim::max": _number(_maximum),
     "aten::sqrt": _number(_square_root),
-    "aten::exp": _number(math.exp),
-    "aten::log": _number(math.log),
-    "aten::sin": _number(math.sin),
-    "aten::cos": _number(math.cos),
-    "aten::floor": _number(math.floor),
-    "aten::ceil": _number(math.ceil),
-    "aten::round": _number(round),
     "aten::Int": _read(torch.int64, _integer),
     "aten::IntImplicit": _read(torch.int64, _integer),
     "aten::Float": _read(torch.float64, _fraction),
@@ -332,6 +430,7 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::is_complex": torch.is_complex,
     "aten::is_contiguous": lambda *_: True,
     "prim::is_nested": lambda _: False,
+    "aten::stride": _stride,
     "aten::device": _device,
     # Tensors of numbers
     "aten::tensor": _constant_tensor,
@@ -357,6 +456,8 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::clear": lambda values: values.clear(),
     "aten::reverse": lambda values: values.reverse(),
     "aten::copy": lambda values: values.copy(),
+    "aten::sort": lambda values, reverse=False: values.sort(reverse=reverse),
+    "aten::remove": lambda values, item: values.remove(item),
     "aten::index": lambda values, item: values.index(item),
     "aten::count": lambda values, item: values.count(item),
     "aten::add_": lambda values, items: values.extend(items) or values,
@@ -367,13 +468,15 @@ EVALUATORS: dict[str, Evaluator] = {
     "aten::setdefault": lambda values, key, default: values.setdefault(key, default),
     "aten::update": lambda values, others: values.update(others),
     "aten::Delete": operator.delitem,
-    "aten::str": str,
-    "aten::format": lambda text, *values: text.format(*values),
+    "aten::str": _text(str),
+    "aten::format": _text(lambda text, *values: text.format(*values)),
+    "aten::percentFormat": _text(_percent_format),
     "prim::CreateObject": Instance,
     # What a compiled model does not do
     "aten::warn": _warn,
     "prim::Print": lambda *_: None,
     "prim::RaiseException": _raise,
+    "aten::wait": lambda value: value,  # what was forked has run already
     "prim::annotate": lambda value: value,
     "prim::TimePoint": lambda: 0,
     "prim::profile": lambda *values: values[0] if values else None,
@@ -387,3 +490,24 @@ NODE_EVALUATORS: dict[str, Callable[..., Any]] = {
     "prim::isinstance": _is_instance,
 }
 """Evaluators that need the node too, for its attributes; it comes first."""
+
+ABOUT_TENSORS = frozenset(
+    (
+        "aten::size",
+        "aten::numel",
+        "aten::dim",
+        "aten::len",
+        "aten::device",
+        "aten::is_floating_point",
+        "aten::is_complex",
+        "aten::is_contiguous",
+        "prim::shape",
+        "prim::dtype",
+        "prim::device",
+        "prim::layout",
+        "prim::is_cuda",
+        "prim::requires_grad",
+        "prim::is_nested",
+    )
+)
+"""What is asked of tensors without reading them."""

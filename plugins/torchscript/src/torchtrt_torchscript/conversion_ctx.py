@@ -8,9 +8,14 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import ConversionContext, as_torch_tensor, get_weights
+from torchtrt.conversion import (
+    ConversionContext,
+    as_torch_tensor,
+    get_weights,
+    is_network_tensor,
+)
 from torchtrt.errors import ConversionError
-from torchtrt_torchscript.arguments import uncontained
+from torchtrt_torchscript.node_arguments import uncontained
 
 
 class ValueMap(MutableMapping[Any, Any]):
@@ -35,14 +40,32 @@ class ValueMap(MutableMapping[Any, Any]):
         return len(self._items)
 
 
+class EvaluatedValueMap(ValueMap):
+    """Holds the graph's constants too, and the lists and tuples made of what it holds."""
+
+    def __getitem__(self, value: torch._C.Value) -> Any:
+        if value.unique() not in self._items:
+            maker = value.node()
+            if maker.kind() == "prim::Constant":
+                self[value] = value.toIValue()
+            elif maker.kind() in _COLLECTIONS:
+                parts = [self[part] for part in maker.inputs()]
+                self[value] = tuple(parts) if maker.kind() == "prim::TupleConstruct" else parts
+        return super().__getitem__(value)
+
+
+_COLLECTIONS = ("prim::ListConstruct", "prim::TupleConstruct")
+
+
 class ConversionCtx:
     """The first argument of a TorchScript converter. It lives as long as the conversion of one block.
 
     Attributes:
         net: The TensorRT network under construction.
         settings: The settings of this compilation.
-        value_tensor_map: The network tensor of each graph value that has one.
-        evaluated_value_map: The value of each graph value that is known when the engine is built.
+        value_tensor_map: The network tensor of each graph value that a TorchScript converter has received or made.
+        evaluated_value_map: The value of each such graph value that is known when the engine is built, of every
+            constant of the graph, and of lists and tuples of these.
         label: The name for the layers of the node in conversion: see :func:`node_info`.
         conversion: The context that the converters of the other front end receive. The building
             blocks of the packs take it.
@@ -53,7 +76,7 @@ class ConversionCtx:
         self.net = conversion.net
         self.settings = conversion.compilation_settings
         self.value_tensor_map: MutableMapping[Any, Any] = ValueMap()
-        self.evaluated_value_map: MutableMapping[Any, Any] = ValueMap()
+        self.evaluated_value_map: MutableMapping[Any, Any] = EvaluatedValueMap()
         self.label = ""
         self._names: set[str] = set()
 
@@ -81,10 +104,16 @@ class ConversionCtx:
         self.evaluated_value_map[value] = ivalue
         return ivalue
 
-    def hold(self, owner: Any) -> Any:
-        """Keeps ``owner``, whose memory the network points to, until the engine is built; returns it."""
-        self.conversion.cpu_weights_reference_holder.append(owner)
-        return owner
+    def record(self, value: torch._C.Value, held: Any) -> None:
+        """Takes note of what a value of the graph is, and of what the values are that a list or tuple is made of."""
+        if is_network_tensor(held):
+            self.value_tensor_map[value] = held
+            return
+        self.evaluated_value_map[value] = held
+        maker = value.node()
+        if maker.kind() in _COLLECTIONS and isinstance(held, (list, tuple)):
+            for part, item in zip(maker.inputs(), held, strict=False):
+                self.record(part, uncontained(item))
 
     def result_of(self, value: torch._C.Value) -> Any:
         """Returns what has been associated with a value: a network tensor or a value.
@@ -118,18 +147,16 @@ class Weights:
 
     Attributes:
         data: The ``trt.Weights``.
-        shape: The sizes: ``(output maps, input maps, *kernel)`` for a convolution.
-        kernel_shape: The sizes after the first two.
-        num_output_maps: The first size; 1 for a scalar.
-        num_input_maps: The second size; 1 where there is none.
+        shape: The sizes: ``(output maps, input maps, *kernel)`` for a convolution; ``()`` for a number.
+        kernel_shape: The sizes after the first two; ``(1,)`` where a tensor has no more than two, ``()`` for a number.
+        num_output_maps: The first size; 1 for a number.
+        num_input_maps: The second size, or the first where there is no other; 1 for a number.
     """
 
     def __init__(self, ctx: ConversionCtx, value: torch.Tensor | float) -> None:
         tensor = as_torch_tensor(value)
-        if tensor.dim() == 0:
-            tensor = tensor.reshape(1)
-        self.data = get_weights(ctx.conversion, tensor)
+        self.data = get_weights(ctx.conversion, tensor.reshape(1) if tensor.dim() == 0 else tensor)
         self.shape = tuple(tensor.shape)
-        self.kernel_shape = self.shape[2:]
-        self.num_output_maps = self.shape[0]
-        self.num_input_maps = self.shape[1] if len(self.shape) > 1 else 1
+        self.kernel_shape = self.shape[2:] or (1,) * min(tensor.dim(), 1)
+        maps = (*self.shape[:2], *self.shape[:1], 1, 1)
+        self.num_output_maps, self.num_input_maps = maps[:2]

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from torchtrt.contract import ConverterPriority
-from torchtrt.errors import ConversionError, PackError
+from torchtrt.contract import ConverterPriority, Reject
+from torchtrt.errors import ConversionError
 from torchtrt.packs import ConverterPack, local_pack
-from torchtrt_torchscript.site import from_torchscript, node_info, site_of
+from torchtrt_torchscript.asked_ops import known_op, op_asked_for
+from torchtrt_torchscript.site import node_info, site_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 TorchScriptConverter = Callable[[Any, torch._C.Node, Sequence[Any]], bool]
@@ -37,15 +38,16 @@ def torchscript_converter(
         priority: As for :meth:`torchtrt.packs.ConverterPack.converter`.
 
     Raises:
-        PackError: The schema cannot be read, or the pack is already loaded.
+        PackError: The schema cannot be read, nothing would ever ask for it, or the pack is already loaded.
     """
 
     def register(function: Function) -> Function:
+        target = op_asked_for(schema)
         pack.add(
-            op_of_schema(schema),
+            target,
             as_graph_converter(function),
             enabled=enabled,
-            capability_validator=from_torchscript,
+            capability_validator=_accepts(target),
             priority=priority,
             supports_dynamic_shapes=True,
         )
@@ -72,29 +74,26 @@ class RegisterNodeConversionPatterns:
         """Registers a converter for a function schema; returns this object.
 
         Raises:
-            PackError: The schema cannot be read.
+            PackError: The schema cannot be read, or nothing would ever ask for it.
         """
         torchscript_converter(local_pack, schema, priority=self._priority)(converter)
         return self
 
 
-def op_of_schema(schema: str) -> str:
-    """Returns the name of a schema's op: ``"aten.add.Tensor"``.
+def _accepts(target: str) -> Callable[[torch.fx.Node, Any], bool | Reject]:
+    """Returns the validator of a converter: it takes nodes of TorchScript graphs that call its op."""
 
-    Raises:
-        PackError: The schema cannot be read.
-    """
-    try:
-        parsed = torch._C.parse_schema(schema)
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        message = (
-            f"{schema!r} is not a function schema ({reason}). Write it as PyTorch does: "
-            '"aten::relu(Tensor self) -> Tensor".'
-        )
-        raise PackError(message) from error
-    namespace, _, name = parsed.name.partition("::")
-    return f"{namespace}.{name}.{parsed.overload_name or 'default'}"
+    def from_torchscript(node: torch.fx.Node, settings: Any) -> bool | Reject:
+        site = site_of(node)
+        if site is None:
+            return Reject("it converts TorchScript, and this node comes from torch.export")
+        if known_op(site.node.schema()) != target:
+            return Reject(
+                f"it converts nodes of TorchScript, and this is a part of {site.node.kind()}"
+            )
+        return True
+
+    return from_torchscript
 
 
 def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
@@ -102,8 +101,8 @@ def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
 
     @functools.wraps(converter)
     def convert(ctx: Any, target: Any, args: Sequence[Any], kwargs: Any, _: str) -> Any:
-        from torchtrt_torchscript.arguments import Argument, contained
-        from torchtrt_torchscript.context import ConversionCtx
+        from torchtrt_torchscript.conversion_ctx import ConversionCtx
+        from torchtrt_torchscript.node_arguments import Argument, contained
 
         site = site_of(ctx.node)
         assert site is not None, "the validator has seen to it"
@@ -114,11 +113,15 @@ def as_graph_converter(converter: TorchScriptConverter) -> Callable[..., Any]:
             Argument(parameter.name, contained(value))
             for parameter, value in _in_order(target, args, kwargs)
         ]
-        for value, argument in zip(site.node.inputs(), arguments, strict=False):
-            if argument.is_itensor():
-                torchscript.value_tensor_map[value] = argument.ITensor()
-            else:
-                torchscript.evaluated_value_map[value] = argument.IValue()
+        inputs = list(site.node.inputs())
+        # What PyTorch leaves out of the op, such as the flags of aten::_convolution for cuDNN, are constants.
+        arguments += [
+            Argument(value.debugName(), value.toIValue()) for value in inputs[len(arguments) :]
+        ]
+        for value, argument in zip(inputs, arguments, strict=False):
+            torchscript.record(
+                value, argument.ITensor() if argument.is_itensor() else argument.IValue()
+            )
         outputs = list(site.node.outputs())
         for value in outputs:
             torchscript.value_tensor_map.pop(value, None)

@@ -1,0 +1,125 @@
+"""Which op a converter is asked for, given the schema of what a TorchScript graph calls."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from typing import Any, NoReturn
+
+import torch
+
+from torchtrt.errors import PackError
+from torchtrt_torchscript.graphs import overload_of, parsed_schema
+
+_BECOMES = {
+    "aten::_convolution": "aten.convolution.default",
+    "aten::_convolution.deprecated": "aten.convolution.default",
+    "aten::view": "aten.reshape.default",
+}
+"""What becomes of schemas whose first arguments are those of another op."""
+_MADE_OF_OTHERS = {
+    "aten::narrow.Tensor": "aten::index_select",
+    "aten::to.prim_Device": "aten::_to_copy",
+    "aten::to.prim_dtype": "aten::_to_copy",
+}
+"""Schemas of which other ops are made, and the schema to convert instead."""
+
+
+def op_asked_for(schema: str) -> str:
+    """Returns the name of the op that a converter for a schema is asked for: ``"aten.add.Tensor"``.
+
+    It is the op without writing where the schema writes in place.
+
+    Raises:
+        PackError: The schema cannot be read, PyTorch has no such function, or nothing will ever ask for it.
+    """
+    try:
+        parsed = parsed_schema(schema)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[0]
+        message = (
+            f"{schema!r} is not a function schema ({reason}). Write it as PyTorch does: "
+            '"aten::relu(Tensor self) -> Tensor".'
+        )
+        raise PackError(message) from error
+    name = _full_name(parsed)
+    _check_exists(schema, parsed)
+    if name in _BECOMES:
+        return _BECOMES[name]
+    if name in _MADE_OF_OTHERS:
+        _refuse(schema, f"other ops are made of it. Convert {_MADE_OF_OTHERS[name]} instead")
+    if not any("Tensor" in str(each.type) for each in parsed.returns):
+        _refuse(
+            schema,
+            "what makes no tensor is evaluated when the model is compiled. It needs no converter",
+        )
+    written = [each for each in parsed.arguments if each.alias_info and each.alias_info.is_write]
+    if any(each.is_out for each in written):
+        _refuse(schema, "it writes its result to an argument. Convert the overload without out")
+    if written:
+        return _without_writing(schema, parsed)
+    if parsed.name.startswith(_PYTORCHS) and overload_of(schema) is None:
+        _refuse(schema, "PyTorch's dispatcher has no such op; tensors are made of other ops there")
+    return _op_name(parsed)
+
+
+@functools.cache
+def known_op(schema: str) -> str | None:
+    """Returns the op of :func:`op_asked_for`, or ``None`` where no converter is asked for it."""
+    try:
+        return op_asked_for(schema)
+    except PackError:
+        return None
+
+
+_PYTORCHS = ("aten::", "prim::")
+
+
+def _check_exists(schema: str, parsed: Any) -> None:
+    known = torch._C._jit_get_schemas_for_operator(parsed.name)
+    same = [each for each in known if each.overload_name == parsed.overload_name]
+    if not known and not parsed.name.startswith(_PYTORCHS):
+        return  # a library that is loaded later may bring it
+    if not known:
+        names = {each.name for each in torch._C._jit_get_all_schemas()}
+        near = difflib.get_close_matches(parsed.name, sorted(names), 3)
+        _refuse(
+            schema, f"PyTorch has no {parsed.name}. Did you mean {' or '.join(near) or 'another'}?"
+        )
+    if not any(_signature(each) == _signature(parsed) for each in same):
+        listed = "; ".join(map(str, same or known))
+        _refuse(schema, f"PyTorch's {parsed.name} is another: {listed}")
+
+
+def _without_writing(schema: str, parsed: Any) -> str:
+    name = parsed.name.removesuffix("_")
+    arguments = [argument for argument, _ in _signature(parsed)[0]]
+    same = (
+        _op_name(each)
+        for each in torch._C._jit_get_schemas_for_operator(name)
+        if each.overload_name == parsed.overload_name
+        and arguments == [argument for argument, _ in _signature(each)[0]]
+    )
+    found = next(same, None)
+    if found is None:
+        _refuse(schema, "it writes in place, and there is no op that does the same without writing")
+    return found
+
+
+def _refuse(schema: str, reason: str) -> NoReturn:
+    message = f"No converter would ever be asked for {schema!r}: {reason}."
+    raise PackError(message)
+
+
+def _signature(parsed: Any) -> tuple[list[tuple[str, str]], list[str]]:
+    arguments = [(each.name, str(each.type)) for each in parsed.arguments]
+    return arguments, [str(each.type) for each in parsed.returns]
+
+
+def _full_name(parsed: Any) -> str:
+    return ".".join(filter(None, (parsed.name, parsed.overload_name)))
+
+
+def _op_name(parsed: Any) -> str:
+    namespace, _, name = parsed.name.partition("::")
+    return f"{namespace}.{name}.{parsed.overload_name or 'default'}"
