@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from torchtrt.lowering.aliasing import keeps_type
+
 aten = torch.ops.aten
 
 _ASSERTIONS = frozenset(
@@ -41,8 +43,9 @@ _CASTS = frozenset(
 def remove_no_ops(graph_module: GraphModule) -> None:
     """Removes the graph's no-ops and what is no longer used.
 
-    A copy between an input and an output stays: without it the output would be the caller's own
-    tensor. So do all copies where something reads memory by strides.
+    Without writes between them, what is copied and its copy have the same values; where a result must be memory of its
+    own, :mod:`aliasing` copies it at the end. Copies stay where something reads memory by strides, and where the
+    program only copies an input and returns it: that copy is for a converter to have.
     """
     graph = graph_module.graph
     reads_strides = any(node.target in _STRIDED for node in graph.nodes)
@@ -53,7 +56,7 @@ def remove_no_ops(graph_module: GraphModule) -> None:
             continue
         if node.target in _ASSERTIONS:
             graph.erase_node(node)
-        elif _copies_input(node) and not _separates_output_from_input(node):
+        elif _copies_input(node) and not _returns_input(node):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     _merge_equal_nodes(graph)
@@ -65,27 +68,14 @@ def _copies_input(node: Node) -> bool:
         return True
     if node.target is aten.dropout.default:
         return not node.args[2]
-    return node.target in _CASTS and _same_dtype_and_device(node)
+    return node.target in _CASTS and keeps_type(node)
 
 
-def _same_dtype_and_device(node: Node) -> bool:
-    source = node.args[0]
-    if not isinstance(source, Node):
-        return False
-    before, after = source.meta.get("val"), node.meta.get("val")
-    return (
-        isinstance(before, torch.Tensor)
-        and isinstance(after, torch.Tensor)
-        and before.dtype is after.dtype
-        and before.device == after.device
-    )
-
-
-def _separates_output_from_input(node: Node) -> bool:
+def _returns_input(node: Node) -> bool:
     source = node.args[0]
     return (
         isinstance(source, Node)
-        and source.op in ("placeholder", "get_attr")
+        and source.op == "placeholder"
         and any(user.op == "output" for user in node.users)
     )
 

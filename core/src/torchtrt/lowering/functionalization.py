@@ -8,26 +8,22 @@ else goes through PyTorch.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.lowering.aliasing import declares_alias, may_share, writes
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
-
-_UNDECLARED_ALIASES = frozenset({aten.dropout.default, aten.type_as.default})
-"""Composites that may return their argument although their schema does not say so."""
-
-
-def writes(node: Node) -> bool:
-    """Returns whether a call writes to one of its arguments."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
 
 def _updates_statistics(node: Node) -> bool:
     """Returns whether a normalisation updates its running statistics, which its schema does not tell."""
@@ -57,10 +53,37 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         graph.output(graph.graph_copy(exported.graph, {}))
         if rewrite_writes(graph):
             return exported, GraphModule(exported.graph_module, graph)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-        exported = exported.run_decompositions({})
+    try:
+        with _unused_inputs_apart(exported), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
+            exported = exported.run_decompositions({})
+    except Exception as error:
+        message = (
+            f"PyTorch could not rewrite the program without writes: {error}\n"
+            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, none of them a view "
+            "of another: write to clones, or keep one buffer and take views of it in forward."
+        )
+        raise UnsupportedProgramError(message) from error
     return exported, exported.graph_module
+
+
+@contextlib.contextmanager
+def _unused_inputs_apart(exported: ExportedProgram) -> Iterator[None]:
+    """Gives inputs that nothing reads memory of their own, in a ``with`` block.
+
+    A buffer under two names is read under one of them. PyTorch would refuse both together.
+    """
+    unused = [node for node in exported.graph.find_nodes(op="placeholder") if not node.users]
+    values = [(node, node.meta.get("val")) for node in unused]
+    for node, value in values:
+        if isinstance(value, FakeTensor):
+            with value.fake_mode:
+                node.meta["val"] = torch.empty_like(value)
+    try:
+        yield
+    finally:
+        for node, value in values:
+            node.meta["val"] = value
 
 
 def rewrite_writes(graph: Graph) -> bool:
@@ -98,7 +121,7 @@ def _functional_form(node: Node) -> Any:
     functional = getattr(getattr(torch.ops.aten, name.removesuffix("_"), None), overload, None)
     if not name.endswith("_") or functional is None or not _is_fresh(source):
         return None
-    if any(_may_alias(user) for user in source.users if user is not node):
+    if any(source in may_share(user) for user in source.users if not writes(user)):
         return None
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
     try:
@@ -113,7 +136,7 @@ def _functional_form(node: Node) -> Any:
         statically_known_true(mine == theirs)
         for mine, theirs in zip(result.shape, before.shape, strict=True)
     )
-    is_view = torch.Tag.inplace_view in node.target.tags and _returns_view(functional)  # type: ignore[union-attr]
+    is_view = torch.Tag.inplace_view in node.target.tags and declares_alias(functional)  # type: ignore[union-attr]
     return functional if (same_shape or is_view) and result.dtype is before.dtype else None
 
 
@@ -121,20 +144,6 @@ def _is_fresh(node: Node) -> bool:
     """Returns whether nothing else holds the memory of a call's result."""
     return (
         isinstance(node.target, torch._ops.OpOverload)
-        and not _may_alias(node)
+        and not may_share(node)
         and isinstance(node.meta.get("val"), torch.Tensor)
     )
-
-
-def _may_alias(node: Node) -> bool:
-    """Returns whether a call's result may share memory with an argument."""
-    if node.op == "output":
-        return False
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return True
-    return node.target in _UNDECLARED_ALIASES or _returns_view(node.target)
-
-
-def _returns_view(target: torch._ops.OpOverload) -> bool:
-    schema = target._schema
-    return not schema.is_mutable and any(value.alias_info is not None for value in schema.returns)

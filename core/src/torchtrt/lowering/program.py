@@ -14,9 +14,15 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.lowering.aliasing import Origin, origins_of
 from torchtrt.lowering.functionalization import functionalize
+from torchtrt.lowering.overlap import overlap
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_WEIGHT_MUTATIONS = (
+    OutputKind.BUFFER_MUTATION,
+    getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION),  # newer than torch 2.9
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,7 @@ class Program:
         output_tree: How the outputs nest.
         ranges: For a symbol of the graph's shapes, its least and greatest value.
         mutated: Names of the attributes that the graph writes to. They are not constants.
+        origins: Whose memory each result surely is in the model as it was written.
     """
 
     graph_module: GraphModule
@@ -37,6 +44,7 @@ class Program:
     output_tree: pytree.TreeSpec
     ranges: Mapping[Any, tuple[int, int | None]]
     mutated: frozenset[str] = field(default_factory=frozenset)
+    origins: tuple[Origin, ...] = ()
 
     @property
     def placeholders(self) -> list[Node]:
@@ -51,7 +59,8 @@ def open_program(exported: ExportedProgram) -> Program:
     it is free of side effects.
 
     Raises:
-        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs.
+        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs, or writes to a tensor
+            that shares memory with another of its tensors.
     """
     exported, source = functionalize(exported)
     signature = exported.graph_signature
@@ -77,6 +86,8 @@ def open_program(exported: ExportedProgram) -> Program:
             graph.output(tuple(outputs)).meta = dict(node.meta)
         else:
             env[node] = graph.node_copy(node, env.__getitem__)
+    in_use = {name for name, node in attributes.items() if node.users}
+    _check_writes({name: weights[name] for name in in_use | mutated}, mutated)
     for name, tensor in weights.items():
         _assign(root, name, tensor)
     for node in graph.nodes:
@@ -86,7 +97,8 @@ def open_program(exported: ExportedProgram) -> Program:
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
     assert in_spec is not None
     assert out_spec is not None
-    return Program(module, in_spec, out_spec, dict(_ranges(exported)), mutated)
+    ranges = dict(_ranges(exported))
+    return Program(module, in_spec, out_spec, ranges, mutated, origins_of(graph))
 
 
 def _settle(value: Any) -> Any:
@@ -108,6 +120,22 @@ def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
         message = f"The program's constant {name!r} is a {type(value).__name__}, not a tensor."
         raise UnsupportedProgramError(message)
     return value
+
+
+def _check_writes(weights: Mapping[str, torch.Tensor], mutated: frozenset[str]) -> None:
+    """Checks that no weight that the program reads is changed through another.
+
+    Raises:
+        UnsupportedProgramError: One is. Their names are in the message.
+    """
+    for name in sorted(mutated):
+        for other, tensor in weights.items():
+            if other != name and overlap(weights[name], tensor):
+                message = (
+                    f"The model writes to {name!r}, which shares memory with {other!r}. Keep one of them as a buffer, and "
+                    "take a view or a clone of it in forward."
+                )
+                raise UnsupportedProgramError(message)
 
 
 def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
@@ -133,7 +161,7 @@ def _write_back(
             outputs.append(value)
             continue
         name = str(spec.target)
-        if spec.kind is OutputKind.BUFFER_MUTATION:
+        if spec.kind in _WEIGHT_MUTATIONS:
             mutated.add(name)
             destination = attributes[name]
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:

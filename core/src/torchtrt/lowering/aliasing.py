@@ -1,0 +1,301 @@
+"""Which tensors of a graph may share memory, and what follows for its results and its writes.
+
+A lowered graph reads, computes, and only then writes: its writes are ``copy_`` at the end, to inputs and to attributes.
+Inside it a value is a value, and copies may go as they please. Memory can be seen from outside in two places only, and
+both are settled here:
+
+* **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager PyTorch.
+* **A write at the end.** What is returned, or written elsewhere, is what it was when the program read it.
+
+Facts
+    :func:`may_share` says whose memory a call's result may be: what the op's schema annotates, what is known to do so without
+    saying so (:data:`UNDECLARED`), and everything where there is no schema to ask (control flow, a block that PyTorch runs).
+    An engine's results are always new memory. :func:`certain_source` says whose memory a result surely is, whatever the
+    strides: that of a view's base. ``reshape`` may share and is not certain.
+
+Sets
+    *memories* of a node: the inputs, storages of attributes, and calls whose memory it may be, along :func:`may_share`.
+    Attributes that are views of one storage have one memory. *origin* of a result: the input or call whose memory it surely
+    is in the model as it was written, along :func:`certain_source`.
+
+Conclusions
+    Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``
+    (:func:`may_share`). Copy removal and constant folding need not ask: they change values nowhere, and origins are taken
+    before them (:func:`origins_of`). Once the graph is complete, :func:`keep_results_apart` copies each result that
+
+    * may be an attribute's memory: neither weights nor folded constants are ever handed out,
+    * may be memory that is written at the end,
+    * may share memory with an input or an earlier result that is not of the same origin,
+
+    and each value to be written that may lie in memory that an earlier write, or its own, changes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+aten = torch.ops.aten
+
+Origin = Hashable
+"""Whose memory a result surely is; two results share in eager PyTorch only where theirs are equal."""
+
+UNDECLARED = frozenset(
+    {
+        aten._unsafe_view.default,
+        aten.alpha_dropout.default,
+        aten.atleast_1d.default,
+        aten.atleast_1d.Sequence,
+        aten.atleast_2d.default,
+        aten.atleast_2d.Sequence,
+        aten.atleast_3d.default,
+        aten.atleast_3d.Sequence,
+        aten.broadcast_tensors.default,
+        aten.cartesian_prod.default,
+        aten.chain_matmul.default,
+        aten.conj_physical.default,
+        aten.dropout.default,
+        aten.einsum.default,
+        aten.feature_alpha_dropout.default,
+        aten.feature_dropout.default,
+        aten.lift.default,
+        aten.meshgrid.default,
+        aten.meshgrid.indexing,
+        aten.sum_to_size.default,
+        aten.type_as.default,
+        aten.unsafe_chunk.default,
+        aten.unsafe_split.Tensor,
+        aten.unsafe_split_with_sizes.default,
+    }
+)
+"""Ops that may return an argument, or a view of one, although their schema does not say so."""
+
+_ALWAYS_VIEWS = frozenset(
+    {
+        aten.chunk.default,
+        aten.expand_as.default,
+        aten.movedim.int,
+        aten.movedim.intlist,
+        aten.narrow.default,
+        aten.numpy_T.default,
+        aten.swapaxes.default,
+        aten.swapdims.default,
+        aten.unflatten.int,
+        aten.view_as.default,
+    }
+)
+"""Composites that return a view of their first argument, whatever its strides. Ops that are no composites do if they declare it."""
+
+_NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def writes(node: Node) -> bool:
+    """Returns whether a call writes to one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def declares_alias(target: torch._ops.OpOverload) -> bool:
+    """Returns whether an op's schema says that a result is an argument's memory."""
+    return any(value.alias_info is not None for value in target._schema.returns)
+
+
+def may_share(node: Node) -> Sequence[Node]:
+    """Returns the nodes whose memory a node's result may be."""
+    if node.op in ("placeholder", "get_attr", "output"):
+        return ()
+    if isinstance(node.meta.get("val"), _NUMBERS):
+        return ()
+    target = node.target
+    if node.op == "call_module":
+        owner = node.graph.owning_module
+        is_engine = owner and not isinstance(owner.get_submodule(str(target)), GraphModule)
+        return () if is_engine else node.all_input_nodes
+    if isinstance(target, torch._ops.OpOverload) and target not in UNDECLARED:
+        if not declares_alias(target):
+            return ()
+        values = zip(target._schema.arguments, node.args, strict=False)
+        return [
+            value
+            for argument, value in values
+            if argument.alias_info is not None and isinstance(value, Node)
+        ] or node.all_input_nodes
+    return node.all_input_nodes
+
+
+def certain_source(node: Node) -> Node | None:
+    """Returns the node whose memory a node's result surely is, or None."""
+    target = node.target
+    if target is operator.getitem:
+        source = node.args[0]
+        return certain_source(source) if isinstance(source, Node) else None
+    if not isinstance(target, torch._ops.OpOverload) or not node.args:
+        return None
+    source = node.args[0]
+    is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
+    return source if isinstance(source, Node) and (is_view or _returns_argument(node)) else None
+
+
+def keeps_type(node: Node) -> bool:
+    """Returns whether a call's first argument has the dtype and the device of its result."""
+    source, result = node.args[0], node.meta.get("val")
+    before = source.meta.get("val") if isinstance(source, Node) else None
+    return (
+        isinstance(before, torch.Tensor)
+        and isinstance(result, torch.Tensor)
+        and before.dtype is result.dtype
+        and before.device == result.device
+    )
+
+
+def _returns_argument(node: Node) -> bool:
+    """Returns whether a conversion, or dropout, has nothing to do, so that PyTorch returns the argument itself."""
+    target = node.target
+    if target is aten.dropout.default:
+        return not node.args[2]
+    if target is aten.type_as.default:
+        return keeps_type(node)
+    if target not in (aten.to.dtype, aten.to.device, aten.to.dtype_layout):
+        return False
+    names = (argument.name for argument in target._schema.arguments)  # type: ignore[union-attr]
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    asks_for_copy = arguments.get("copy") or arguments.get("memory_format") is not None
+    return not asks_for_copy and keeps_type(node)
+
+
+def origins_of(graph: Graph) -> tuple[Origin, ...]:
+    """Returns the origin of each of a graph's results; that of an input is its position.
+
+    An input counts only where the example was contiguous: exporting leaves no trace of a copy that such an example
+    did not need.
+    """
+    inputs = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
+
+    def origin(result: Any) -> Origin:
+        if not isinstance(result, Node):
+            return None
+        while source := certain_source(result):
+            result = source
+        if result in inputs and is_contiguous(result.meta.get("val")):
+            return inputs[result]
+        if result.target is operator.getitem:
+            return str(result.args[0]), result.args[1]
+        return result.name
+
+    return tuple(map(origin, _output(graph).args[0]))  # type: ignore[arg-type]
+
+
+def is_contiguous(value: Any) -> bool:
+    """Returns whether a tensor, whose sizes may be symbols, is known to be contiguous."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    expected: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if not statically_known_true(size == 1) and not statically_known_true(stride == expected):
+            return False
+        expected = expected * size
+    return True
+
+
+def keep_results_apart(graph_module: GraphModule, origins: Sequence[Origin]) -> frozenset[int]:
+    """Copies what the caller, or a write at the end, could change through memory that eager PyTorch does not share.
+
+    Args:
+        graph_module: The complete graph, with an engine or a graph module for each block.
+        origins: Those of its results, taken before anything was removed.
+
+    Returns:
+        The positions of the inputs whose memory results may still be.
+    """
+    return _Separation(graph_module).run(origins)
+
+
+class _Separation:
+    def __init__(self, graph_module: GraphModule) -> None:
+        self.graph_module = graph_module
+        self.graph = graph_module.graph
+        self.memories = _memories(graph_module)
+        self.writes = [node for node in self.graph.nodes if writes(node)]
+        self.copies: dict[tuple[Node, Origin], Node] = {}
+
+    def run(self, origins: Sequence[Origin]) -> frozenset[int]:
+        inputs = self.graph.find_nodes(op="placeholder")
+        owners: dict[Hashable, Origin] = {node: index for index, node in enumerate(inputs)}
+        written: frozenset[Hashable] = frozenset()
+        written = written.union(*(self.memories_of(node.args[0]) for node in self.writes))
+        output, results = _output(self.graph), []
+        for result, origin in zip(output.args[0], origins, strict=True):  # type: ignore[arg-type]
+            memories = self.memories_of(result)
+            if any(
+                isinstance(memory, _Storage)
+                or memory in written
+                or owners.get(memory, origin) != origin
+                for memory in memories
+            ):
+                results.append(self.copy(result, origin))
+            else:
+                owners.update(dict.fromkeys(memories, origin))
+                results.append(result)
+        changed: frozenset[Hashable] = frozenset()
+        for node in self.writes:
+            destination, value = node.args[:2]
+            changed |= self.memories_of(destination)
+            if value is not destination and self.memories_of(value) & changed:
+                node.args = (destination, self.copy(value, None), *node.args[2:])
+        output.args = (tuple(results),)
+        self.graph_module.recompile()
+        returned = frozenset().union(*map(self.memories_of, results))
+        return frozenset(index for index, node in enumerate(inputs) if node in returned)
+
+    def memories_of(self, value: Any) -> frozenset[Hashable]:
+        return self.memories.get(value, frozenset()) if isinstance(value, Node) else frozenset()
+
+    def copy(self, value: Node, origin: Origin) -> Node:
+        """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
+        if (value, origin) not in self.copies:
+            first = self.writes[0] if self.writes else _output(self.graph)
+            with self.graph.inserting_before(first):
+                copy = self.graph.call_function(aten.clone.default, (value,))
+            fake = value.meta.get("val")
+            if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
+                copy.kwargs = {"memory_format": torch.contiguous_format}  # as what an engine returns
+            copy.meta = dict(value.meta)
+            self.copies[value, origin] = copy
+        return self.copies[value, origin]
+
+
+class _Storage(int):
+    """The memory of an attribute, by its storage."""
+
+
+def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
+    """Returns, for each node that makes tensors, the memories that they may be."""
+    memories: dict[Node, frozenset[Hashable]] = {}
+    for node in graph_module.graph.nodes:
+        if node.op == "get_attr":
+            memories[node] = _memory_of_attribute(attrgetter(str(node.target))(graph_module))
+        elif node.target is operator.getitem and not may_share(node.args[0]):
+            memories[node] = frozenset({node.args})  # one of several new tensors
+        elif node.op != "output" and not isinstance(node.meta.get("val"), _NUMBERS):
+            of_sources = (memories.get(source, frozenset()) for source in may_share(node))
+            memories[node] = frozenset().union(*of_sources)
+            if certain_source(node) is None and node.target is not operator.getitem:
+                memories[node] |= {node}
+    return memories
+
+
+def _memory_of_attribute(value: Any) -> frozenset[Hashable]:
+    if not isinstance(value, torch.Tensor):
+        return frozenset()  # the graph of a branch
+    if value.layout is not torch.strided:
+        return frozenset({_Storage(id(value))})
+    return frozenset({_Storage(value.untyped_storage()._cdata)})
+
+
+def _output(graph: Graph) -> Node:
+    return next(iter(graph.find_nodes(op="output")))
