@@ -48,7 +48,7 @@ def check(program: Program, compile_model: Callable[[Interpreted, Program], Run]
         except ExportError as error:
             raise Discarded from error
         except UnsupportedProgramError as error:
-            assert program.tied != "apart", error
+            assert program.tied != "apart" or "several elements" in str(error), error
             assert "memory" in str(error) or "a view of another" in str(error), error
             return "refused"
         earlier: list[tuple[Tensor, Tensor]] = []
@@ -92,7 +92,7 @@ def write_into_results(
         assert_equal("the model", constant, state(source))
         after = zip((*results[0], *inputs[0]), (*results[1], *inputs[1]), before, strict=True)
         for expected, actual, unchanged in after:
-            assert torch.equal(actual, unchanged) or torch.equal(actual, expected), (
+            assert bool(((actual == unchanged) | (actual == expected)).all()), (
                 f"writing into result {place} changed what it does not change in eager PyTorch"
             )
 

@@ -26,6 +26,7 @@ Conclusions
     * may be an attribute's memory: neither weights nor folded constants are ever handed out,
     * may be memory that is written at the end,
     * may share memory with an input or an earlier result that is not of the same origin,
+    * may have several elements in one place where it had not,
 
     and each value to be written that may lie in memory that an earlier write, or its own, changes.
 """
@@ -35,16 +36,33 @@ from __future__ import annotations
 import operator
 from collections.abc import Hashable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
+
+from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
 
-Origin = Hashable
-"""Whose memory a result surely is; two results share in eager PyTorch only where theirs are equal."""
+
+
+class Origin(NamedTuple):
+    """What is sure of a result's memory in the model as it was written.
+
+    Attributes:
+        memory: An input, by its position, or a call, by its name. Two results share only where theirs are equal.
+        repeats: Whether several elements of the result may be one place in memory, as after ``expand``.
+    """
+
+    memory: Hashable
+    repeats: bool
+
 
 UNDECLARED = frozenset(
     {
@@ -92,6 +110,20 @@ _ALWAYS_VIEWS = frozenset(
 )
 """Composites that return a view of their first argument, whatever its strides. Ops that are no composites do if they declare it."""
 
+_REPEATING = frozenset(
+    {
+        aten.as_strided.default,
+        aten.broadcast_tensors.default,
+        aten.broadcast_to.default,
+        aten.expand.default,
+        aten.expand_as.default,
+        aten.meshgrid.default,
+        aten.meshgrid.indexing,
+        aten.unfold.default,
+    }
+)
+"""Views that may have several elements in one place."""
+
 _NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -116,7 +148,9 @@ def may_share(node: Node) -> Sequence[Node]:
         owner = node.graph.owning_module
         is_engine = owner and not isinstance(owner.get_submodule(str(target)), GraphModule)
         return () if is_engine else node.all_input_nodes
-    if isinstance(target, torch._ops.OpOverload) and target not in UNDECLARED:
+    if isinstance(target, torch._ops.OpOverload):
+        if target in UNDECLARED:
+            return () if _makes_new_memory(node) else node.all_input_nodes
         if not declares_alias(target):
             return ()
         values = zip(target._schema.arguments, node.args, strict=False)
@@ -126,6 +160,44 @@ def may_share(node: Node) -> Sequence[Node]:
             if argument.alias_info is not None and isinstance(value, Node)
         ] or node.all_input_nodes
     return node.all_input_nodes
+
+
+def _makes_new_memory(node: Node) -> bool:
+    """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
+    results = _evaluated(node)
+    if results is None:
+        return False
+    stored = {_storage(source) for source in map(_fake, node.all_input_nodes) if source is not None}
+    return stored.isdisjoint(map(_storage, results))
+
+
+def returns_argument(node: Node) -> Node | None:
+    """Returns the argument that an op of :data:`UNDECLARED` is known to return as it is."""
+    for result in _evaluated(node) or ():
+        for source in node.all_input_nodes:
+            before = _fake(source)
+            if before is not None and _storage(before) == _storage(result):
+                same = (before.shape, before.stride()) == (result.shape, result.stride())
+                return source if same else None
+    return None
+
+
+def _fake(node: Node) -> FakeTensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, FakeTensor) else None
+
+
+def _evaluated(node: Node) -> list[torch.Tensor] | None:
+    """Returns a call's results for its fake arguments, or None where that cannot be known."""
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
+    mode = next((source.fake_mode for source in map(_fake, node.all_input_nodes) if source is not None), None)
+    if mode is None:
+        return None
+    try:
+        with no_new_assumptions(node.graph), mode:
+            return pytree.tree_leaves(node.target(*args, **kwargs))  # type: ignore[operator]
+    except Exception:  # it may refuse symbolic sizes in any way
+        return None
 
 
 def certain_source(node: Node) -> Node | None:
@@ -168,26 +240,36 @@ def _returns_argument(node: Node) -> bool:
     return not asks_for_copy and keeps_type(node)
 
 
-def origins_of(graph: Graph) -> tuple[Origin, ...]:
-    """Returns the origin of each of a graph's results; that of an input is its position.
+def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
+    """Returns the origin of each of a program's results; that of an input is its position.
 
-    An input counts only where the example was contiguous: exporting leaves no trace of a copy that such an example
-    did not need.
+    The program still has its writes: what is rewritten without them may return what was written in place of where it
+    was written to. An input counts only where the example was contiguous: exporting leaves no trace of a copy that
+    such an example did not need.
     """
-    inputs = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
+    names = exported.graph_signature.user_inputs
+    inputs = {name: index for index, name in enumerate(names) if isinstance(name, str)}
+    specs = exported.graph_signature.output_specs
+    outputs: Any = _output(exported.graph).args[0]
+    kinds = [spec.kind is OutputKind.USER_OUTPUT for spec in specs]
+    written = {value for value, is_result in zip(outputs, kinds, strict=True) if not is_result}
 
     def origin(result: Any) -> Origin:
         if not isinstance(result, Node):
-            return None
+            return Origin(None, False)
+        repeats = result.target in _REPEATING
         while source := certain_source(result):
-            result = source
-        if result in inputs and is_contiguous(result.meta.get("val")):
-            return inputs[result]
+            result, repeats = source, repeats or source.target in _REPEATING
+        is_input = result.op == "placeholder" and result.name in inputs and result not in written
+        if is_input and is_contiguous(result.meta.get("val")):
+            return Origin(inputs[result.name], repeats)
         if result.target is operator.getitem:
-            return str(result.args[0]), result.args[1]
-        return result.name
+            return Origin((str(result.args[0]), result.args[1]), repeats)
+        return Origin(result.name, repeats)
 
-    return tuple(map(origin, _output(graph).args[0]))  # type: ignore[arg-type]
+    return tuple(
+        origin(value) for value, is_result in zip(outputs, kinds, strict=True) if is_result
+    )
 
 
 def is_contiguous(value: Any) -> bool:
@@ -220,26 +302,27 @@ class _Separation:
         self.graph_module = graph_module
         self.graph = graph_module.graph
         self.memories = _memories(graph_module)
+        self.repeating = repeating_nodes(self.graph)
         self.writes = [node for node in self.graph.nodes if writes(node)]
-        self.copies: dict[tuple[Node, Origin], Node] = {}
+        self.copies: dict[tuple[Node, Origin | None], Node] = {}
 
     def run(self, origins: Sequence[Origin]) -> frozenset[int]:
         inputs = self.graph.find_nodes(op="placeholder")
-        owners: dict[Hashable, Origin] = {node: index for index, node in enumerate(inputs)}
+        owners: dict[Hashable, Hashable] = {node: index for index, node in enumerate(inputs)}
         written: frozenset[Hashable] = frozenset()
         written = written.union(*(self.memories_of(node.args[0]) for node in self.writes))
         output, results = _output(self.graph), []
         for result, origin in zip(output.args[0], origins, strict=True):  # type: ignore[arg-type]
             memories = self.memories_of(result)
-            if any(
+            if (not origin.repeats and result in self.repeating) or any(
                 isinstance(memory, _Storage)
                 or memory in written
-                or owners.get(memory, origin) != origin
+                or owners.get(memory, origin.memory) != origin.memory
                 for memory in memories
             ):
                 results.append(self.copy(result, origin))
             else:
-                owners.update(dict.fromkeys(memories, origin))
+                owners.update(dict.fromkeys(memories, origin.memory))
                 results.append(result)
         changed: frozenset[Hashable] = frozenset()
         for node in self.writes:
@@ -255,7 +338,7 @@ class _Separation:
     def memories_of(self, value: Any) -> frozenset[Hashable]:
         return self.memories.get(value, frozenset()) if isinstance(value, Node) else frozenset()
 
-    def copy(self, value: Node, origin: Origin) -> Node:
+    def copy(self, value: Node, origin: Origin | None) -> Node:
         """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
         if (value, origin) not in self.copies:
             first = self.writes[0] if self.writes else _output(self.graph)
@@ -267,6 +350,10 @@ class _Separation:
             copy.meta = dict(value.meta)
             self.copies[value, origin] = copy
         return self.copies[value, origin]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
 
 
 class _Storage(int):
@@ -289,12 +376,24 @@ def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
     return memories
 
 
+def repeating_nodes(graph: Graph) -> set[Node]:
+    """Returns the nodes whose results may have several elements in one place."""
+    repeating: set[Node] = set()
+    for node in graph.nodes:
+        sources = may_share(node)
+        if (sources and (node.target in _REPEATING or node.op == "call_module")) or any(
+            source in repeating for source in sources
+        ):
+            repeating.add(node)
+    return repeating
+
+
 def _memory_of_attribute(value: Any) -> frozenset[Hashable]:
     if not isinstance(value, torch.Tensor):
         return frozenset()  # the graph of a branch
     if value.layout is not torch.strided:
         return frozenset({_Storage(id(value))})
-    return frozenset({_Storage(value.untyped_storage()._cdata)})
+    return frozenset({_Storage(_storage(value))})
 
 
 def _output(graph: Graph) -> Node:

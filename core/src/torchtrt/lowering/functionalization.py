@@ -9,8 +9,9 @@ else goes through PyTorch.
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,7 +21,14 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.lowering.aliasing import declares_alias, may_share, writes
+from torchtrt.lowering.aliasing import (
+    UNDECLARED,
+    declares_alias,
+    may_share,
+    repeating_nodes,
+    returns_argument,
+    writes,
+)
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
@@ -53,10 +61,11 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         graph.output(graph.graph_copy(exported.graph, {}))
         if rewrite_writes(graph):
             return exported, GraphModule(exported.graph_module, graph)
+    _check_destinations(exported.graph)
     try:
-        with _unused_inputs_apart(exported), warnings.catch_warnings():
+        with _declared(exported.graph), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-            exported = exported.run_decompositions({})
+            exported = exported.run_decompositions(_undeclared_views(exported.graph))
     except Exception as error:
         message = (
             f"PyTorch could not rewrite the program without writes: {error}\n"
@@ -67,23 +76,67 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     return exported, exported.graph_module
 
 
-@contextlib.contextmanager
-def _unused_inputs_apart(exported: ExportedProgram) -> Iterator[None]:
-    """Gives inputs that nothing reads memory of their own, in a ``with`` block.
+def _check_destinations(graph: Graph) -> None:
+    """Checks that no write is to a tensor of which several elements are one place in memory."""
+    repeating = repeating_nodes(graph)
+    for node in filter(writes, graph.nodes):
+        destination = node.args[0]
+        if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
+            message = (
+                f"The model writes ({node.target}) to {destination.name}, several elements of which are one place in memory, "
+                "as after expand: write to a clone() of it."
+            )
+            raise UnsupportedProgramError(message)
 
-    A buffer under two names is read under one of them. PyTorch would refuse both together.
+
+def _elements_are_apart(value: Any) -> bool:
+    """Returns whether a tensor is known to have each element in a place of its own."""
+    if not isinstance(value, torch.Tensor) or not all(type(size) is int for size in (*value.shape, *value.stride())):
+        return False
+    end = 0
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and stride <= end:
+            return False
+        end += stride * (size - 1)
+    return True
+
+
+def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
+    """Returns the ops that are views here without saying so, and how to compute them by ops that do."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return {
+        node.target: functools.partial(node.target._op_dk, key)  # type: ignore[union-attr]
+        for node in graph.nodes
+        if node.target in UNDECLARED and may_share(node)
+    }
+
+
+@contextlib.contextmanager
+def _declared(graph: Graph) -> Iterator[None]:
+    """Makes a graph say what shares memory, in a ``with`` block, because PyTorch believes what it says.
+
+    What returns its argument becomes ``alias``: PyTorch would lose a write through it. Inputs that nothing reads get
+    memory of their own: a buffer under two names is read under one, and PyTorch would refuse both together.
     """
-    unused = [node for node in exported.graph.find_nodes(op="placeholder") if not node.users]
-    values = [(node, node.meta.get("val")) for node in unused]
-    for node, value in values:
-        if isinstance(value, FakeTensor):
+    undo: list[Callable[[], None]] = []
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and not node.users and isinstance(value, FakeTensor):
+            undo.append(functools.partial(node.meta.__setitem__, "val", value))
             with value.fake_mode:
                 node.meta["val"] = torch.empty_like(value)
+        elif node.target in UNDECLARED and (source := returns_argument(node)):
+            undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
+            _call(node, aten.alias.default, (source,), {})
     try:
         yield
     finally:
-        for node, value in values:
-            node.meta["val"] = value
+        for step in undo:
+            step()
+
+
+def _call(node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    node.target, node.args, node.kwargs = target, args, kwargs
 
 
 def rewrite_writes(graph: Graph) -> bool:

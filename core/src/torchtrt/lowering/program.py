@@ -62,6 +62,7 @@ def open_program(exported: ExportedProgram) -> Program:
         UnsupportedProgramError: The program has effect tokens or custom objects among its inputs, or writes to a tensor
             that shares memory with another of its tensors.
     """
+    origins = origins_of(exported)
     exported, source = functionalize(exported)
     signature = exported.graph_signature
     graph = torch.fx.Graph()
@@ -98,7 +99,7 @@ def open_program(exported: ExportedProgram) -> Program:
     assert in_spec is not None
     assert out_spec is not None
     ranges = dict(_ranges(exported))
-    return Program(module, in_spec, out_spec, ranges, mutated, origins_of(graph))
+    return Program(module, in_spec, out_spec, ranges, mutated, origins)
 
 
 def _settle(value: Any) -> Any:
