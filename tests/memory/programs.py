@@ -124,11 +124,11 @@ class Program:
         """Returns the model, with the same weights every time."""
         return Interpreted(self).eval()
 
-    def inputs(self, call: str) -> tuple[Tensor, Tensor]:
+    def inputs(self) -> tuple[Tensor, Tensor]:
         """Returns inputs, the same every time."""
         memory = torch.arange(24.0).reshape(8, 3) - 6
         first = memory[:2]
-        return first, {"apart": memory[4:6], "same": first, "overlapping": memory[1:3]}[call]
+        return first, {"apart": memory[4:6], "same": first, "overlapping": memory[1:3]}[self.call]
 
 
 class Interpreted(nn.Module):
@@ -173,7 +173,11 @@ def programs() -> st.SearchStrategy[Program]:
         version=st.sampled_from(["8.6.0", "10.16.1", "11.4.0"]),
         min_block_size=st.sampled_from([1, 5]),
         torch_executed_ops=st.sampled_from(
-            [frozenset(), frozenset({"aten.mul"}), frozenset({"aten.add", "aten.relu"}),
-             frozenset({"aten.slice", "aten.select", "aten.clone", "aten.reshape"})]
+            [
+                frozenset(),
+                frozenset({"aten.mul"}),
+                frozenset({"aten.add", "aten.relu"}),
+                frozenset({"aten.slice", "aten.select", "aten.clone", "aten.reshape"}),
+            ]
         ),
     )

@@ -106,7 +106,7 @@ def _storage(tensor: torch.Tensor) -> int:
     """Returns what identifies a tensor's memory; for one without, the tensor itself."""
     if tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         return id(tensor)
-    return tensor.untyped_storage()._cdata
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:

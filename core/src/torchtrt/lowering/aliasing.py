@@ -1,34 +1,37 @@
 """Which tensors of a graph may share memory, and what follows for its results and its writes.
 
-A lowered graph reads, computes, and only then writes: its writes are ``copy_`` at the end, to inputs and to attributes.
-Inside it a value is a value, and copies may go as they please. Memory can be seen from outside in two places only, and
-both are settled here:
+A lowered graph reads, computes, and only then writes: its writes are ``copy_`` at the end, to inputs and to
+attributes. Inside it a value is a value, and copies may go as they please. Memory can be seen from outside in two
+places only, and both are settled here:
 
-* **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager PyTorch.
+* **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager
+  PyTorch.
 * **A write at the end.** What is returned, or written elsewhere, is what it was when the program read it.
 
 Facts
-    :func:`may_share` says whose memory a call's result may be: what the op's schema annotates, what is known to do so without
-    saying so (:data:`UNDECLARED`), and everything where there is no schema to ask (control flow, a block that PyTorch runs).
-    An engine's results are always new memory. :func:`certain_source` says whose memory a result surely is, whatever the
-    strides: that of a view's base. ``reshape`` may share and is not certain.
+    :func:`may_share` says whose memory a call's result may be: what the op's schema annotates, what is known to do so
+    without saying so (:data:`UNDECLARED`), and everything where there is no schema to ask (control flow, a block that
+    PyTorch runs). An engine's results are always new memory. :func:`certain_source` says whose memory a result surely
+    is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
 
 Sets
-    *memories* of a node: the inputs, storages of attributes, and calls whose memory it may be, along :func:`may_share`.
-    Attributes that are views of one storage have one memory. *origin* of a result: the input or call whose memory it surely
-    is in the model as it was written, along :func:`certain_source`.
+    The *memories* of a node are the inputs, storages of attributes, and calls whose memory it may be, along
+    :func:`may_share`. Attributes that are views of one storage have one memory. A node *repeats* when several of its
+    elements may be one place in memory, as after ``expand``. The *origin* of a result is the input or call whose memory
+    it surely is in the model as it was written, along :func:`certain_source`, and whether it repeats there.
 
 Conclusions
-    Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``
-    (:func:`may_share`). Copy removal and constant folding need not ask: they change values nowhere, and origins are taken
-    before them (:func:`origins_of`). Once the graph is complete, :func:`keep_results_apart` copies each result that
-
-    * may be an attribute's memory: neither weights nor folded constants are ever handed out,
-    * may be memory that is written at the end,
-    * may share memory with an input or an earlier result that is not of the same origin,
-    * may have several elements in one place where it had not,
-
-    and each value to be written that may lie in memory that an earlier write, or its own, changes.
+    * Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``. It
+      has PyTorch rewrite the rest, with what is undeclared declared, and refuses writes to what repeats.
+    * No weight that is read may lie in memory that is written under another name (:func:`written_inputs`).
+    * Copy removal and constant folding need not ask: they change no value, and origins are taken before them
+      (:func:`origins_of`).
+    * Once the graph is complete, :func:`keep_results_apart` copies each result that may be an attribute's memory
+      (neither weights nor folded constants are ever handed out), may be memory that is written at the end, may share
+      memory with an input or an earlier result that is not of the same origin, or may repeat where its origin does not;
+      and each value to be written that may lie in memory that an earlier write, or its own, changes.
+    * Inputs are taken to share memory with nothing; a call in which one does, and is written, is an error
+      (:mod:`torchtrt.runtime.memory_checks`).
 """
 
 from __future__ import annotations
@@ -49,7 +52,6 @@ from torch.utils import _pytree as pytree
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
-
 
 
 class Origin(NamedTuple):
@@ -108,7 +110,13 @@ _ALWAYS_VIEWS = frozenset(
         aten.view_as.default,
     }
 )
-"""Composites that return a view of their first argument, whatever its strides. Ops that are no composites do if they declare it."""
+"""Composites that return a view of their first argument, whatever its strides.
+
+Ops that are no composites do if they declare it.
+"""
+
+_CONVERSIONS = frozenset({aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other})
+"""Ops that return their argument where there is nothing to convert, whatever its strides."""
 
 _REPEATING = frozenset(
     {
@@ -171,8 +179,10 @@ def _makes_new_memory(node: Node) -> bool:
     return stored.isdisjoint(map(_storage, results))
 
 
-def returns_argument(node: Node) -> Node | None:
-    """Returns the argument that an op of :data:`UNDECLARED` is known to return as it is."""
+def returned_argument(node: Node) -> Node | None:
+    """Returns the argument that a conversion, or an op of :data:`UNDECLARED`, is known to return as it is."""
+    if node.target not in UNDECLARED and node.target not in _CONVERSIONS:
+        return None
     for result in _evaluated(node) or ():
         for source in node.all_input_nodes:
             before = _fake(source)
@@ -190,7 +200,10 @@ def _fake(node: Node) -> FakeTensor | None:
 def _evaluated(node: Node) -> list[torch.Tensor] | None:
     """Returns a call's results for its fake arguments, or None where that cannot be known."""
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
-    mode = next((source.fake_mode for source in map(_fake, node.all_input_nodes) if source is not None), None)
+    mode = next(
+        (source.fake_mode for source in map(_fake, node.all_input_nodes) if source is not None),
+        None,
+    )
     if mode is None:
         return None
     try:
@@ -210,34 +223,11 @@ def certain_source(node: Node) -> Node | None:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
-    return source if isinstance(source, Node) and (is_view or _returns_argument(node)) else None
-
-
-def keeps_type(node: Node) -> bool:
-    """Returns whether a call's first argument has the dtype and the device of its result."""
-    source, result = node.args[0], node.meta.get("val")
-    before = source.meta.get("val") if isinstance(source, Node) else None
     return (
-        isinstance(before, torch.Tensor)
-        and isinstance(result, torch.Tensor)
-        and before.dtype is result.dtype
-        and before.device == result.device
+        source
+        if isinstance(source, Node) and (is_view or returned_argument(node) is source)
+        else None
     )
-
-
-def _returns_argument(node: Node) -> bool:
-    """Returns whether a conversion, or dropout, has nothing to do, so that PyTorch returns the argument itself."""
-    target = node.target
-    if target is aten.dropout.default:
-        return not node.args[2]
-    if target is aten.type_as.default:
-        return keeps_type(node)
-    if target not in (aten.to.dtype, aten.to.device, aten.to.dtype_layout):
-        return False
-    names = (argument.name for argument in target._schema.arguments)  # type: ignore[union-attr]
-    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    asks_for_copy = arguments.get("copy") or arguments.get("memory_format") is not None
-    return not asks_for_copy and keeps_type(node)
 
 
 def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
@@ -270,6 +260,16 @@ def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
     return tuple(
         origin(value) for value, is_result in zip(outputs, kinds, strict=True) if is_result
     )
+
+
+def written_inputs(graph_module: GraphModule) -> set[Node]:
+    """Returns the placeholders whose memory a graph may write to."""
+    destinations = [node.args[0] for node in graph_module.graph.nodes if writes(node)]
+    if not destinations:
+        return set()
+    memories = _memories(graph_module)
+    written = frozenset().union(*(memories.get(node, frozenset()) for node in destinations))
+    return {node for node in graph_module.graph.find_nodes(op="placeholder") if node in written}
 
 
 def is_contiguous(value: Any) -> bool:
@@ -346,7 +346,9 @@ class _Separation:
                 copy = self.graph.call_function(aten.clone.default, (value,))
             fake = value.meta.get("val")
             if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
-                copy.kwargs = {"memory_format": torch.contiguous_format}  # as what an engine returns
+                copy.kwargs = {
+                    "memory_format": torch.contiguous_format
+                }  # as what an engine returns
             copy.meta = dict(value.meta)
             self.copies[value, origin] = copy
         return self.copies[value, origin]
@@ -397,4 +399,5 @@ def _memory_of_attribute(value: Any) -> frozenset[Hashable]:
 
 
 def _output(graph: Graph) -> Node:
-    return next(iter(graph.find_nodes(op="output")))
+    output: Node = next(iter(graph.find_nodes(op="output")))
+    return output

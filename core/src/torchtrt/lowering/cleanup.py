@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from torchtrt.lowering.aliasing import keeps_type
-
 aten = torch.ops.aten
 
 _ASSERTIONS = frozenset(
@@ -43,9 +41,9 @@ _CASTS = frozenset(
 def remove_no_ops(graph_module: GraphModule) -> None:
     """Removes the graph's no-ops and what is no longer used.
 
-    Without writes between them, what is copied and its copy have the same values; where a result must be memory of its
-    own, :mod:`aliasing` copies it at the end. Copies stay where something reads memory by strides, and where the
-    program only copies an input and returns it: that copy is for a converter to have.
+    Copies go: nothing is written between what is copied and its copy, and where a result must be
+    memory of its own, :func:`keep_results_apart` copies it at the end. They stay where something reads
+    memory by strides, and where an input is only copied and returned: that copy is for a converter.
     """
     graph = graph_module.graph
     reads_strides = any(node.target in _STRIDED for node in graph.nodes)
@@ -68,7 +66,18 @@ def _copies_input(node: Node) -> bool:
         return True
     if node.target is aten.dropout.default:
         return not node.args[2]
-    return node.target in _CASTS and keeps_type(node)
+    return node.target in _CASTS and _keeps_type(node)
+
+
+def _keeps_type(node: Node) -> bool:
+    source, after = node.args[0], node.meta.get("val")
+    before = source.meta.get("val") if isinstance(source, Node) else None
+    return (
+        isinstance(before, torch.Tensor)
+        and isinstance(after, torch.Tensor)
+        and before.dtype is after.dtype
+        and before.device == after.device
+    )
 
 
 def _returns_input(node: Node) -> bool:

@@ -26,12 +26,13 @@ from torchtrt.lowering.aliasing import (
     declares_alias,
     may_share,
     repeating_nodes,
-    returns_argument,
+    returned_argument,
     writes,
 )
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
+
 
 def _updates_statistics(node: Node) -> bool:
     """Returns whether a normalisation updates its running statistics, which its schema does not tell."""
@@ -63,14 +64,15 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
             return exported, GraphModule(exported.graph_module, graph)
     _check_destinations(exported.graph)
     try:
-        with _declared(exported.graph), warnings.catch_warnings():
+        with _declared(exported), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
             exported = exported.run_decompositions(_undeclared_views(exported.graph))
     except Exception as error:
         message = (
             f"PyTorch could not rewrite the program without writes: {error}\n"
-            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, none of them a view "
-            "of another: write to clones, or keep one buffer and take views of it in forward."
+            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, "
+            "none of them a view of another: write to a clone(), or keep one buffer and take views of "
+            "it in forward."
         )
         raise UnsupportedProgramError(message) from error
     return exported, exported.graph_module
@@ -83,15 +85,17 @@ def _check_destinations(graph: Graph) -> None:
         destination = node.args[0]
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
             message = (
-                f"The model writes ({node.target}) to {destination.name}, several elements of which are one place in memory, "
-                "as after expand: write to a clone() of it."
+                f"The model writes ({node.target}) to {destination.name}, several elements of which are "
+                "one place in memory, as after expand: write to a clone() of it."
             )
             raise UnsupportedProgramError(message)
 
 
 def _elements_are_apart(value: Any) -> bool:
     """Returns whether a tensor is known to have each element in a place of its own."""
-    if not isinstance(value, torch.Tensor) or not all(type(size) is int for size in (*value.shape, *value.stride())):
+    if not isinstance(value, torch.Tensor) or not all(
+        type(size) is int for size in (*value.shape, *value.stride())
+    ):
         return False
     end = 0
     for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
@@ -105,27 +109,36 @@ def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
     """Returns the ops that are views here without saying so, and how to compute them by ops that do."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return {
-        node.target: functools.partial(node.target._op_dk, key)  # type: ignore[union-attr]
+        node.target: functools.partial(node.target._op_dk, key)
         for node in graph.nodes
         if node.target in UNDECLARED and may_share(node)
     }
 
 
 @contextlib.contextmanager
-def _declared(graph: Graph) -> Iterator[None]:
-    """Makes a graph say what shares memory, in a ``with`` block, because PyTorch believes what it says.
+def _declared(exported: ExportedProgram) -> Iterator[None]:
+    """Makes a program say what shares memory, in a ``with`` block, because PyTorch believes what it says.
 
     What returns its argument becomes ``alias``: PyTorch would lose a write through it. Inputs that nothing reads get
     memory of their own: a buffer under two names is read under one, and PyTorch would refuse both together.
     """
     undo: list[Callable[[], None]] = []
-    for node in graph.nodes:
+    signature = exported.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in exported.graph.nodes:
         value = node.meta.get("val")
         if node.op == "placeholder" and not node.users and isinstance(value, FakeTensor):
             undo.append(functools.partial(node.meta.__setitem__, "val", value))
             with value.fake_mode:
                 node.meta["val"] = torch.empty_like(value)
-        elif node.target in UNDECLARED and (source := returns_argument(node)):
+            if node.name in weights:
+                name = weights[node.name]
+                holder = next(
+                    one for one in (exported.state_dict, exported.constants) if name in one
+                )
+                undo.append(functools.partial(holder.__setitem__, name, holder[name]))
+                holder[name] = _stand_in(holder[name])
+        elif node.target in UNDECLARED and (source := returned_argument(node)):
             undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
             _call(node, aten.alias.default, (source,), {})
     try:
@@ -133,6 +146,14 @@ def _declared(graph: Graph) -> Iterator[None]:
     finally:
         for step in undo:
             step()
+
+
+def _stand_in(weight: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the same kind and shape that takes no memory."""
+    tensor = torch.empty((), dtype=weight.dtype, device=weight.device).expand(weight.shape)
+    if isinstance(weight, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor, weight.requires_grad)
+    return tensor
 
 
 def _call(node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -22,7 +22,12 @@ _Geometry = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 
 def _geometry(tensor: torch.Tensor) -> _Geometry:
-    return tensor.itemsize, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
+    return (
+        tensor.itemsize,
+        int(tensor.storage_offset()),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.lowering.aliasing import Origin, origins_of
+from torchtrt.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt.lowering.functionalization import functionalize
 from torchtrt.lowering.overlap import overlap
 
@@ -59,9 +60,10 @@ def open_program(exported: ExportedProgram) -> Program:
     it is free of side effects.
 
     Raises:
-        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs, or writes to a tensor
-            that shares memory with another of its tensors.
+        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs,
+            or writes to memory that it also reads under another name.
     """
+    _check_writes(exported)
     origins = origins_of(exported)
     exported, source = functionalize(exported)
     signature = exported.graph_signature
@@ -87,8 +89,6 @@ def open_program(exported: ExportedProgram) -> Program:
             graph.output(tuple(outputs)).meta = dict(node.meta)
         else:
             env[node] = graph.node_copy(node, env.__getitem__)
-    in_use = {name for name, node in attributes.items() if node.users}
-    _check_writes({name: weights[name] for name in in_use | mutated}, mutated)
     for name, tensor in weights.items():
         _assign(root, name, tensor)
     for node in graph.nodes:
@@ -123,20 +123,32 @@ def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
     return value
 
 
-def _check_writes(weights: Mapping[str, torch.Tensor], mutated: frozenset[str]) -> None:
-    """Checks that no weight that the program reads is changed through another.
+def _check_writes(exported: ExportedProgram) -> None:
+    """Checks that the program changes no weight that it reads through another.
 
     Raises:
-        UnsupportedProgramError: One is. Their names are in the message.
+        UnsupportedProgramError: It does. Their names are in the message.
     """
-    for name in sorted(mutated):
-        for other, tensor in weights.items():
-            if other != name and overlap(weights[name], tensor):
-                message = (
-                    f"The model writes to {name!r}, which shares memory with {other!r}. Keep one of them as a buffer, and "
-                    "take a view or a clone of it in forward."
-                )
-                raise UnsupportedProgramError(message)
+    written = written_inputs(exported.graph_module)
+    if not written:
+        return
+    names = {
+        spec.arg.name: str(spec.target)
+        for spec in exported.graph_signature.input_specs
+        if spec.kind in _WEIGHTS
+    }
+    placeholders = exported.graph.find_nodes(op="placeholder")
+    weights = {node: names[node.name] for node in placeholders if node.name in names and node.users}
+    for (node, name), (other, other_name) in itertools.combinations(weights.items(), 2):
+        if written.isdisjoint({node, other}):
+            continue
+        if overlap(_weight(exported, name), _weight(exported, other_name)):
+            first, second = (name, other_name) if node in written else (other_name, name)
+            message = (
+                f"The model writes to {first!r}, which shares memory with {second!r}. Keep one of them "
+                "as a buffer, and take a view or a clone of it in forward."
+            )
+            raise UnsupportedProgramError(message)
 
 
 def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:

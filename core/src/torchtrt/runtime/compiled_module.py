@@ -22,8 +22,9 @@ class CompiledModule(torch.nn.Module):
         graph_module: One graph with an :class:`EngineModule` per block.
         report: What went where and why, which pack converted what, and how long each stage took.
 
-    What a call returns is new memory, unless the model returns an input, or a view of one, that PyTorch makes: that may
-    share the input's memory, and two results that are views of one tensor may share theirs, as they do in eager PyTorch.
+    What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
+    engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
+    two views of one tensor with each other.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class CompiledModule(torch.nn.Module):
         if self._memory_checks is not None:
             self._memory_checks.check(leaves, self.graph_module)
         for index in self._shared_inputs:
-            if not leaves[index].is_contiguous():  # as the example was, of which the model made no copy
+            if not leaves[
+                index
+            ].is_contiguous():  # as the example was, of which the model made no copy
                 leaves = [*leaves[:index], leaves[index].contiguous(), *leaves[index + 1 :]]
         run = self.graph_module.forward  # hooks and wrappers are this module's business
         if torch.is_grad_enabled():
