@@ -44,7 +44,7 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
@@ -237,11 +237,11 @@ def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
     was written to. An input counts only where the example was contiguous: exporting leaves no trace of a copy that
     such an example did not need.
     """
-    names = exported.graph_signature.user_inputs
-    inputs = {name: index for index, name in enumerate(names) if isinstance(name, str)}
-    specs = exported.graph_signature.output_specs
+    signature = exported.graph_signature
+    users = (spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT)
+    inputs = {spec.arg.name: index for index, spec in enumerate(users)}
     outputs: Any = _output(exported.graph).args[0]
-    kinds = [spec.kind is OutputKind.USER_OUTPUT for spec in specs]
+    kinds = [spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs]
     written = {value for value, is_result in zip(outputs, kinds, strict=True) if not is_result}
 
     def origin(result: Any) -> Origin:
