@@ -16,7 +16,14 @@ from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
 from torchtrt.errors import BuildError, FullCompilationError, MissingNode
 from torchtrt.exporting import export, size_ranges
-from torchtrt.lowering import Program, fold_constants, open_program, remove_no_ops, resolve_nodes
+from torchtrt.lowering import (
+    Program,
+    fold_constants,
+    keep_results_apart,
+    open_program,
+    remove_no_ops,
+    resolve_nodes,
+)
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import lowering_passes
@@ -81,8 +88,11 @@ def compile(
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
             graph_module = _build_engines(program, partition, ranges, options, report, stages)
+    shared_inputs = keep_results_apart(graph_module, program.origins)
     checks = InputChecks.of(program.placeholders, ranges)
-    return CompiledModule(graph_module, program.input_tree, program.output_tree, checks, report)
+    return CompiledModule(
+        graph_module, program.input_tree, program.output_tree, checks, report, shared_inputs
+    )
 
 
 def _build_engines(

@@ -376,26 +376,3 @@ def qualified_function(function: Callable[..., Any] | str) -> str:
     function = getattr(function, "func", function)  # functools.partial
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{getattr(function, '__module__', None) or 'builtins'}:{name}"
-
-
-__all__ = [
-    "CallingConvention",
-    "Converter",
-    "ConverterPriority",
-    "ConverterSupport",
-    "Reject",
-    "SchemaArguments",
-    "Unless",
-    "Validator",
-    "accept_every_node",
-    "arguments_of",
-    "calling_convention",
-    "check_names",
-    "is_constant",
-    "looks_like_converter",
-    "named_arguments",
-    "objection",
-    "qualified_function",
-    "value_of",
-    "with_settings",
-]

@@ -49,6 +49,7 @@ def export(
     args, kwargs = pytree.tree_map(
         lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree, is_leaf=is_input
     )
+    args, kwargs = _apart((args, kwargs), model)
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
         shapes = pytree.tree_map(
             lambda leaf: (leaf.dynamic_dims() or None) if is_input(leaf) else None,
@@ -81,6 +82,31 @@ def export(
             "ExportedProgram."
         )
         raise ExportError(message) from error
+
+
+def _apart(tree: Any, model: torch.nn.Module) -> Any:
+    """Returns the inputs with copies of those that share memory with others, or with the model.
+
+    Exporting takes a tensor that is given twice for one, and would compile a model that reads one of two arguments.
+    """
+    seen = {_storage(tensor) for tensor in (*model.parameters(), *model.buffers())}
+
+    def apart(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
+            return leaf
+        if _storage(leaf) in seen:
+            return leaf.clone()
+        seen.add(_storage(leaf))
+        return leaf
+
+    return pytree.tree_map(apart, tree)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    """Returns what identifies a tensor's memory; for one without, the tensor itself."""
+    if tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return id(tensor)
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:

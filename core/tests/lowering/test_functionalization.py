@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from torchtrt.lowering import open_program
-from torchtrt.lowering.functionalization import functionalize, writes
+from torchtrt.lowering.aliasing import writes
+from torchtrt.lowering.functionalization import functionalize
 
 
 def exported(function, *inputs, **options):

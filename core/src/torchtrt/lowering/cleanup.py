@@ -41,8 +41,9 @@ _CASTS = frozenset(
 def remove_no_ops(graph_module: GraphModule) -> None:
     """Removes the graph's no-ops and what is no longer used.
 
-    A copy between an input and an output stays: without it the output would be the caller's own
-    tensor. So do all copies where something reads memory by strides.
+    Copies go: nothing is written between what is copied and its copy, and where a result must be
+    memory of its own, :func:`keep_results_apart` copies it at the end. They stay where something reads
+    memory by strides, and where an input is only copied and returned: that copy is for a converter.
     """
     graph = graph_module.graph
     reads_strides = any(node.target in _STRIDED for node in graph.nodes)
@@ -53,7 +54,7 @@ def remove_no_ops(graph_module: GraphModule) -> None:
             continue
         if node.target in _ASSERTIONS:
             graph.erase_node(node)
-        elif _copies_input(node) and not _separates_output_from_input(node):
+        elif _copies_input(node) and not _returns_input(node):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
     _merge_equal_nodes(graph)
@@ -65,14 +66,12 @@ def _copies_input(node: Node) -> bool:
         return True
     if node.target is aten.dropout.default:
         return not node.args[2]
-    return node.target in _CASTS and _same_dtype_and_device(node)
+    return node.target in _CASTS and _keeps_type(node)
 
 
-def _same_dtype_and_device(node: Node) -> bool:
-    source = node.args[0]
-    if not isinstance(source, Node):
-        return False
-    before, after = source.meta.get("val"), node.meta.get("val")
+def _keeps_type(node: Node) -> bool:
+    source, after = node.args[0], node.meta.get("val")
+    before = source.meta.get("val") if isinstance(source, Node) else None
     return (
         isinstance(before, torch.Tensor)
         and isinstance(after, torch.Tensor)
@@ -81,11 +80,11 @@ def _same_dtype_and_device(node: Node) -> bool:
     )
 
 
-def _separates_output_from_input(node: Node) -> bool:
+def _returns_input(node: Node) -> bool:
     source = node.args[0]
     return (
         isinstance(source, Node)
-        and source.op in ("placeholder", "get_attr")
+        and source.op == "placeholder"
         and any(user.op == "output" for user in node.users)
     )
 

@@ -1,6 +1,6 @@
 """Makes a program free of writes.
 
-PyTorch's own functionalisation retraces the whole program, which takes longer than exporting it
+PyTorch's own functionalization retraces the whole program, which takes longer than exporting it
 did. Most writes are of one simple kind, ``relu_`` on a fresh result, and those are rewritten in
 place: ``y = op_(x)`` becomes ``y = op(x)``, and who read ``x`` afterwards reads ``y``. Anything
 else goes through PyTorch.
@@ -8,29 +8,34 @@ else goes through PyTorch.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.lowering.aliasing import (
+    UNDECLARED,
+    declares_alias,
+    may_share,
+    repeating_nodes,
+    returned_argument,
+    writes,
+)
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
 
-_UNDECLARED_ALIASES = frozenset({aten.dropout.default, aten.type_as.default})
-"""Composites that may return their argument although their schema does not say so."""
-
-
-def writes(node: Node) -> bool:
-    """Returns whether a call writes to one of its arguments."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
-
 
 def _updates_statistics(node: Node) -> bool:
-    """Returns whether a normalisation updates its running statistics, which its schema does not tell."""
+    """Returns whether a normalization updates its running statistics, which its schema does not tell."""
     target = node.target
     if target in (aten.batch_norm.default, aten.instance_norm.default):
         return bool(node.args[5])
@@ -57,10 +62,102 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         graph.output(graph.graph_copy(exported.graph, {}))
         if rewrite_writes(graph):
             return exported, GraphModule(exported.graph_module, graph)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-        exported = exported.run_decompositions({})
+    _check_destinations(exported.graph)
+    try:
+        with _declared(exported), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
+            exported = exported.run_decompositions(_undeclared_views(exported.graph))
+    except Exception as error:
+        message = (
+            f"PyTorch could not rewrite the program without writes: {error}\n"
+            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, "
+            "none of them a view of another: write to a clone(), or keep one buffer and take views of "
+            "it in forward."
+        )
+        raise UnsupportedProgramError(message) from error
     return exported, exported.graph_module
+
+
+def _check_destinations(graph: Graph) -> None:
+    """Checks that no write is to a tensor of which several elements are one place in memory."""
+    repeating = repeating_nodes(graph)
+    for node in filter(writes, graph.nodes):
+        destination = node.args[0]
+        if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
+            message = (
+                f"The model writes ({node.target}) to {destination.name}, several elements of which are "
+                "one place in memory, as after expand: write to a clone() of it."
+            )
+            raise UnsupportedProgramError(message)
+
+
+def _elements_are_apart(value: Any) -> bool:
+    """Returns whether a tensor is known to have each element in a place of its own."""
+    if not isinstance(value, torch.Tensor) or not all(
+        type(size) is int for size in (*value.shape, *value.stride())
+    ):
+        return False
+    end = 0
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and stride <= end:
+            return False
+        end += stride * (size - 1)
+    return True
+
+
+def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
+    """Returns the ops that are views here without saying so, and how to compute them by ops that do."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return {
+        node.target: functools.partial(node.target._op_dk, key)
+        for node in graph.nodes
+        if node.target in UNDECLARED and may_share(node)
+    }
+
+
+@contextlib.contextmanager
+def _declared(exported: ExportedProgram) -> Iterator[None]:
+    """Makes a program say what shares memory, in a ``with`` block, because PyTorch believes what it says.
+
+    What returns its argument becomes ``alias``: PyTorch would lose a write through it. Inputs that nothing reads get
+    memory of their own: a buffer under two names is read under one, and PyTorch would refuse both together.
+    """
+    undo: list[Callable[[], None]] = []
+    signature = exported.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and not node.users and isinstance(value, FakeTensor):
+            undo.append(functools.partial(node.meta.__setitem__, "val", value))
+            with value.fake_mode:
+                node.meta["val"] = torch.empty_like(value)
+            if node.name in weights:
+                name = weights[node.name]
+                holder = next(
+                    one for one in (exported.state_dict, exported.constants) if name in one
+                )
+                undo.append(functools.partial(holder.__setitem__, name, holder[name]))
+                holder[name] = _stand_in(holder[name])
+        elif node.target in UNDECLARED and (source := returned_argument(node)):
+            undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
+            _call(node, aten.alias.default, (source,), {})
+    try:
+        yield
+    finally:
+        for step in undo:
+            step()
+
+
+def _stand_in(weight: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the same kind and shape that takes no memory."""
+    tensor = torch.empty((), dtype=weight.dtype, device=weight.device).expand(weight.shape)
+    if isinstance(weight, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor, weight.requires_grad)
+    return tensor
+
+
+def _call(node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    node.target, node.args, node.kwargs = target, args, kwargs
 
 
 def rewrite_writes(graph: Graph) -> bool:
@@ -98,7 +195,7 @@ def _functional_form(node: Node) -> Any:
     functional = getattr(getattr(torch.ops.aten, name.removesuffix("_"), None), overload, None)
     if not name.endswith("_") or functional is None or not _is_fresh(source):
         return None
-    if any(_may_alias(user) for user in source.users if user is not node):
+    if any(source in may_share(user) for user in source.users if not writes(user)):
         return None
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
     try:
@@ -106,14 +203,14 @@ def _functional_form(node: Node) -> Any:
             result = functional(*args, **kwargs)
     except (
         Exception
-    ):  # it may refuse these arguments in any way; PyTorch's functionalisation knows better
+    ):  # it may refuse these arguments in any way; PyTorch's functionalization knows better
         return None
     before = source.meta["val"]
     same_shape = result.dim() == before.dim() and all(
         statically_known_true(mine == theirs)
         for mine, theirs in zip(result.shape, before.shape, strict=True)
     )
-    is_view = torch.Tag.inplace_view in node.target.tags and _returns_view(functional)  # type: ignore[union-attr]
+    is_view = torch.Tag.inplace_view in node.target.tags and declares_alias(functional)  # type: ignore[union-attr]
     return functional if (same_shape or is_view) and result.dtype is before.dtype else None
 
 
@@ -121,20 +218,6 @@ def _is_fresh(node: Node) -> bool:
     """Returns whether nothing else holds the memory of a call's result."""
     return (
         isinstance(node.target, torch._ops.OpOverload)
-        and not _may_alias(node)
+        and not may_share(node)
         and isinstance(node.meta.get("val"), torch.Tensor)
     )
-
-
-def _may_alias(node: Node) -> bool:
-    """Returns whether a call's result may share memory with an argument."""
-    if node.op == "output":
-        return False
-    if not isinstance(node.target, torch._ops.OpOverload):
-        return True
-    return node.target in _UNDECLARED_ALIASES or _returns_view(node.target)
-
-
-def _returns_view(target: torch._ops.OpOverload) -> bool:
-    schema = target._schema
-    return not schema.is_mutable and any(value.alias_info is not None for value in schema.returns)

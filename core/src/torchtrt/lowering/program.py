@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,9 +15,15 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt.lowering.functionalization import functionalize
+from torchtrt.lowering.overlap import overlap
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_WEIGHT_MUTATIONS = (
+    OutputKind.BUFFER_MUTATION,
+    getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION),  # newer than torch 2.9
+)
 
 
 @dataclass(frozen=True)
@@ -28,8 +35,9 @@ class Program:
             ``get_attr`` nodes.
         input_tree: How the user's ``(args, kwargs)`` nest.
         output_tree: How the outputs nest.
-        ranges: For a symbol of the graph's shapes, its least and greatest value.
+        ranges: For a symbol of the graph's shapes, its minimum and maximum value.
         mutated: Names of the attributes that the graph writes to. They are not constants.
+        origins: Whose memory each result surely is in the model as it was written.
     """
 
     graph_module: GraphModule
@@ -37,6 +45,7 @@ class Program:
     output_tree: pytree.TreeSpec
     ranges: Mapping[Any, tuple[int, int | None]]
     mutated: frozenset[str] = field(default_factory=frozenset)
+    origins: tuple[Origin, ...] = ()
 
     @property
     def placeholders(self) -> list[Node]:
@@ -51,8 +60,11 @@ def open_program(exported: ExportedProgram) -> Program:
     it is free of side effects.
 
     Raises:
-        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs.
+        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs,
+            or writes to memory that it also reads under another name.
     """
+    _check_writes(exported)
+    origins = origins_of(exported)
     exported, source = functionalize(exported)
     signature = exported.graph_signature
     graph = torch.fx.Graph()
@@ -86,7 +98,8 @@ def open_program(exported: ExportedProgram) -> Program:
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
     assert in_spec is not None
     assert out_spec is not None
-    return Program(module, in_spec, out_spec, dict(_ranges(exported)), mutated)
+    ranges = dict(_ranges(exported))
+    return Program(module, in_spec, out_spec, ranges, mutated, origins)
 
 
 def _settle(value: Any) -> Any:
@@ -108,6 +121,34 @@ def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
         message = f"The program's constant {name!r} is a {type(value).__name__}, not a tensor."
         raise UnsupportedProgramError(message)
     return value
+
+
+def _check_writes(exported: ExportedProgram) -> None:
+    """Checks that the program changes no weight that it reads through another.
+
+    Raises:
+        UnsupportedProgramError: It does. Their names are in the message.
+    """
+    written = written_inputs(exported.graph_module)
+    if not written:
+        return
+    names = {
+        spec.arg.name: str(spec.target)
+        for spec in exported.graph_signature.input_specs
+        if spec.kind in _WEIGHTS
+    }
+    placeholders = exported.graph.find_nodes(op="placeholder")
+    weights = {node: names[node.name] for node in placeholders if node.name in names and node.users}
+    for (node, name), (other, other_name) in itertools.combinations(weights.items(), 2):
+        if written.isdisjoint({node, other}):
+            continue
+        if overlap(_weight(exported, name), _weight(exported, other_name)):
+            first, second = (name, other_name) if node in written else (other_name, name)
+            message = (
+                f"The model writes to {first!r}, which shares memory with {second!r}. Keep one of them "
+                "as a buffer, and take a view or a clone of it in forward."
+            )
+            raise UnsupportedProgramError(message)
 
 
 def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
@@ -133,7 +174,7 @@ def _write_back(
             outputs.append(value)
             continue
         name = str(spec.target)
-        if spec.kind is OutputKind.BUFFER_MUTATION:
+        if spec.kind in _WEIGHT_MUTATIONS:
             mutated.add(name)
             destination = attributes[name]
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
@@ -150,5 +191,5 @@ def _ranges(exported: ExportedProgram) -> Iterator[tuple[Any, tuple[int, int | N
     for symbol, bounds in exported.range_constraints.items():
         lower, upper = bounds.lower, bounds.upper
         if symbol.is_integer:
-            least = int(lower) if lower.is_Integer else 0
-            yield symbol, (least, int(upper) if upper.is_Integer else None)
+            minimum = int(lower) if lower.is_Integer else 0
+            yield symbol, (minimum, int(upper) if upper.is_Integer else None)

@@ -7,7 +7,7 @@ import operator
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from torchtrt.lowering.functionalization import writes
+from torchtrt.lowering.aliasing import writes
 from torchtrt.partitioning.blocks import Partition, is_scalar, tensor_inputs
 
 
@@ -52,9 +52,9 @@ class _Extraction:
             for node in levels:
                 if levels[node] == level and node not in in_blocks and not writes(node):
                     self.copy(node)
-        for node in last:  # so that everything reads the values from before
-            self.copy(node)
         output = next(iter(self.source.graph.find_nodes(op="output")))
+        for node in (*output.all_input_nodes, *last):  # what is read, numbers too, is from before
+            self.copy(node)
         result = torch.fx.map_arg(output.args[0], self.copy)
         self.graph.output(result).meta = dict(output.meta)
         for name, block in self.blocks.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import InputError
 from torchtrt.report import CompilationReport
 from torchtrt.runtime.input_checks import InputChecks
+from torchtrt.runtime.memory_checks import MemoryChecks
 
 
 class CompiledModule(torch.nn.Module):
@@ -20,6 +21,10 @@ class CompiledModule(torch.nn.Module):
     Attributes:
         graph_module: One graph with an :class:`EngineModule` per block.
         report: What went where and why, which pack converted what, and how long each stage took.
+
+    What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
+    engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
+    two views of one tensor with each other.
     """
 
     def __init__(
@@ -29,6 +34,7 @@ class CompiledModule(torch.nn.Module):
         output_tree: pytree.TreeSpec,
         checks: InputChecks,
         report: CompilationReport,
+        shared_inputs: Collection[int] = (),
     ) -> None:
         super().__init__()
         self.graph_module = graph_module
@@ -36,6 +42,8 @@ class CompiledModule(torch.nn.Module):
         self._input_tree = input_tree
         self._output_tree = output_tree
         self._checks = checks
+        self._memory_checks = MemoryChecks.of(graph_module)
+        self._shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         count = len(checks.inputs)
         _, flat = pytree.tree_flatten(((0,) * count, {}))
@@ -47,10 +55,18 @@ class CompiledModule(torch.nn.Module):
         """Returns what the original model returns.
 
         Raises:
-            InputError: An input's kind, dtype or shape is not what the model was compiled for.
+            InputError: An input's kind, dtype or shape is not what the model was compiled for, or the model writes to
+                memory that is given to it under two names.
         """
         leaves = self._flatten(args, kwargs)
         self._checks.check(leaves)
+        if self._memory_checks is not None:
+            self._memory_checks.check(leaves, self.graph_module)
+        for index in self._shared_inputs:
+            if not leaves[
+                index
+            ].is_contiguous():  # as the example was, of which the model made no copy
+                leaves = [*leaves[:index], leaves[index].contiguous(), *leaves[index + 1 :]]
         run = self.graph_module.forward  # hooks and wrappers are this module's business
         if torch.is_grad_enabled():
             with torch.no_grad():

@@ -1,0 +1,56 @@
+"""Whether two tensors have memory in common."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Returns whether a write to one of two tensors can change the other."""
+    if first.layout is not torch.strided or second.layout is not torch.strided:
+        return first is second
+    if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr():
+        return False
+    if 0 in (first.numel(), second.numel()):
+        return False
+    return _overlap(_geometry(first), _geometry(second))
+
+
+_Geometry = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+
+
+def _geometry(tensor: torch.Tensor) -> _Geometry:
+    return (
+        tensor.itemsize,
+        int(tensor.storage_offset()),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _overlap(first: _Geometry, second: _Geometry) -> bool:
+    (start, end), (other_start, other_end) = map(_span, (first, second))
+    if end <= other_start or other_end <= start:
+        return False
+    if first[0] != second[0]:
+        return True  # of two types: one may lie between the elements of the other, but who would do that
+    return bool(torch.isin(_offsets(first), _offsets(second)).any())
+
+
+def _span(geometry: _Geometry) -> tuple[int, int]:
+    """Returns the first byte of a tensor, and the one after its last."""
+    itemsize, offset, sizes, strides = geometry
+    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+    return offset * itemsize, (offset + last + 1) * itemsize
+
+
+def _offsets(geometry: _Geometry) -> torch.Tensor:
+    """Returns where in the storage each element is."""
+    _, offset, sizes, strides = geometry
+    offsets = torch.tensor(offset)
+    for size, stride in zip(sizes, strides, strict=True):
+        offsets = offsets.unsqueeze(-1) + torch.arange(size) * stride
+    return offsets.flatten()

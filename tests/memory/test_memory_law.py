@@ -1,0 +1,57 @@
+"""The law of memory on generated programs: 2,400 a run ahead of time and 100 through ``torch.compile``.
+
+They are the same ones on every run.
+"""
+
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+
+from tests.memory.law import Discarded, ahead_of_time, check, just_in_time
+from tests.memory.programs import programs
+
+SHARDS = 12
+PROGRAMS = 200
+"""Of each shard. A program takes about an eighth of a second, most of it in exporting."""
+
+
+def hold(compile_model, shard, count):
+    """Checks the law on that many programs, and returns what became of them."""
+    outcomes = []
+
+    @seed(shard)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs())
+    def law(program):
+        try:
+            outcomes.append(check(program, compile_model))
+        except Discarded:
+            assume(False)
+
+    law()
+    return outcomes
+
+
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_what_is_compiled_keeps_the_law_of_memory(shard):
+    """Whatever a program returns and writes, it is eager PyTorch's, or an error that is documented."""
+    outcomes = hold(ahead_of_time, shard, PROGRAMS)
+
+    assert PROGRAMS == len(outcomes)
+    assert outcomes.count("right") > 0.8 * PROGRAMS
+
+
+@pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
+@pytest.mark.parametrize("shard", range(4))
+def test_torch_compile_keeps_the_law_of_memory(shard):
+    """The backend, on 25 programs a shard; it refuses models that write to their buffers."""
+    outcomes = hold(just_in_time, shard, 25)
+
+    assert 25 == len(outcomes)
+    assert outcomes.count("right") >= 8

@@ -1,0 +1,255 @@
+"""What a model writes to, and reads under another name, is eager PyTorch's or an error that says what to do."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from tests.memory.test_results import Stateful, compiled, x  # noqa: F401  (a fixture)
+from torchtrt.errors import InputError, UnsupportedProgramError
+
+
+def assert_eager(modules, *inputs, calls=3):
+    """Checks results, inputs and state against eager PyTorch, call after call."""
+    eager, source, module = modules
+    for _ in range(calls):
+        ours, theirs = ([tensor.clone() for tensor in inputs] for _ in range(2))
+        torch.testing.assert_close(module(*ours), eager(*theirs), rtol=0, atol=0)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+        torch.testing.assert_close(source.state_dict(), eager.state_dict(), rtol=0, atol=0)
+
+
+def swap(self, x):
+    """The buffer becomes the input, and the input the buffer."""
+    before = self.h.clone()
+    self.h.copy_(x)
+    x.copy_(before)
+
+
+def swap_inputs(self, x, y):
+    """Each input becomes the other."""
+    before = x.clone()
+    x.copy_(y)
+    y.copy_(before)
+    return x + y
+
+
+def flip(self, x):
+    """A buffer becomes a rearrangement of itself."""
+    self.h.copy_(self.h.flip(0))
+    self.h.view(-1).copy_(self.h.t().reshape(-1))
+    return x * self.h
+
+
+def number(self, x):
+    """A number that is read before the write."""
+    first = self.h[0, 1].item()
+    self.h.add_(1)
+    return first, x * 1
+
+
+def steps(self, x):
+    """The state after each of several writes."""
+    states = []
+    for _ in range(3):
+        self.h.add_(x)
+        states.append(self.h.clone())
+    return states
+
+
+def rows(self, x):
+    """Writes by index, and through views of what is written."""
+    y = x * 2
+    y[0] = x[1]
+    row = y[1]
+    row.add_(5)
+    y[:, 0] = 3
+    return y, row
+
+
+def parameter(self, x):
+    """A parameter is written to."""
+    self.w.mul_(2)
+    return x * self.w
+
+
+def through_dropout(self, x):
+    """Dropout in eval mode returns its argument."""
+    before = nn.functional.dropout(x, 0.5, False)
+    x.add_(1)
+    self.h.t()[0].copy_(x.t()[0])
+    return before * 1
+
+
+def on_dropout(self, x):
+    """Writing to what dropout returned writes to the argument."""
+    nn.functional.dropout(x, 0.5, False).add_(1)
+    return x * 1
+
+
+def through_einsum(self, x):
+    """An einsum that only reorders is a view."""
+    torch.einsum("ij->ji", x).mul_(2)
+    return x * 1
+
+
+def through_meshgrid(self, x):
+    """So is what meshgrid returns."""
+    return torch.meshgrid(x[0].clone(), x[1].clone(), indexing="ij")
+
+
+ONE_INPUT = [
+    swap,
+    flip,
+    number,
+    steps,
+    rows,
+    parameter,
+    through_dropout,
+    on_dropout,
+    through_einsum,
+    through_meshgrid,
+]
+
+
+@pytest.mark.parametrize("function", ONE_INPUT, ids=lambda function: function.__name__)
+def test_writes_happen_in_the_order_of_the_model(compiled, function):  # noqa: F811
+    """Everything that is returned, or written elsewhere, is what it was when it was read."""
+    assert_eager(compiled(function, x()), x())
+
+
+def test_inputs_can_change_places(compiled):  # noqa: F811
+    """Two writes whose values are each other's destinations."""
+    assert_eager(compiled(swap_inputs, x(), x() + 10), x(), x() + 10)
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_writes_through_undeclared_views_with_sizes_that_vary(compiled, size):  # noqa: F811
+    """What cannot be known of symbolic sizes is taken to be a view."""
+
+    def function(self, x):
+        nn.functional.dropout(x, 0.5, False).add_(1)
+        torch.einsum("ij->ji", x).mul_(2)
+        return x * 1, x[:1].clone()
+
+    shapes = {"inputs": ({0: torch.export.Dim("n", min=1, max=8)},)}
+    assert_eager(compiled(function, torch.rand(4, 3), dynamic_shapes=shapes), torch.rand(size, 3))
+
+
+# One memory under two names
+
+
+class Tied(nn.Module):
+    """A buffer, and another that shares its memory."""
+
+    def __init__(self, view):
+        super().__init__()
+        self.register_buffer("h", torch.arange(6.0).reshape(2, 3))
+        self.register_buffer("g", view(self.h))
+
+    def forward(self, x):
+        """Writes to one and reads the other."""
+        self.h.add_(x)
+        return self.g * 1
+
+
+def test_a_buffer_under_two_names_is_one_buffer():
+    """A write under one name is read under the other."""
+    eager, source = (Tied(lambda h: h).eval() for _ in range(2))
+
+    assert_eager((eager, source, torchtrt.compile(source, (x(),), min_block_size=1)), x())
+
+
+def test_a_buffer_that_is_a_view_of_one_that_is_written_is_refused():
+    """The error names both, and says what to do."""
+    with pytest.raises(
+        UnsupportedProgramError, match=r"'h', which shares memory with 'g'(.|\n)*Keep one"
+    ):
+        torchtrt.compile(Tied(lambda h: h[0]).eval(), (x(),))
+
+
+def test_a_constant_that_is_written_is_refused():
+    """A tensor that is no buffer has no state: the error says to register it."""
+
+    class Written(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.c = torch.zeros(2, 3)
+
+        def forward(self, x):
+            return self.c.add_(x) * 1
+
+    with pytest.raises(UnsupportedProgramError, match="register_buffer"):
+        torchtrt.compile(Written().eval(), (x(),))
+
+
+def test_a_write_to_repeated_elements_is_refused():
+    """Several elements in one place cannot each have a value of their own."""
+    with pytest.raises(UnsupportedProgramError, match=r"one place in memory(.|\n)*clone"):
+        torchtrt.compile(
+            Stateful(lambda self, x: (x[:1].expand(2, 3).zero_(), x * 1)).eval(), (x(),)
+        )
+
+
+def write_first(self, x, y):
+    """Writes to one input and reads the other."""
+    x.add_(1)
+    return y * 1
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [lambda: [x()] * 2, lambda: (lambda memory: [memory[:2], memory[1:3]])(torch.rand(4, 3))],
+    ids=["same", "overlapping"],
+)
+def test_an_input_that_is_written_and_given_twice_is_refused(compiled, pair):  # noqa: F811
+    """The write would not be seen in the other; the error names both and says what to do."""
+    _, _, module = compiled(write_first, x(), x() + 1)
+
+    with pytest.raises(
+        InputError, match=r"'inputs_0', which shares memory with input 'inputs_1'(.|\n)*clone"
+    ):
+        module(*pair())
+
+
+def test_a_buffer_that_is_written_and_given_is_refused(compiled):  # noqa: F811
+    """So is the model's own buffer as an input."""
+
+    def function(self, x):
+        self.h.add_(1)
+        return x * 1
+
+    _, source, module = compiled(function, x())
+
+    with pytest.raises(InputError, match=r"the model's 'h', which shares memory with input"):
+        module(source.h)
+
+
+@pytest.mark.parametrize(
+    "halves",
+    [
+        lambda memory: (memory[:2, :3], memory[2:, :3]),
+        lambda memory: (memory[:2, ::2], memory[:2, 1::2]),
+    ],
+    ids=["one after the other", "interleaved"],
+)
+def test_inputs_of_one_storage_that_do_not_overlap_are_two_inputs(compiled, halves):  # noqa: F811
+    """Caches are often slices of one tensor."""
+    eager, _, module = compiled(write_first, x(), x() + 1)
+    ours, theirs = (torch.arange(24.0).reshape(4, 6) for _ in range(2))
+
+    torch.testing.assert_close(module(*halves(ours)), eager(*halves(theirs)))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_a_tensor_given_twice_to_compile_stands_for_two_inputs(compiled):  # noqa: F811
+    """Exporting would take the two for one: ``attention(x, x, x)`` is called with three tensors later."""
+    assert_eager(compiled(lambda self, x, y: x - 2 * y, *[x()] * 2), x(), x() + 10)
+    assert_eager(compiled(write_first, *[x()] * 2), x(), x() + 10)
+
+
+def test_a_weight_given_to_compile_stands_for_an_input():
+    """An example that is the model's own buffer is still an input."""
+    eager, source = (Stateful(lambda self, x: x * 2 + self.h).eval() for _ in range(2))
+
+    assert_eager((eager, source, torchtrt.compile(source, (source.h,), min_block_size=1)), x())
