@@ -78,6 +78,11 @@ def compile(
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
         with TRACING, stages.stage("lowering"):
             program = lower(exported, options)
+            weights = {
+                name: value
+                for name, value in {**exported.state_dict, **exported.constants}.items()
+                if isinstance(value, torch.Tensor) and name not in program.mutated
+            }
             ranges = size_ranges(program, inputs, kwarg_inputs)
         with stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, options)
@@ -91,7 +96,13 @@ def compile(
     shared_inputs = keep_results_apart(graph_module, program.origins)
     checks = InputChecks.of(program.placeholders, ranges)
     return CompiledModule(
-        graph_module, program.input_tree, program.output_tree, checks, report, shared_inputs
+        graph_module,
+        program.input_tree,
+        program.output_tree,
+        checks,
+        report,
+        shared_inputs,
+        weights if report.blocks else {},
     )
 
 

@@ -8,17 +8,14 @@ from torchtrt.contract import arguments_of, is_constant, named_arguments, value_
 from torchtrt.conversion.constants import get_constant, get_trt_tensor, get_weights, name_weights
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.layers import add, add_layer
-from torchtrt.conversion.type_contract import TRTTensor, enforce_tensor_types
 from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
 
 __all__ = [
     "ConversionContext",
-    "TRTTensor",
     "add",
     "add_layer",
     "arguments_of",
     "as_torch_tensor",
-    "enforce_tensor_types",
     "get_constant",
     "get_trt_tensor",
     "get_weights",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import threading
 import traceback
-from collections.abc import Mapping
 from types import ModuleType
 
 from torchtrt.packs.info import Door
@@ -22,24 +21,16 @@ def installed(door: Door) -> dict[str, FoundPack]:
     return {found.info.name: found for found in current_packs().others if found.info.door is door}
 
 
-def why_unusable(found: FoundPack) -> str:
-    """Returns why a piece is not in use: it is disabled, or could not be imported. Empty if it can be used."""
-    disabled: Mapping[str, str] = current_packs().disabled
-    if found.info.name in disabled:
-        return disabled[found.info.name]
-    outcome = _import(found)
-    return outcome.what if isinstance(outcome, Problem) else ""
-
-
-def module_of(found: FoundPack) -> ModuleType | None:
-    """Returns the module that a piece's entry point names, or ``None`` if it is disabled or broken.
+def module_of(found: FoundPack) -> ModuleType | str:
+    """Returns the module that a piece's entry point names, or why it is not in use: it is disabled, or broken.
 
     It is imported once; a failure is recorded as a problem.
     """
-    if found.info.name in current_packs().disabled:
-        return None
+    disabled = current_packs().disabled.get(found.info.name)
+    if disabled is not None:
+        return disabled
     outcome = _import(found)
-    return None if isinstance(outcome, Problem) else outcome
+    return outcome.what if isinstance(outcome, Problem) else outcome
 
 
 def _import(found: FoundPack) -> ModuleType | Problem:

@@ -9,10 +9,11 @@ import torch
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
-from torchtrt.errors import InputError
+from torchtrt.errors import EngineError, InputError
 from torchtrt.report import CompilationReport
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.memory_checks import MemoryChecks
+from torchtrt.runtime.usage_checks import UsageChecks
 
 
 class CompiledModule(torch.nn.Module):
@@ -35,6 +36,7 @@ class CompiledModule(torch.nn.Module):
         checks: InputChecks,
         report: CompilationReport,
         shared_inputs: Collection[int] = (),
+        weights: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.graph_module = graph_module
@@ -43,6 +45,7 @@ class CompiledModule(torch.nn.Module):
         self._output_tree = output_tree
         self._checks = checks
         self._memory_checks = MemoryChecks.of(graph_module)
+        self._usage_checks = UsageChecks(weights or {})
         self._shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         count = len(checks.inputs)
@@ -55,27 +58,49 @@ class CompiledModule(torch.nn.Module):
         """Returns what the original model returns.
 
         Raises:
-            InputError: An input's kind, dtype or shape is not what the model was compiled for, or the model writes to
-                memory that is given to it under two names.
+            InputError: An input's kind, dtype or shape is not what the model was compiled for, it wants gradients, or
+                the model writes to memory that is given to it under two names.
+            EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
         leaves = self._flatten(args, kwargs)
+        self._usage_checks.check(leaves)
         self._checks.check(leaves)
         if self._memory_checks is not None:
             self._memory_checks.check(leaves, self.graph_module)
         for index in self._shared_inputs:
-            if not leaves[
-                index
-            ].is_contiguous():  # as the example was, of which the model made no copy
-                leaves = [*leaves[:index], leaves[index].contiguous(), *leaves[index + 1 :]]
+            leaf = leaves[index]
+            if not leaf.is_contiguous():  # as the example was, of which the model made no copy
+                leaves = [*leaves[:index], leaf.contiguous(), *leaves[index + 1 :]]
         run = self.graph_module.forward  # hooks and wrappers are this module's business
         if torch.is_grad_enabled():
             with torch.no_grad():
                 outputs = run(*leaves)
+            outputs = self._usage_checks.without_gradients(outputs)
         else:
             outputs = run(*leaves)
         if self._returns_one_leaf:
             return outputs[0]
         return pytree.tree_unflatten(outputs, self._output_tree)
+
+    def train(self, mode: bool = True) -> CompiledModule:
+        """Returns this module; engines have no training mode.
+
+        Raises:
+            EngineError: ``mode`` is true.
+        """
+        if mode:
+            message = (
+                "A compiled model has no training mode. Train the model, and compile it again."
+            )
+            raise EngineError(message)
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> CompiledModule:
+        if fn(torch.empty(0)).dtype is not torch.float32:
+            message = "The dtype of a compiled model is compiled in. Change the model's, and compile it again."
+            raise EngineError(message)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         if self._takes_flat_inputs and not kwargs and len(args) == len(self._checks.inputs):
@@ -84,9 +109,7 @@ class CompiledModule(torch.nn.Module):
         if tree == self._input_tree:
             return leaves
         names = [name for name, _ in self._checks.inputs]
-        if len(args) + len(kwargs) == len(
-            names
-        ):  # positional inputs given by name, or in another order
+        if len(args) + len(kwargs) == len(names):  # inputs given by name, or in another order
             by_name = {**dict(zip(names, args, strict=False)), **kwargs}
             if by_name.keys() == set(names) and len(leaves) == len(names):
                 return [by_name[name] for name in names]

@@ -133,8 +133,8 @@ class EngineModule(torch.nn.Module):
         held = []  # alive until the engine has been enqueued
         device = self._device
         for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
-            if tensor.dtype is not dtype or not tensor.is_contiguous():
-                tensor = tensor.to(dtype).contiguous()
+            if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
+                tensor = tensor.to(dtype).resolve_neg().contiguous()
                 held.append(tensor)
             set_address(name, tensor.data_ptr() or _no_elements(device).data_ptr())
         outputs = []

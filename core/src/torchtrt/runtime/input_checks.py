@@ -86,7 +86,8 @@ class InputChecks:
         derived: list[tuple[Any, int, str]] = []
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
             if not isinstance(wanted, _TensorCheck):
-                if leaf != wanted:
+                is_nan = leaf != leaf and wanted != wanted
+                if type(leaf) is not type(wanted) or not (leaf == wanted or is_nan):
                     message = (
                         f"Input {name!r} is {leaf!r}, but the model was compiled for {wanted!r}."
                     )

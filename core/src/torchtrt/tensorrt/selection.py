@@ -20,7 +20,7 @@ from typing import Any
 
 from torchtrt.errors import TensorRTUnavailableError
 from torchtrt.packs import TENSORRTS
-from torchtrt.packs.pieces import installed, module_of, why_unusable
+from torchtrt.packs.pieces import installed, module_of
 
 ENVIRONMENT_VARIABLE = "TORCHTRT_TENSORRT"
 
@@ -105,10 +105,8 @@ def _load_installed(name: str, wanted_version: str) -> Any:
         raise TensorRTUnavailableError(message)
     found = known[name]
     module = module_of(found)
-    if module is None:
-        message = (
-            f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {why_unusable(found)}."
-        )
+    if isinstance(module, str):
+        message = f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
         raise TensorRTUnavailableError(message)
     versions = tuple(module.VERSIONS)
     if wanted_version and wanted_version not in versions:

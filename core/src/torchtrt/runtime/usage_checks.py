@@ -1,0 +1,108 @@
+"""Checks that a compiled model is used as what it is: a function for inference, with the weights that it was given."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from torchtrt.errors import EngineError, InputError
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
+
+
+class UsageChecks:
+    """What must be as it was when a model was compiled.
+
+    Args:
+        weights: The model's weights that are constants of the engines, by name.
+    """
+
+    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
+        # Weak: who drops the model need not keep its weights for the engines' sake.
+        self._watched = [
+            (weakref.ref(weight), weight._version, name)
+            for name, weight in weights.items()
+            if not weight.is_inference()
+        ]
+        self._trains = any(weight.requires_grad for weight in weights.values())
+        self._autocast = _autocast()
+
+    def __deepcopy__(self, memo: Any) -> UsageChecks:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Whoever loads this has another model's weights, or none.
+        return {**self.__dict__, "_watched": []}
+
+    def check(self, leaves: Iterable[Any]) -> None:
+        """Checks a call, before anything runs.
+
+        Raises:
+            InputError: An input is no plain tensor, or wants gradients that engines do not compute.
+            EngineError: A weight has changed, autocast is another, or the call is being traced.
+        """
+        wants_grad = torch.is_grad_enabled()
+        for leaf in leaves:
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            if type(leaf) not in _PLAIN or leaf.layout is not torch.strided:
+                kind = type(leaf).__name__ if type(leaf) not in _PLAIN else leaf.layout
+                message = f"Engines run on plain strided tensors, and an input is a {kind}."
+                raise InputError(message)
+            if wants_grad and leaf.requires_grad:
+                message = f"An input requires grad, and engines compute no gradients. {_TRAIN}"
+                raise InputError(message)
+        for reference, version, name in self._watched:
+            weight = reference()
+            if weight is not None and weight._version != version:
+                message = (
+                    f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
+                    "values. Compile again."
+                )
+                raise EngineError(message)
+        if _autocast() != self._autocast:
+            message = (
+                "The model was compiled inside autocast and is called outside, or the other way round: casts are "
+                "compiled in. Compile and call it alike."
+            )
+            raise EngineError(message)
+        if torch._C._is_tracing():
+            message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
+            raise EngineError(message)
+
+    def without_gradients(self, outputs: Sequence[Any]) -> Sequence[Any]:
+        """Returns results whose ``backward`` says that there is none, where eager's would train the weights."""
+        if not (self._trains and torch.is_grad_enabled()):
+            return outputs
+        places = [
+            place
+            for place, value in enumerate(outputs)
+            if isinstance(value, torch.Tensor) and value.is_floating_point()
+        ]
+        tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
+            torch.empty(0, requires_grad=True), *(outputs[place] for place in places)
+        )
+        found = dict(zip(places, tracked, strict=True))
+        return [found.get(place, value) for place, value in enumerate(outputs)]
+
+
+class _Untrainable(torch.autograd.Function):
+    """Passes tensors on; there is no way back."""
+
+    @staticmethod
+    def forward(ctx: Any, _: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.mark_dirty(*values)
+        return values
+
+    @staticmethod
+    def backward(*_: Any) -> Any:
+        message = f"Engines compute no gradients. {_TRAIN}"
+        raise EngineError(message)
+
+
+def _autocast() -> tuple[bool, bool]:
+    return torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")

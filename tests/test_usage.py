@@ -1,0 +1,201 @@
+"""Whatever is done with a compiled model gives eager's values, or an error that says what to do."""
+
+import copy
+import io
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import EngineError, InputError
+
+X = torch.rand(4, 3)
+
+
+@pytest.fixture
+def model():
+    """A small model whose weights are trainable, as models are."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+
+
+def compiled(model, *inputs, **settings):
+    """The model, compiled with blocks of any size."""
+    return torchtrt.compile(model, inputs or (X,), min_block_size=1, **settings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()}),
+        lambda model: model[0].weight.detach().mul_(2),
+        lambda model: nn.init.zeros_(model[2].bias),
+    ],
+    ids=["load_state_dict", "in place", "init"],
+)
+def test_a_weight_that_changed_is_an_error_that_names_it(model, change):
+    """Engines hold the old values, and PyTorch's parts would have the new ones."""
+    fast = compiled(model)
+    fast(X)
+
+    change(model)
+
+    with pytest.raises(
+        EngineError, match=r"weight '[02]\.(weight|bias)' has changed.*Compile again"
+    ):
+        fast(X)
+
+
+def test_a_model_that_is_gone_is_not_missed(model):
+    """Its weights are not kept alive to be watched."""
+    expected, fast = model(X), compiled(model)
+
+    del model
+
+    torch.testing.assert_close(fast(X), expected)
+
+
+def test_a_buffer_that_the_model_writes_to_may_change():
+    """It is no constant of an engine."""
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x + self.count
+
+    model = Counter().eval()
+    fast = compiled(model)
+    fast(X)
+    model.count.fill_(10)
+
+    torch.testing.assert_close(fast(X), X + 11)
+
+
+def test_gradients_are_refused_where_they_are_asked_for(model):
+    """An input that wants them is refused at once; training through a result at backward, as the result says it can."""
+    fast = compiled(model)
+
+    with pytest.raises(InputError, match=r"requires grad.*backend='torchtrt'"):
+        fast(X.clone().requires_grad_())
+    result = fast(X)
+    assert model(X).requires_grad == result.requires_grad
+    with pytest.raises(EngineError, match="no gradients"):
+        result.sum().backward()
+    result.mul_(2)  # a result is the caller's, as in eager
+    with torch.no_grad():
+        assert not fast(X.clone().requires_grad_()).requires_grad
+
+
+def test_a_frozen_model_gives_results_without_gradients(model):
+    """As in eager."""
+    model.requires_grad_(False)
+
+    assert not compiled(model)(X).requires_grad
+
+
+def test_training_mode_and_dtypes_are_compiled_in(model):
+    """train(), half() and to(dtype) are errors; eval() and to(device) are not."""
+    fast = compiled(model)
+
+    with pytest.raises(EngineError, match="no training mode"):
+        fast.train()
+    for change in (fast.half, fast.double, lambda: fast.to(torch.bfloat16)):
+        with pytest.raises(EngineError, match="dtype of a compiled model is compiled in"):
+            change()
+    fast.eval().to("cpu").float()
+    with torch.no_grad():
+        torch.testing.assert_close(fast(X), model(X))
+
+
+def test_autocast_must_be_as_it_was(model):
+    """Casts are compiled in: eager's values inside and outside, an error where they would differ."""
+    plain = compiled(model)
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = compiled(model)
+        torch.testing.assert_close(cast(X), model(X), rtol=2e-2, atol=2e-2)
+        assert torch.bfloat16 is cast(X).dtype
+        with pytest.raises(EngineError, match="autocast"):
+            plain(X)
+    with pytest.raises(EngineError, match="autocast"):
+        cast(X)
+
+
+def test_inference_mode_is_as_good_as_no_grad(model):
+    """Compiled outside or inside, called outside or inside."""
+    expected = model(X).detach()
+    fast = compiled(model)
+    with torch.inference_mode():
+        torch.testing.assert_close(fast(X), expected)
+        torch.testing.assert_close(compiled(model)(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: torch._subclasses.FakeTensorMode().from_tensor(X), "is a FakeTensor"),
+        (lambda: X.to_sparse(), r"is a torch\.sparse_coo"),
+    ],
+    ids=["fake", "sparse"],
+)
+def test_an_input_that_no_engine_can_read_is_an_error(model, make, match):
+    """Not memory that happens to lie somewhere."""
+    with pytest.raises(InputError, match=match):
+        compiled(model)(make())
+
+
+def test_a_traced_call_is_an_error(model):
+    """A trace would record nothing of it."""
+    fast = compiled(model.requires_grad_(False))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(EngineError, match=r"torch\.jit\.trace cannot see into engines"):
+            torch.jit.trace(fast, X)
+
+
+def test_a_negated_view_has_its_sign():
+    """The bit that PyTorch keeps in place of the sign does not reach an engine."""
+    numbers = torch.tensor([1 + 3j, 2 - 1j, 3j]).conj().imag
+    assert numbers.is_neg()
+
+    class Double(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    torch.testing.assert_close(compiled(Double().eval(), numbers.clone())(numbers), numbers * 2)
+
+
+@pytest.mark.parametrize("number", [3, float("nan"), True, None])
+def test_a_number_must_be_the_one_that_was_compiled(number):
+    """In kind, too: 3.0 would make floats of integers."""
+
+    class Scale(nn.Module):
+        def forward(self, x, number):
+            return x if number is None else x * number
+
+    x = torch.arange(4)
+    fast = torchtrt.compile(Scale().eval(), (x, number), min_block_size=1)
+
+    torch.testing.assert_close(fast(x, number), Scale()(x, number), equal_nan=True)
+    for other in ({3, True, None} - {number}) | ({3.0} if number == 3 else set()):
+        if type(other) is not type(number):
+            with pytest.raises(InputError, match="compiled for"):
+                fast(x, other)
+
+
+@pytest.mark.filterwarnings("ignore:.*treespec.*:FutureWarning")  # PyTorch about its own class
+def test_a_copy_and_a_loaded_module_work_without_the_model(model):
+    """Their engines are the same; what they watch is nobody's."""
+    fast = compiled(model.requires_grad_(False))
+    file = io.BytesIO()
+    torch.save(fast, file)
+    file.seek(0)
+
+    for other in (copy.deepcopy(fast), torch.load(file, weights_only=False)):
+        torch.testing.assert_close(other(X), model(X))
