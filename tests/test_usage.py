@@ -78,18 +78,30 @@ def test_a_buffer_that_the_model_writes_to_may_change():
 
 
 def test_gradients_are_refused_where_they_are_asked_for(model):
-    """An input that wants them is refused at once; training through a result at backward, as the result says it can."""
-    fast = compiled(model)
+    """A result requires grad where eager's does, be it for a weight or an input, and says at backward what to do."""
+    fast, frozen = compiled(model), compiled(copy.deepcopy(model).requires_grad_(False))
 
-    with pytest.raises(InputError, match=r"requires grad.*backend='torchtrt'"):
-        fast(X.clone().requires_grad_())
-    result = fast(X)
-    assert model(X).requires_grad == result.requires_grad
-    with pytest.raises(EngineError, match="no gradients"):
-        result.sum().backward()
-    result.mul_(2)  # a result is the caller's, as in eager
+    for function, x in ((fast, X), (frozen, X.clone().requires_grad_())):
+        result = function(x)
+        assert result.requires_grad
+        with pytest.raises(EngineError, match=r"no gradients.*backend='torchtrt'"):
+            result.sum().backward()
+        result.mul_(2)  # a result is the caller's, as in eager
     with torch.no_grad():
         assert not fast(X.clone().requires_grad_()).requires_grad
+
+
+def test_a_view_of_an_input_that_requires_grad_is_refused():
+    """It is the caller's own tensor, and its gradient would be lost without a word."""
+
+    class View(nn.Module):
+        def forward(self, x):
+            return x.view(-1), x * 2 + 1
+
+    fast = torchtrt.compile(View().eval(), (torch.rand(2, 3),))  # too few ops for an engine
+
+    with pytest.raises(InputError, match="view of an input that requires grad"):
+        fast(torch.rand(2, 3, requires_grad=True))
 
 
 def test_a_frozen_model_gives_results_without_gradients(model):

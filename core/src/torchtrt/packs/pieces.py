@@ -26,9 +26,8 @@ def module_of(found: FoundPack) -> ModuleType | str:
 
     It is imported once; a failure is recorded as a problem.
     """
-    disabled = current_packs().disabled.get(found.info.name)
-    if disabled is not None:
-        return disabled
+    if reason := current_packs().disabled.get(found.info.name):
+        return reason
     outcome = _import(found)
     return outcome.what if isinstance(outcome, Problem) else outcome
 

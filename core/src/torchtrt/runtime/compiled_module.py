@@ -58,8 +58,8 @@ class CompiledModule(torch.nn.Module):
         """Returns what the original model returns.
 
         Raises:
-            InputError: An input's kind, dtype or shape is not what the model was compiled for, it wants gradients, or
-                the model writes to memory that is given to it under two names.
+            InputError: An input's kind, dtype or shape is not what the model was compiled for, or the model writes to
+                memory that is given to it under two names.
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
         leaves = self._flatten(args, kwargs)
@@ -75,7 +75,7 @@ class CompiledModule(torch.nn.Module):
         if torch.is_grad_enabled():
             with torch.no_grad():
                 outputs = run(*leaves)
-            outputs = self._usage_checks.without_gradients(outputs)
+            outputs = self._usage_checks.without_gradients(leaves, outputs)
         else:
             outputs = run(*leaves)
         if self._returns_one_leaf:

@@ -42,19 +42,15 @@ class UsageChecks:
         """Checks a call, before anything runs.
 
         Raises:
-            InputError: An input is no plain tensor, or wants gradients that engines do not compute.
+            InputError: An input is no plain tensor.
             EngineError: A weight has changed, autocast is another, or the call is being traced.
         """
-        wants_grad = torch.is_grad_enabled()
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
                 continue
             if type(leaf) not in _PLAIN or leaf.layout is not torch.strided:
                 kind = type(leaf).__name__ if type(leaf) not in _PLAIN else leaf.layout
                 message = f"Engines run on plain strided tensors, and an input is a {kind}."
-                raise InputError(message)
-            if wants_grad and leaf.requires_grad:
-                message = f"An input requires grad, and engines compute no gradients. {_TRAIN}"
                 raise InputError(message)
         for reference, version, name in self._watched:
             weight = reference()
@@ -74,15 +70,24 @@ class UsageChecks:
             message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
             raise EngineError(message)
 
-    def without_gradients(self, outputs: Sequence[Any]) -> Sequence[Any]:
-        """Returns results whose ``backward`` says that there is none, where eager's would train the weights."""
-        if not (self._trains and torch.is_grad_enabled()):
+    def without_gradients(self, leaves: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
+        """Returns results whose ``backward`` says that there is none, where eager's would compute gradients.
+
+        Raises:
+            InputError: A result is a view of an input that requires grad.
+        """
+        wanting = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        if not (self._trains or wanting):
             return outputs
+        memory = {leaf.untyped_storage().data_ptr() for leaf in wanting}
         places = [
             place
             for place, value in enumerate(outputs)
             if isinstance(value, torch.Tensor) and value.is_floating_point()
         ]
+        if any(outputs[place].untyped_storage().data_ptr() in memory for place in places):
+            message = f"A result is a view of an input that requires grad. Engines compute no gradients. {_TRAIN}"
+            raise InputError(message)
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
             torch.empty(0, requires_grad=True), *(outputs[place] for place in places)
         )
@@ -100,8 +105,7 @@ class _Untrainable(torch.autograd.Function):
 
     @staticmethod
     def backward(*_: Any) -> Any:
-        message = f"Engines compute no gradients. {_TRAIN}"
-        raise EngineError(message)
+        raise EngineError(f"Engines compute no gradients. {_TRAIN}")
 
 
 def _autocast() -> tuple[bool, bool]:
