@@ -15,8 +15,9 @@ from torchtrt.tensorrt.selection import describe
 class CheckedNetwork:
     """A TensorRT network, used like ``trt.INetworkDefinition``.
 
-    Its ``add_...`` methods, and those of the loops and conditionals that it makes, raise where TensorRT refuses. A
-    layer that nobody names is called ``scope/kind``, with ``#2`` and so on behind the second of one name.
+    Its ``add_...`` methods, and those of the loops and conditionals that it makes, raise where TensorRT refuses; what
+    it finds invalid only with all attributes set raises at the end of the node. A layer that nobody names is called
+    ``scope/kind``, with ``#2`` and so on behind the second of one name.
 
     Args:
         network: The network of the TensorRT in use. It stays reachable as ``raw``.
@@ -28,7 +29,7 @@ class CheckedNetwork:
         self._description = ""
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
-        self._new: list[Any] = []
+        self._new: list[tuple[Any, str, str]] = []
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.raw, name)
@@ -55,20 +56,25 @@ class CheckedNetwork:
 
         Engine inspectors show both; TensorRT refuses networks in which a name occurs twice.
         """
-        outer = self._scope, self._description
-        self._scope, self._description = [name], description
+        outer = self._scope, self._description, self._new
+        self._scope, self._description, self._new = [name], description, []
         try:
             yield
-            self._settle()
+            for layer, given, what in self._new:
+                if layer.name != given:  # by the converter, who does not know all others
+                    layer.name = self._unique(layer.name)
+                self._check(layer, what)
         finally:
-            self._scope, self._description = outer
+            self._scope, self._description, self._new = outer
 
-    def _settle(self) -> None:
-        """Makes the names unique that converters have given."""
-        for layer, given in self._new:
-            if layer.name != given:
-                layer.name = self._unique(layer.name)
-        self._new.clear()
+    def _check(self, layer: Any, what: str) -> None:
+        with collecting() as log:
+            for index in range(layer.num_outputs):
+                try:
+                    tuple(layer.get_output(index).shape)
+                except ValueError as error:  # there is no shape of what is invalid
+                    message = f"{describe()} refused the {what}: {log.text()}"
+                    raise ConversionError(message) from error
 
     def _unique(self, name: str) -> str:
         count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -85,8 +91,9 @@ class CheckedNetwork:
         def checked(*args: Any, **kwargs: Any) -> Any:
             with collecting() as log:
                 made = add(*args, **kwargs)
+            what = f"{kind} over ({_describe(args, kwargs)})"
             if made is None:
-                message = f"{describe()} refused the {kind} over ({_describe(args, kwargs)}): {log.text()}"
+                message = f"{describe()} refused the {what}: {log.text()}"
                 raise ConversionError(message)
             if method == "add_input" and not hasattr(made, "num_outputs"):
                 return made  # a tensor: the network's input
@@ -95,7 +102,7 @@ class CheckedNetwork:
                 return _CheckedScope(self, made)
             if self._description and hasattr(made, "metadata"):
                 made.metadata = self._description
-            self._new.append((made, name))
+            self._new.append((made, name, what))
             return made
 
         return checked

@@ -32,7 +32,8 @@ def _outside(node: Node) -> str | None:
 @converts(aten.as_strided.default, aten.as_strided_copy.default, unless=_outside)
 def as_strided(ctx, self, size, stride, storage_offset):
     """Converts elements picked by their places in memory."""
-    places = impl.places(size, stride, storage_offset or 0)
+    flat_places = impl.places(size, stride, storage_offset or 0)
+    places = torch.tensor(flat_places, dtype=torch.int32).reshape(tuple(size))
     flat = shape.flatten(ctx, self)
     return add(ctx, "gather", flat, ctx.tensor(places), 0)
 

@@ -184,7 +184,7 @@ def as_strided_scatter(
     first, last = slicing.reach(size, stride, storage_offset or 0)
     if not self.is_contiguous() or first < 0 or last >= self.numel():
         raise NotImplementedError("the strides reach memory outside the tensor")
-    places = slicing.places(size, stride, storage_offset or 0).reshape(-1).tolist()
+    places = slicing.places(size, stride, storage_offset or 0)
     if len(set(places)) < len(places):
         raise NotImplementedError("an element is replaced more than once")
     flat = self.reshape(-1).scatter(0, torch.tensor(places), src.reshape(-1))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from torchtrt.conversion import add, add_layer, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape, sizes
@@ -143,13 +141,12 @@ def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size]) -> tuple[Any
     return tuple(pieces)
 
 
-def places(size: Sequence[int], stride: Sequence[int], offset: int) -> torch.Tensor:
-    """Returns, as int32 numbers in the shape ``size``, where strides find each element in flat memory."""
-    result = torch.full(tuple(size), offset, dtype=torch.int32)
-    for dim, (count, distance) in enumerate(zip(size, stride, strict=True)):
-        along = [-1 if place == dim else 1 for place in range(len(size))]
-        result += (torch.arange(count, dtype=torch.int32) * distance).reshape(along)
-    return result
+def places(size: Sequence[int], stride: Sequence[int], offset: int) -> list[int]:
+    """Returns where strides find each element in flat memory, in the order of a contiguous tensor of shape ``size``."""
+    found = [offset]
+    for count, distance in zip(size, stride, strict=True):
+        found = [place + step * distance for place in found for step in range(count)]
+    return found
 
 
 def reach(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:
