@@ -127,3 +127,29 @@ def test_importing_torchtrt_with_all_packs_imports_nothing_slow():
     )
 
     assert "[]" == done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("disabled", "model", "hint"),
+    [
+        ("reference", "torch.nn.Tanh()", "pip install torchtrt-reference"),
+        ("torchscript", "torch.jit.script(torch.nn.Tanh())", "pip install torchtrt-torchscript"),
+        ("aten_core aten_experimental quantization", "torch.nn.Tanh()", "pip install torchtrt"),
+    ],
+)
+def test_what_is_missing_is_named_when_something_is_compiled(disabled, model, hint):
+    """The core alone imports and lists; the error says what to install, and that something was disabled."""
+    program = (
+        "import warnings; warnings.simplefilter('ignore'); import torch, torchtrt; "
+        "torchtrt.DYNAMO_CONVERTERS.display_all_available_converters(); "
+        f"torchtrt.compile({model}.eval(), [torch.rand(2)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TORCHTRT_PACKS_DISABLE": disabled},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode
+    assert hint in done.stderr or "disabled by TORCHTRT_PACKS_DISABLE" in done.stderr, done.stderr

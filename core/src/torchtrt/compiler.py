@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
-from torchtrt.errors import BuildError, FullCompilationError, MissingNode
+from torchtrt.errors import BuildError, FullCompilationError, MissingNode, PackError
 from torchtrt.exporting import export, size_ranges
 from torchtrt.lowering import (
     Program,
@@ -26,7 +26,7 @@ from torchtrt.lowering import (
 )
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
-from torchtrt.registry import lowering_passes
+from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.input_checks import InputChecks
@@ -64,6 +64,7 @@ def compile(
 
     Raises:
         SettingsError: A setting is unknown or unusable.
+        PackError: No converter pack is in use.
         InputError: The inputs do not fit the model, or a size that varies has no bound.
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
@@ -73,6 +74,11 @@ def compile(
     kwarg_inputs = kwarg_inputs or {}
     options = CompilationSettings.from_keywords(**settings)
     report = CompilationReport(describe())
+    if not DYNAMO_CONVERTERS.unique_targets():
+        message = "No converter pack is in use, so nothing can go to TensorRT. `pip install torchtrt` brings the first ones."
+        raise PackError(
+            f"{message} `torchtrt packs` shows what is installed, and why it is not in use."
+        )
     with Stages(report.seconds, options.progress) as stages, torch.no_grad():
         with TRACING, stages.stage("exporting"):
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)

@@ -11,7 +11,7 @@ from torchtrt.targets import qualified_name
 
 from .cases import CASES
 
-PEER_TARGETS = json.loads((Path(__file__).parent / "peer_targets.json").read_text())["targets"]
+TARGETS = json.loads((Path(__file__).parent / "torch_tensorrt_targets.json").read_text())["targets"]
 
 TRAINING = "it is for training, and engines are for inference"
 MEMORY = "it is about how PyTorch lays out memory, of which a network knows nothing"
@@ -84,9 +84,9 @@ def served():
     return names | {qualified_name(function) for function in shown}
 
 
-@pytest.mark.parametrize("names", [PEER_TARGETS, core_overloads()], ids=["peer", "core"])
+@pytest.mark.parametrize("names", [TARGETS, core_overloads()], ids=["torch_tensorrt", "core"])
 def test_every_op_of_the_list_is_served_or_left_out_with_a_reason(names):
-    """Users of the peer, and of core ATen, find each of their ops."""
+    """Users of Torch-TensorRT, and of core ATen, find each of their ops."""
     assert set() == set(names) - served() - set(LEFT_OUT)
 
 
