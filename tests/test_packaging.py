@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = [
-    path.parent for path in sorted(ROOT.glob("**/pyproject.toml")) if ".venv" not in path.parts
+PARTS = [
+    path.parent
+    for pattern in ("core", "plugins/*", "plugins/contrib/*")
+    for path in sorted(ROOT.glob(f"{pattern}/pyproject.toml"))
 ]
-PARTS = [folder for folder in FOLDERS if folder != ROOT]
+FOLDERS = [*PARTS, ROOT]
 
 
 def pip(*arguments, **environment):

@@ -75,9 +75,8 @@ def compile(
     options = CompilationSettings.from_keywords(**settings)
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
-        message = "No converter pack is in use, so nothing can go to TensorRT. `pip install torchtrt` brings the first ones."
         raise PackError(
-            f"{message} `torchtrt packs` shows what is installed, and why it is not in use."
+            "No converter pack is in use: `pip install torchtrt` brings the first, `torchtrt packs` says what there is."
         )
     with Stages(report.seconds, options.progress) as stages, torch.no_grad():
         with TRACING, stages.stage("exporting"):

@@ -97,4 +97,4 @@ def test_what_is_left_out_is_not_served():
 
 def test_what_is_left_out_is_in_a_list():
     """No reason is given for an op that nobody asks for."""
-    assert set() == set(LEFT_OUT) - set(PEER_TARGETS) - set(core_overloads())
+    assert set() == set(LEFT_OUT) - set(TARGETS) - set(core_overloads())

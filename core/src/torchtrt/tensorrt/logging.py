@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from types import TracebackType
 from typing import Any, ClassVar
 
 from torchtrt.tensorrt.selection import current
@@ -31,12 +30,7 @@ class collecting:
             self._open.append(self)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._open.remove(self)
 
