@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from torchtrt.contract import Converter, SchemaArguments, Validator
+from torchtrt.contract import Converter, SchemaArguments, Validator, check_names
 from torchtrt.packs import (
     CallingConvention,
     ConverterPriority,
@@ -40,6 +40,11 @@ class Candidate:
     qualified_function: str
     validate: Validator | None = field(default=None, repr=False)
     arguments: SchemaArguments | None = field(default=None, repr=False)
+
+    @property
+    def checks(self) -> str:
+        """The names of its validator's checks."""
+        return ", ".join(check_names(self.support.capability_validator))
 
     @property
     def converter(self) -> Converter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from torchtrt.contract import check_names
 from torchtrt.packs import ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import LOCAL
 from torchtrt.registry.candidate import Candidate
@@ -91,7 +90,7 @@ def notes(candidates: Sequence[Candidate], position: int) -> Iterator[str]:
     if support.requires_output_allocator:
         yield "data-dependent output"
     if candidate.validate is not None:
-        yield f"checks {', '.join(check_names(support.capability_validator))}"
+        yield f"checks {candidate.checks}"
     shadow = shadowed_by(candidates, position)
     if shadow is not None:
         yield f"shadowed by {shadow + 1}."

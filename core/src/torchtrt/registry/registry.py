@@ -11,7 +11,7 @@ from typing import Any, Literal, NoReturn, TypeVar, overload
 from torch._ops import OpOverloadPacket
 from torch.fx import Node
 
-from torchtrt.contract import Converter, check_names, objection
+from torchtrt.contract import Converter, objection
 from torchtrt.errors import NoConverterError, UnknownTargetError
 from torchtrt.packs import (
     CallingConvention,
@@ -314,20 +314,14 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
     except TypeError as error:
         return _failed_validator(candidate, f"returned {error}", "bad-validator", None)
     reason = rejection.reason if rejection is not None else ""
-    return Rejection(
-        candidate, reason or f"its validator {_validator_name(candidate)} returned False"
-    )
+    return Rejection(candidate, reason or f"its validator {candidate.checks} returned False")
 
 
 def _failed_validator(candidate: Candidate, what: str, code: str, text: str | None) -> Rejection:
-    reason = f"its validator {_validator_name(candidate)} {what}"
+    reason = f"its validator {candidate.checks} {what}"
     hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
     record(Problem(reason, hint, code, traceback=text).about(candidate.pack))
     return Rejection(candidate, reason, text)
-
-
-def _validator_name(candidate: Candidate) -> str:
-    return ", ".join(check_names(candidate.support.capability_validator))
 
 
 def _prefer(

@@ -46,10 +46,9 @@ class UsageChecks:
             EngineError: A weight has changed, autocast is another, or the call is being traced.
         """
         for leaf in leaves:
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            if type(leaf) not in _PLAIN or leaf.layout is not torch.strided:
-                kind = type(leaf).__name__ if type(leaf) not in _PLAIN else leaf.layout
+            is_plain = type(leaf) in _PLAIN
+            if isinstance(leaf, torch.Tensor) and not (is_plain and leaf.layout is torch.strided):
+                kind = leaf.layout if is_plain else type(leaf).__name__
                 message = f"Engines run on plain strided tensors, and an input is a {kind}."
                 raise InputError(message)
         for reference, version, name in self._watched:
