@@ -203,7 +203,8 @@ def test_attention_kernels_of_the_gpu(kind, args, options, version):
     target = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
     with exported.graph.inserting_before(node):
         kernel = exported.graph.call_function(target, (*node.args[:3], *rest), options)
-        kernel.meta["val"] = (node.meta["val"], *[None] * (len(target._schema.returns) - 1))
+        more = len(target._schema.returns) - 1
+        kernel.meta["val"] = (node.meta["val"], *[node.meta["val"].new_empty(2, 3, 0)] * more)
         first = exported.graph.call_function(operator.getitem, (kernel, 0))
         first.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(first)

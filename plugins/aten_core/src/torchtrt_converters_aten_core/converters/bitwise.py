@@ -230,7 +230,7 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 """The most steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
-@converts_elementwise(aten.gcd.default, keep_constants=True)
+@converts_elementwise(aten.gcd.default, keep_constants=True, asks_sizes=True)
 def greatest_common_divisor(ctx, self, other):
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = inner_dtype(types.output_dtype(ctx))

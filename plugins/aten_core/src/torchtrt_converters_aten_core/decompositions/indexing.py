@@ -210,6 +210,8 @@ def index_put(
             raise NotImplementedError("values for each place stand in front of other dimensions")
         else:
             order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+            # With a row more there is something to choose from where the mask is nowhere true.
+            values = torch.cat([values, values.new_zeros((1, *rest))])
             chosen = values.index_select(0, order.clamp_min(0))
             values = chosen.reshape(*mask.shape, *rest)
     wide = mask.reshape(*mask.shape, *[1] * after)

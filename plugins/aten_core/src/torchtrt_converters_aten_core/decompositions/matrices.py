@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -19,8 +20,24 @@ def addbmm(
     """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones."""
     if not self.dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
-    total = torch.bmm(batch1, batch2).sum(0) * alpha
+    total = torch.bmm(batch1, batch2).sum(0, dtype=self.dtype) * alpha
     return total if beta == 0 else total + self * beta
+
+
+@pack.decomposition(aten.repeat.default)
+@pack.decomposition(aten.tile.default)
+def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
+    """Returns copies side by side, one dimension after the other: of many there is no view with twice as many."""
+    rank = max(len(repeats), self.dim())
+    result = self.reshape((1,) * (rank - self.dim()) + tuple(self.shape))
+    for dim, count in enumerate((1,) * (rank - len(repeats)) + tuple(repeats)):
+        if isinstance(count, int) and count == 1:
+            continue
+        before, size, after = result.shape[:dim], result.shape[dim], result.shape[dim + 1 :]
+        rows, row = math.prod(before), size * math.prod(after)
+        spread = result.reshape(rows, 1, row).expand(rows, count, row)
+        result = spread.reshape(*before, size * count, *after)
+    return result
 
 
 @pack.decomposition(aten.diagonal.default)
