@@ -21,6 +21,7 @@ FAMILIES = (
     "matmul",
     "normalization",
     "padding",
+    "polynomials",
     "pooling",
     "prims",
     "random",

@@ -137,14 +137,7 @@ def masked_select(ctx, self, mask):
     rank = types.common_rank((self, mask))
     tensor = types.operand(ctx, self, _dtype(ctx, self), rank)
     mask = types.operand(ctx, mask, torch.bool, rank)
-    both = [ctx.symbolic_shape(each) for each in (tensor, mask)]
-    extents = [
-        sizes.size_of(ctx, mask if first == 1 else tensor, dim)
-        for dim, (first, _) in enumerate(zip(*both, strict=True))
-    ]
-    tensor = shape.expand(ctx, tensor, extents)
-    mask = shape.expand(ctx, mask, extents)
-    return _select(ctx, tensor, mask)
+    return _select(ctx, *shape.broadcast(ctx, [tensor, mask]))
 
 
 def unfit_unique(node: Node) -> str | None:
