@@ -22,8 +22,46 @@ def take(self: Tensor, index: Tensor) -> Tensor:
 @pack.decomposition(aten.put.default)
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Returns ``self`` with elements of the flattened tensor replaced, or added to."""
+    if 0 in index.shape:
+        return self.clone()
     flat = self.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
     return flat.reshape(self.shape)
+
+
+def _within(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Returns indices that are limited to the tensor's elements."""
+    return [
+        None if index is None else index.clamp(-self.shape[dim], self.shape[dim] - 1)
+        for dim, index in enumerate(indices)
+    ]
+
+
+@pack.decomposition(aten._unsafe_masked_index.default)
+def unsafe_masked_index(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: float
+) -> Tensor:
+    """Returns elements where a mask is true and a number elsewhere; indices there may be any."""
+    chosen = aten.index.Tensor(self, _within(self, indices))
+    return torch.where(mask, chosen, torch.full_like(chosen, fill))
+
+
+@pack.decomposition(aten._unsafe_masked_index_put_accumulate.default)
+def unsafe_masked_index_put(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
+    """Returns ``self`` with values added where a mask is true; indices elsewhere may be any."""
+    added = torch.where(mask, values, torch.zeros_like(values))
+    return aten.index_put.default(self, _within(self, indices), added, True)
+
+
+@pack.decomposition(aten.embedding_renorm.default)
+def embedding_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Returns a table whose rows at some indices are not longer than a maximum norm."""
+    rows = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
+    named = (rows == indices.reshape(-1)).any(1, keepdim=True)
+    norm = torch.linalg.vector_norm(self, norm_type, 1, keepdim=True)
+    scale = torch.where(named & (norm > max_norm), max_norm / (norm + 1e-7), 1.0)
+    return (self * scale).to(self.dtype)
 
 
 @pack.decomposition(aten.select_scatter.default)

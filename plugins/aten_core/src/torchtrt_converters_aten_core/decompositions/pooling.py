@@ -204,6 +204,41 @@ for _op, _function in {
     pack.decomposition(_op)(_function)
 
 
+def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    def fractional_max_pool(
+        self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the largest element of windows at random distances, and its place in the pooled dimensions."""
+        lengths, outputs = _fixed(self, count), _each(output_size, count)
+        sizes, batch = _each(kernel_size, count), self.dim() - count
+        flat: Tensor | None = None
+        for dim, (length, size, output) in enumerate(zip(lengths, sizes, outputs, strict=True)):
+            # The samples are the other way round: width, height, depth.
+            sample = random_samples[..., count - 1 - dim].reshape(*self.shape[:batch], 1)
+            starts = torch.full_like(sample, length - size)
+            if output > 1:
+                step = (length - size) / (output - 1)
+                windows = torch.arange(output - 1, device=self.device, dtype=sample.dtype)
+                begun = torch.trunc((windows + sample) * step) - torch.trunc(sample * step)
+                starts = torch.cat([begun, starts], -1)
+            places = starts.to(torch.int64).unsqueeze(-1) + torch.arange(size, device=self.device)
+            shape = [*self.shape[:batch], *[1] * (2 * count)]
+            shape[batch + dim], shape[batch + count + dim] = output, size
+            places = places.reshape(shape)
+            flat = places if flat is None else flat * length + places
+        assert flat is not None
+        flat = flat.flatten(batch + count)
+        chosen = self.flatten(batch).gather(-1, flat.flatten(batch)).reshape(flat.shape)
+        best, order = chosen.max(-1)
+        return best, flat.gather(-1, order.unsqueeze(-1)).squeeze(-1)
+
+    return fractional_max_pool
+
+
+pack.decomposition(aten.fractional_max_pool2d.default)(_fractional_max_pool(2))
+pack.decomposition(aten.fractional_max_pool3d.default)(_fractional_max_pool(3))
+
+
 @pack.decomposition(aten.max_unpool2d.default)
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
     """Returns an image that holds elements at their places and 0 elsewhere."""

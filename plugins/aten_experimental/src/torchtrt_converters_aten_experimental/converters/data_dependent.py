@@ -119,22 +119,14 @@ def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
     return layer.get_output(0)
 
 
-def no_common_dimensions(node: Node) -> str | None:
-    """Rejects two scalars, which have no dimension to choose along."""
-    op = arguments_of(node)
-    rank = max(value_of(op.self).dim(), value_of(op.mask).dim())
-    return None if rank else "a tensor of no dimensions"
-
-
 @pack.converter(
     torch.ops.aten.masked_select.default,
-    unless=no_common_dimensions,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
 def masked_select(ctx, self, mask):
     """The elements where a mask is true, as a vector; both broadcast."""
-    rank = types.common_rank((self, mask))
+    rank = max(types.common_rank((self, mask)), 1)
     tensor = types.operand(ctx, self, _dtype(ctx, self), rank)
     mask = types.operand(ctx, mask, torch.bool, rank)
     return _select(ctx, *shape.broadcast(ctx, [tensor, mask]))
