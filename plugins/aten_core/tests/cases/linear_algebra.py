@@ -1,0 +1,163 @@
+"""Cases of factorizations of small matrices."""
+
+import torch
+
+from torchtrt.targets import parse_target
+
+from ..harness import T, case, decomposed
+
+SQUARE, RIGHT = T("b 4 4", low=-2, high=2), T("b 4 2")
+SINGULAR = T(values=[[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
+FIRST_ZERO = T(values=[[0.0, 2.0, 1.0], [3.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+
+
+def of_positive(op, upper):
+    """Returns a function that calls an op with a matrix that has a Cholesky factor."""
+    return lambda x: parse_target(op)(x @ x.mT + 3 * torch.eye(4), upper=upper)
+
+
+def of_triangle(op, upper):
+    """Returns a function that calls an op with a triangle of which no pivot is small."""
+
+    def function(x, *rest):
+        triangle = (x.triu() if upper else x.tril()) + 5 * torch.eye(4)
+        return parse_target(op)(*rest, triangle, upper)
+
+    return function
+
+
+def of_factors(op, **options):
+    """Returns a function that calls an op with the factors of a matrix."""
+
+    def function(x, *rest):
+        packed, pivots, _ = torch.ops.aten.linalg_lu_factor_ex.default(x)
+        return parse_target(op)(packed, pivots, *rest, **options)
+
+    return function
+
+
+def of_reflections(op, *args):
+    """Returns a function that calls an op with the reflections of a matrix."""
+
+    def function(x, *rest):
+        packed, tau = torch.ops.aten.geqrf.default(x)
+        return parse_target(op)(packed, tau, *rest, *args)
+
+    return function
+
+
+CASES = [
+    *[
+        decomposed(f"aten.{op}.default", matrix, label=label, tolerance=1e-3)
+        for op in (
+            "linalg_lu_factor_ex",
+            "linalg_lu_factor",
+            "_lu_with_info",
+            "linalg_lu",
+            "_linalg_det",
+            "_linalg_slogdet",
+        )
+        for label, matrix in (("", SQUARE), ("first-zero", FIRST_ZERO))
+    ],
+    *[
+        decomposed(f"aten.{op}.default", matrix, label=label, tolerance=1e-3)
+        for op in ("linalg_lu_factor_ex", "linalg_lu", "linalg_qr", "geqrf")
+        for label, matrix in (("tall", "b 5 3"), ("wide", "b 3 5"))
+    ],
+    decomposed("aten.linalg_lu_factor_ex.default", SINGULAR, label="singular"),
+    decomposed("aten._linalg_det.default", SINGULAR, label="singular"),
+    decomposed("aten.linalg_inv_ex.default", SQUARE, tolerance=1e-2),
+    decomposed("aten.linalg_inv.default", FIRST_ZERO),
+    *[
+        decomposed(f"aten.{op}.default", SQUARE, RIGHT, left=True, tolerance=1e-2)
+        for op in ("_linalg_solve_ex", "linalg_solve_ex", "linalg_solve")
+    ],
+    decomposed(
+        "aten.linalg_solve.default", SQUARE, "b 2 4", left=False, label="right", tolerance=1e-2
+    ),
+    decomposed("aten.linalg_solve.default", FIRST_ZERO, "3", label="vector"),
+    decomposed("aten.linalg_matrix_power.default", FIRST_ZERO, -2),
+    case((), SQUARE, function=of_factors("aten.lu_unpack.default"), label="lu_unpack"),
+    *[
+        case(
+            (),
+            SQUARE,
+            RIGHT if left else T("b 2 4"),
+            function=of_factors("aten.linalg_lu_solve.default", left=left, adjoint=adjoint),
+            label=f"lu_solve-{left}-{adjoint}",
+            tolerance=1e-2,
+        )
+        for left in (True, False)
+        for adjoint in (True, False)
+    ],
+    *[
+        case((), SQUARE, function=of_positive(op, upper), label=f"{op}-{upper}", tolerance=1e-3)
+        for op in (
+            "aten.linalg_cholesky_ex.default",
+            "aten.linalg_cholesky.default",
+            "aten.cholesky.default",
+        )
+        for upper in (False, True)
+    ],
+    *[
+        case(
+            (),
+            SQUARE,
+            *([RIGHT] if "solve" in op else []),
+            function=of_triangle(op, upper),
+            label=f"{op}-{upper}",
+            tolerance=1e-3,
+        )
+        for op in ("aten.cholesky_solve.default", "aten.cholesky_inverse.default")
+        for upper in (False, True)
+    ],
+    *[
+        case(
+            (),
+            SQUARE,
+            RIGHT if left else T("b 2 4"),
+            function=lambda x, y, left=left, upper=upper, unit=unit: torch.linalg.solve_triangular(
+                x + 5 * torch.eye(4), y, upper=upper, left=left, unitriangular=unit
+            ),
+            label=f"solve_triangular-{left}-{upper}-{unit}",
+            tolerance=1e-2,
+        )
+        for left in (True, False)
+        for upper in (True, False)
+        for unit in (True, False)
+    ],
+    *[
+        case(
+            (),
+            SQUARE,
+            RIGHT,
+            function=lambda x, y, upper=upper, transpose=transpose: (
+                torch.ops.aten.triangular_solve.default(y, x + 5 * torch.eye(4), upper, transpose)
+            ),
+            label=f"triangular_solve-{upper}-{transpose}",
+            tolerance=1e-3,
+        )
+        for upper in (True, False)
+        for transpose in (True, False)
+    ],
+    decomposed("aten.linalg_qr.default", "b 5 3", "complete", label="complete", tolerance=1e-4),
+    case(
+        (),
+        "b 5 3",
+        function=of_reflections("aten.linalg_householder_product.default"),
+        label="householder_product",
+        tolerance=1e-4,
+    ),
+    *[
+        case(
+            (),
+            "b 4 4",
+            "b 4 4",
+            function=of_reflections("aten.ormqr.default", left, transpose),
+            label=f"ormqr-{left}-{transpose}",
+            tolerance=1e-4,
+        )
+        for left in (True, False)
+        for transpose in (True, False)
+    ],
+]
