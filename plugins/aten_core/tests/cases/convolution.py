@@ -32,7 +32,7 @@ CASES = [
     *[
         decomposed(
             f"aten.conv{count}d.{overload}",
-            T(" ".join(["b", "4", *["5", "4", "s"][-count:]]), torch.int64),
+            T(" ".join(["3", "4", *["5", "4", "6"][-count:]]), torch.int64),
             T(" ".join(["6", str(4 // groups), *"322"[:count]]), torch.int64),
             T("6", torch.int64),
             *([2] * count, padding, [2] * count if overload == "default" else [1] * count),
@@ -46,6 +46,15 @@ CASES = [
             (2, "padding", "valid", 2),
         )
     ],
+    decomposed(
+        "aten.conv2d.default",
+        T("b 4 s 5", torch.int64),
+        T("6 4 2 3", torch.int64),
+        None,
+        [1, 1],
+        [1, 0],
+        label="int-varying",
+    ),
     decomposed(
         "aten.conv1d.padding",
         T("4 s", torch.int64),

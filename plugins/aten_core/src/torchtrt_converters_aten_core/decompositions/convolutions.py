@@ -23,6 +23,19 @@ def _each(value: int | Sequence[int], count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
+def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """Returns a tensor with zeros around it along a dimension, or with elements taken away."""
+    if before < 0 or after < 0:
+        end = after if after < 0 else None
+        tensor = aten.slice.Tensor(tensor, dim, max(0, -before), end)
+    parts = [tensor]
+    for amount, place in ((before, 0), (after, len(parts) + 1)):
+        if amount > 0:
+            extents = [*tensor.shape[:dim], amount, *tensor.shape[dim + 1 :]]
+            parts.insert(place, tensor.new_zeros(extents))
+    return torch.cat(parts, dim) if len(parts) > 1 else tensor
+
+
 def _convolve(
     input: Tensor,
     weight: Tensor,
@@ -43,13 +56,10 @@ def _convolve(
         return _convolve(
             input.unsqueeze(0), weight, bias, stride, before, after, dilation, groups
         ).squeeze(0)
-    amounts = [pad for pair in zip(reversed(before), reversed(after), strict=True) for pad in pair]
-    padded = torch.constant_pad_nd(input, amounts) if any(amounts) else input
+    padded = input
+    for dim, amounts in enumerate(zip(before, after, strict=True), start=2):
+        padded = _pad(padded, dim, *amounts)
     spans = [gap * (extent - 1) for gap, extent in zip(dilation, size, strict=True)]
-    counts = [
-        (length - span - 1) // step + 1
-        for length, span, step in zip(padded.shape[2:], spans, stride, strict=True)
-    ]
     split = padded.unflatten(1, (groups, weight.shape[1]))
     kernel = weight.unflatten(0, (groups, weight.shape[0] // groups))
     total = None
@@ -57,7 +67,7 @@ def _convolve(
         part = split
         for dim, index in enumerate(place):
             start = index * dilation[dim]
-            end = start + (counts[dim] - 1) * stride[dim] + 1
+            end = start - spans[dim] if start < spans[dim] else None  # counted from the end
             part = aten.slice.Tensor(part, dim + 3, start, end, stride[dim])
         factors = kernel[(..., *place)].reshape(*kernel.shape[:3], *[1] * len(size))
         product = (part.unsqueeze(2) * factors).sum(3, dtype=input.dtype)
@@ -106,10 +116,8 @@ def _transposed(count: int) -> Callable[..., Tensor]:
         wide = input
         for dim, step in enumerate(steps, start=input.dim() - count):
             if step != 1:
-                length = wide.shape[dim]
-                spread = torch.constant_pad_nd(wide.unsqueeze(-1), (0, step - 1))
-                spread = spread.movedim(-1, dim + 1).flatten(dim, dim + 1)
-                wide = spread.narrow(dim, 0, (length - 1) * step + 1)
+                spread = _pad(wide.unsqueeze(dim + 1), dim + 1, 0, step - 1)
+                wide = _pad(spread.flatten(dim, dim + 1), dim, 0, 1 - step)
         turned = weight.flip(list(range(2, weight.dim())))
         turned = turned.unflatten(0, (groups, weight.shape[0] // groups))
         kernel = turned.transpose(1, 2).flatten(0, 1)

@@ -170,6 +170,11 @@ def lu_solve(
     return _solve(factors, B, adjoint) if left else _solve(factors, B.mT, not adjoint).mT
 
 
+def _turned(A: Tensor) -> Tensor:
+    """Returns the matrix that PyTorch factors for a determinant: where rows lie in memory it is turned."""
+    return A.mT if A.is_contiguous() else A
+
+
 def _is_odd(factors: _Factors) -> Tensor:
     """Returns whether an odd number of rows was exchanged."""
     own = _places(factors.pivots.shape[-1], factors.pivots) + 1
@@ -179,7 +184,7 @@ def _is_odd(factors: _Factors) -> Tensor:
 @pack.decomposition(aten._linalg_det.default)
 def det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the determinant, and the factors."""
-    factors = _factor(A)
+    factors = _factor(_turned(A))
     product = factors.packed.diagonal(0, -2, -1).prod(-1)
     return torch.where(_is_odd(factors), -product, product), factors.packed, factors.pivots
 
@@ -187,7 +192,7 @@ def det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @pack.decomposition(aten._linalg_slogdet.default)
 def slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns the determinant's sign and the logarithm of its magnitude, and the factors."""
-    factors = _factor(A)
+    factors = _factor(_turned(A))
     diagonal = factors.packed.diagonal(0, -2, -1)
     sign = torch.sign(diagonal).prod(-1)
     sign = torch.where(_is_odd(factors), -sign, sign)
@@ -343,17 +348,6 @@ def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     rows, columns = _sizes(A)
     count = rows if mode == "complete" else min(rows, columns)
     return _reflect(reversed(reflectors), _eye(A, rows, count)), upper[..., :count, :]
-
-
-@pack.decomposition(aten.geqrf.default)
-def geqrf(self: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the upper factor with the vectors of the reflections below it, and their factors."""
-    upper, reflectors = _householder(self)
-    rows, columns = _sizes(self)
-    vectors = torch.cat([vector for vector, _ in reflectors], -1).tril(-1)
-    if columns > rows:
-        vectors = torch.constant_pad_nd(vectors, [0, columns - rows])
-    return upper + vectors, torch.cat([tau for _, tau in reflectors], -1).squeeze(-2)
 
 
 def _reflectors(packed: Tensor, tau: Tensor) -> list[tuple[Tensor, Tensor]]:

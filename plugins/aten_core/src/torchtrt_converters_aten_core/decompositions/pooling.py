@@ -213,8 +213,9 @@ def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
         sizes, batch = _each(kernel_size, count), self.dim() - count
         flat: Tensor | None = None
         for dim, (length, size, output) in enumerate(zip(lengths, sizes, outputs, strict=True)):
-            # The samples are the other way round: width, height, depth.
-            sample = random_samples[..., count - 1 - dim].reshape(*self.shape[:batch], 1)
+            # Of images the first sample is for the width, of volumes for the depth.
+            sample = random_samples[..., 1 - dim if count == 2 else dim]
+            sample = sample.reshape(*self.shape[:batch], 1)
             starts = torch.full_like(sample, length - size)
             if output > 1:
                 step = (length - size) / (output - 1)
