@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ..harness import T, decomposed
+from ..harness import T, case, decomposed
 
 I64, F16, BOOL = torch.int64, torch.float16, torch.bool
 NAN, INF = math.nan, math.inf
@@ -14,6 +14,15 @@ second = T(values=NUMBERS * len(NUMBERS))
 odd = T(values=[*NUMBERS, NAN])
 
 signs = T(values=[[1.0, -1.0, -1.0, 1.0]])
+
+BF16 = torch.bfloat16
+
+
+def grouped(x, y):
+    """Returns products of groups that end at fixed places."""
+    ends = torch.tensor([2, 2, 8], dtype=torch.int32)
+    return torch._grouped_mm(x, y, offs=ends)
+
 
 CASES = [
     *[
@@ -107,4 +116,43 @@ CASES = [
     decomposed("aten.linspace.Tensor_Tensor", "", "", 4, dtype=F16, tolerance=1e-3, label="half"),
     decomposed("aten.resize.default", "3 4", [4, 3]),
     decomposed("aten.resize.default", T("3 4", I64), [5], label="fewer"),
+    *[
+        decomposed(op, image, sizes, label=f"varying-{sizes}", tolerance=1e-4)
+        for op, image, sizes in (
+            ("aten.adaptive_avg_pool1d.default", "b 2 s", [3]),
+            ("aten.adaptive_avg_pool2d.default", "2 2 s 5", [2, 3]),
+            ("aten._adaptive_avg_pool2d.default", "2 2 s 5", [4, 1]),
+            ("aten.adaptive_avg_pool3d.default", "2 2 4 s 5", [2, 2, 3]),
+            ("aten._adaptive_avg_pool3d.default", "2 2 4 s 5", [3, 2, 3]),
+            ("aten.adaptive_max_pool1d.default", "b 2 s", [3]),
+            ("aten.adaptive_max_pool1d.default", "b 2 s", [1]),
+            ("aten.adaptive_max_pool2d.default", "2 2 s 5", [2, 3]),
+            ("aten.adaptive_max_pool3d.default", "2 2 4 s 5", [2, 2, 3]),
+        )
+    ],
+    decomposed("aten.adaptive_avg_pool1d.default", T("b 2 s", F16), [3], label="half"),
+    decomposed("aten._pdist_forward.default", "s 3", label="varying"),
+    decomposed("aten.pdist.default", "s 3", 1.0, label="varying"),
+    *[
+        case(
+            (),
+            T("9 3"),
+            T("b 3"),
+            function=function,
+            label=f"slice_scatter-{label}",
+        )
+        for label, function in (
+            ("end", lambda x, y: torch.slice_scatter(x, y, 0, 1, 1 + y.shape[0])),
+            ("both", lambda x, y: torch.slice_scatter(x, y, 0, y.shape[0] - 1, 2 * y.shape[0] - 1)),
+        )
+    ],
+    *[
+        case((), first, second, function=grouped, label=f"grouped-{label}", tolerance=2e-2)
+        for label, first, second in (
+            ("rows", T("8 16", BF16), T("3 16 8", BF16)),
+            ("columns", T("3 16 8", BF16), T("8 8", BF16)),
+            ("sums", T("16 8", BF16), T("8 16", BF16)),
+        )
+        if hasattr(torch, "_grouped_mm")
+    ],
 ]

@@ -82,15 +82,16 @@ def slice_scatter(
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
     size = self.shape[dim]
-    if isinstance(size, int) and step == 1:
+    fixed = all(bound is None or isinstance(bound, int) for bound in (size, start, end))
+    if fixed and step == 1:
         first, last, _ = slice(start, end).indices(size)
         last = max(first, last)
         before, after = self.narrow(dim, 0, first), self.narrow(dim, last, size - last)
         pieces = [piece for piece in (before, src, after) if piece.shape[dim] != 0]
         return torch.cat(pieces, dim) if pieces else self.clone()
-    offset = _distance_from(start or 0, size, self.device)
+    offset = _distance_from(0 if start is None else start, size, self.device)
     chosen = offset >= 0
-    if end is not None and end < sys.maxsize:
+    if end is not None and not (isinstance(end, int) and end == sys.maxsize):
         chosen = chosen & (_distance_from(end, size, self.device) < 0)
     if step != 1:
         chosen = chosen & (offset % step == 0)
@@ -102,8 +103,12 @@ def slice_scatter(
 
 def _distance_from(index: int, size: int, device: torch.device) -> Tensor:
     """Returns how far each place of a dimension is behind an index, which may count from the end."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     if not isinstance(index, int):
-        raise NotImplementedError("an index is known only at run time")
+        if not statically_known_true(index >= 0):
+            raise NotImplementedError("an index known only at run time may count from the end")
+        return torch.arange(size, device=device) - index
     places = (
         torch.arange(-size, 0, device=device) if index < 0 else torch.arange(size, device=device)
     )
