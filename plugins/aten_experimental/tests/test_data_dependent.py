@@ -161,3 +161,39 @@ def test_results_of_two_calls_do_not_share_memory():
     compiled(-torch.ones(3, 4))
 
     torch.testing.assert_close(first, kept)
+
+
+ROWS = torch.tensor([[2, 1, 1], [0, 5, 0], [2, 1, 1], [2, 0, 9], [0, 5, 0], [2, 1, 2]])
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
+def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim, dtype, version):
+    """As many as there are, with what each was and how often it occurs."""
+
+    def unique(x):
+        return function(x, return_inverse=True, return_counts=True, dim=dim)
+
+    inputs = tuple(
+        rows.to(dtype) for rows in (ROWS, ROWS[:, :1].expand(6, 3), ROWS.sort(0)[0].unsqueeze(2))
+    )
+    for x in inputs:
+        model = Function(unique).eval()
+        with torchtrt.use_tensorrt(f"reference@{version}"):
+            compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+def test_a_scalar_is_chosen_or_not(version):
+    """A mask of no dimensions chooses one element or none."""
+    model = Function(torch.masked_select).eval()
+    inputs = (torch.tensor(2.5), torch.tensor(True))
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
+
+    for mask in (True, False):
+        given = (inputs[0], torch.tensor(mask))
+        torch.testing.assert_close(compiled(*given), model(*given))

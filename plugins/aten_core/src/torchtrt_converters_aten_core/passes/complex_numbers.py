@@ -168,6 +168,10 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     aten.div.Tensor: _divide,
     aten.constant_pad_nd.default: _pad,
     aten.exp.default: _exp,
+    # As PyTorch's own stft turns what is its alone.
+    aten.transpose_.default: lambda self, dim0, dim1: Pair(
+        self.real.transpose(dim0, dim1), self.imag.transpose(dim0, dim1)
+    ),
     aten.mm.default: _product(torch.mm),
     aten.bmm.default: _product(torch.bmm),
     aten.matmul.default: _product(torch.matmul),
@@ -235,7 +239,7 @@ def _touches_complex(node: Node) -> bool:
 def _is_composite_transform(node: Node) -> bool:
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.name.startswith(
-        "aten::fft_"
+        ("aten::fft_", "aten::stft")
     )
 
 
@@ -278,7 +282,10 @@ def _emit(
         args: Its arguments, nodes in place of tensors and sizes.
         kwargs: Its keyword arguments, likewise.
     """
+    from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx  # here, since it brings sympy
+
+    from torchtrt.lowering.functionalization import rewrite_writes
 
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
@@ -291,9 +298,10 @@ def _emit(
 
     values = [source.meta["val"] for source in sources]
     mode = next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
-    with torch.no_grad(), mode:
+    # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers.
+    with torch.no_grad(), mode, enable_python_dispatcher():
         parts = make_fx(traced, tracing_mode="real")(*values)
-        if any(map(_writes, parts.graph.nodes)):
+        if not rewrite_writes(parts.graph):
             pure = torch.func.functionalize(traced)
             parts = make_fx(pure, tracing_mode="real")(*values)
     env: dict[Node, Node] = dict(
@@ -310,10 +318,6 @@ def _emit(
                 return [env[result] for result in part.args[0]]
     message = "a traced graph has an output"
     raise AssertionError(message)
-
-
-def _writes(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 class _Rewriter:
