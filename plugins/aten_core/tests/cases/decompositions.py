@@ -16,12 +16,6 @@ odd = T(values=[*NUMBERS, NAN])
 signs = T(values=[[1.0, -1.0, -1.0, 1.0]])
 
 
-def grouped(x, y):
-    """Returns products of groups that end at fixed places."""
-    ends = torch.tensor([2, 2, 8], dtype=torch.int32)
-    return torch._grouped_mm(x, y, offs=ends)
-
-
 CASES = [
     *[
         decomposed(f"aten.{name}.default", T("b 4", low=0.1), tolerance=1e-4)
@@ -143,14 +137,5 @@ CASES = [
             ("end", lambda x, y: torch.slice_scatter(x, y, 0, 1, 1 + y.shape[0])),
             ("both", lambda x, y: torch.slice_scatter(x, y, 0, y.shape[0] - 1, 2 * y.shape[0] - 1)),
         )
-    ],
-    *[
-        case((), first, second, function=grouped, label=f"grouped-{label}", tolerance=2e-2)
-        for label, first, second in (
-            ("rows", T("8 16", F16), T("3 16 8", F16)),
-            ("columns", T("3 16 8", F16), T("8 8", F16)),
-            ("sums", T("16 8", F16), T("8 16", F16)),
-        )
-        if hasattr(torch, "_grouped_mm")
     ],
 ]

@@ -168,15 +168,16 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     aten.div.Tensor: _divide,
     aten.constant_pad_nd.default: _pad,
     aten.exp.default: _exp,
-    # As PyTorch's own stft turns what is its alone.
-    aten.transpose_.default: lambda self, dim0, dim1: Pair(
-        self.real.transpose(dim0, dim1), self.imag.transpose(dim0, dim1)
-    ),
     aten.mm.default: _product(torch.mm),
     aten.bmm.default: _product(torch.bmm),
     aten.matmul.default: _product(torch.matmul),
 }
 """For each op its meaning with :class:`Pair` for complex operands and results."""
+_IN_PLACE = {
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.transpose_.default: aten.transpose.int,
+}
+"""How PyTorch's own transforms turn what is theirs alone, and the same as views."""
 TRANSFORMS = frozenset({aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default})
 
 
@@ -301,6 +302,8 @@ def _emit(
     # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers.
     with torch.no_grad(), mode, enable_python_dispatcher():
         parts = make_fx(traced, tracing_mode="real")(*values)
+        for part in parts.graph.nodes:
+            part.target = _IN_PLACE.get(part.target, part.target)
         if not rewrite_writes(parts.graph):
             pure = torch.func.functionalize(traced)
             parts = make_fx(pure, tracing_mode="real")(*values)
