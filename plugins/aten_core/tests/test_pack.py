@@ -73,9 +73,9 @@ def test_every_converter_has_a_case():
 
 
 def test_every_decomposition_has_a_case():
-    """Each decomposed op is the function of at least one case."""
+    """Each decomposed op that has a result is the function of at least one case."""
     covered = {case_.function for case_ in CASES}
-    decomposed = {entry.target for entry in pack.decompositions}
+    decomposed = {entry.target for entry in pack.decompositions if entry.target._schema.returns}
     assert {qualified_name(target) for target in decomposed - covered} == set()
 
 
@@ -211,32 +211,6 @@ def test_attention_kernels_of_the_gpu(kind, args, options, version):
     exported.graph.erase_node(node)
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
     torch.testing.assert_close(run(compiled, *inputs), function(*inputs), rtol=1e-5, atol=1e-5)
-
-
-GROUPED = {
-    "rows": ((8, 16), (3, 16, 8)),
-    "columns": ((3, 16, 8), (8, 8)),
-    "sums": ((16, 8), (8, 16)),
-    "all": ((3, 8, 16), (3, 16, 8)),
-}
-
-
-@pytest.mark.parametrize("label", GROUPED)
-@pytest.mark.parametrize("own", ["reference@10.16.1", "reference@11.4.0"])
-@pytest.mark.skipif(not hasattr(torch, "_grouped_mm"), reason="this PyTorch multiplies no groups")
-def test_groups_are_multiplied_by_their_own_matrices(label, own):
-    """Rows, columns or parts of the sum belong to groups that end where a tensor says; one is empty."""
-
-    def function(first, second, *ends):
-        return torch._grouped_mm(first, second, offs=ends[0] if ends else None)
-
-    inputs = [torch.randn(size).bfloat16() for size in GROUPED[label]]
-    if label != "all":
-        inputs.append(torch.tensor([2, 2, 8], dtype=torch.int32))
-    model = Function(function).eval()
-    with torchtrt.use_tensorrt(own):
-        compiled = torchtrt.compile(model, tuple(inputs), require_full_compilation=True)
-    torch.testing.assert_close(compiled(*inputs), model(*inputs), rtol=2e-2, atol=2e-2)
 
 
 def layers(function, *inputs, dynamic=None):

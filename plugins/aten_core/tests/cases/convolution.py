@@ -35,7 +35,11 @@ CASES = [
             T(" ".join(["3", "4", *["5", "4", "6"][-count:]]), torch.int64),
             T(" ".join(["6", str(4 // groups), *"322"[:count]]), torch.int64),
             T("6", torch.int64),
-            *([2] * count, padding, [2] * count if overload == "default" else [1] * count),
+            *(
+                [1 if padding == "same" else 2] * count,
+                padding,
+                [2] * count if overload == "default" else [1] * count,
+            ),
             groups,
             label=f"int-{padding}",
         )
@@ -44,6 +48,7 @@ CASES = [
             (2, "default", [1, 2], 1),
             (3, "default", [2, 1, 2], 2),
             (2, "padding", "valid", 2),
+            (3, "padding", "same", 1),
         )
     ],
     decomposed(

@@ -138,4 +138,21 @@ CASES = [
             ("both", lambda x, y: torch.slice_scatter(x, y, 0, y.shape[0] - 1, 2 * y.shape[0] - 1)),
         )
     ],
+    *[
+        decomposed(
+            "aten._grouped_mm.default",
+            T(first, torch.bfloat16),
+            T(second, torch.bfloat16),
+            T(values=[2, 2, 8], dtype=torch.int32) if ends else None,
+            label=f"{first}-{ends}",
+            tolerance=2e-2,
+        )
+        for first, second, ends in (
+            ("8 16", "3 16 8", True),
+            ("3 16 8", "8 8", True),
+            ("16 8", "8 16", True),
+            ("3 8 16", "3 16 8", False),
+        )
+        if hasattr(torch.ops.aten, "_grouped_mm")
+    ],
 ]

@@ -10,6 +10,9 @@ SQUARE, RIGHT = T("b 4 4", low=-2, high=2), T("b 4 2")
 SINGULAR = T(values=[[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
 FIRST_ZERO = T(values=[[0.0, 2.0, 1.0], [3.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
 
+POSITIVE = T(values=[[4.0, 1.0, 0.5], [1.0, 3.0, -1.0], [0.5, -1.0, 2.0]])
+PIVOTS = T(values=[3, 3, 3], dtype=torch.int32)
+
 
 def of_positive(op, upper):
     """Returns a function that calls an op with a matrix that has a Cholesky factor."""
@@ -156,4 +159,13 @@ CASES = [
         for left in (True, False)
         for transpose in (True, False)
     ],
+    *[
+        decomposed(f"aten.{op}.default", POSITIVE)
+        for op in ("linalg_cholesky_ex", "linalg_cholesky", "cholesky", "cholesky_inverse")
+    ],
+    decomposed("aten.cholesky_solve.default", "b 3 2", POSITIVE),
+    decomposed("aten.linalg_solve_triangular.default", POSITIVE, "b 3 2", upper=True),
+    decomposed("aten.triangular_solve.default", "b 3 2", POSITIVE),
+    decomposed("aten.lu_unpack.default", "3 3", PIVOTS),
+    decomposed("aten.linalg_lu_solve.default", POSITIVE, PIVOTS, "3 2"),
 ]
