@@ -47,6 +47,12 @@ FUNCTIONS = {
         (torch.complex(x, -x) + 1) / torch.complex(x, x + 9) - 2j * x
     ).abs(),
     "exponential": lambda x, a: torch.exp(1j * a).real,
+    "short-time": lambda x, a: torch.stft(
+        x.reshape(3, 16), 6, 4, window=torch.hann_window(6), return_complex=True
+    ).abs(),
+    "short-time-inside": lambda x, a: torch.view_as_real(
+        torch.stft(x.reshape(48), 7, center=False, window=torch.hann_window(7), return_complex=True)
+    ),
     "product": lambda x, a: (torch.complex(x, x) @ torch.complex(a, -a).T[:3].repeat(2, 1)).imag,
     "power": lambda x, a: (
         torch.fft.rfft(x)[..., 1:] * torch.fft.rfft(x)[..., 1:].conj()
@@ -60,6 +66,32 @@ def test_what_is_complex_on_the_way_is_converted(label, version):
     model = Function(FUNCTIONS[label]).eval()
     compiled = torchtrt.compile(model, [X, ANGLES], require_full_compilation=True, min_block_size=1)
     torch.testing.assert_close(run(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
+
+
+VARYING = {
+    "fourier": lambda x: torch.view_as_real(torch.fft.fft(x)),
+    "there-and-back": lambda x: torch.fft.irfft(torch.fft.rfft(x), n=9),
+    "two-dimensions": lambda x: torch.fft.rfft2(x.unflatten(1, (4, 6))).abs(),
+    "short-time": lambda x: torch.stft(
+        x, 6, 4, window=torch.hann_window(6), return_complex=True
+    ).abs(),
+}
+
+
+@pytest.mark.parametrize("label", VARYING)
+def test_transforms_take_batches_that_vary(label, version):
+    """What is transformed is fixed, and how many of them there are is not."""
+    model = Function(VARYING[label]).eval()
+    batch = torch.export.Dim("batch", min=1, max=9)
+    compiled = torchtrt.compile(
+        model,
+        (torch.randn(3, 24),),
+        dynamic_shapes={"inputs": ({0: batch},)},
+        require_full_compilation=True,
+    )
+    for count in (1, 3, 9):
+        inputs = torch.randn(count, 24)
+        torch.testing.assert_close(run(compiled, inputs), model(inputs), rtol=1e-4, atol=1e-4)
 
 
 def test_rotary_embeddings_take_sizes_that_vary(version):

@@ -73,9 +73,9 @@ def test_every_converter_has_a_case():
 
 
 def test_every_decomposition_has_a_case():
-    """Each decomposed op is the function of at least one case."""
+    """Each decomposed op that has a result is the function of at least one case."""
     covered = {case_.function for case_ in CASES}
-    decomposed = {entry.target for entry in pack.decompositions}
+    decomposed = {entry.target for entry in pack.decompositions if entry.target._schema.returns}
     assert {qualified_name(target) for target in decomposed - covered} == set()
 
 
@@ -203,7 +203,8 @@ def test_attention_kernels_of_the_gpu(kind, args, options, version):
     target = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
     with exported.graph.inserting_before(node):
         kernel = exported.graph.call_function(target, (*node.args[:3], *rest), options)
-        kernel.meta["val"] = (node.meta["val"], *[None] * (len(target._schema.returns) - 1))
+        more = len(target._schema.returns) - 1
+        kernel.meta["val"] = (node.meta["val"], *[node.meta["val"].new_empty(2, 3, 0)] * more)
         first = exported.graph.call_function(operator.getitem, (kernel, 0))
         first.meta["val"] = node.meta["val"]
     node.replace_all_uses_with(first)

@@ -96,6 +96,60 @@ def test_unique_elements_are_as_many_as_there_are(label, dtype, version):
         torch.testing.assert_close(compiled(x.to(dtype)), model(x.to(dtype)))
 
 
+WRITES = [
+    ("twice", lambda y: y[y > 1] * 2),
+    ("rows", lambda y: y[y > 1].flip(0)),
+]
+
+
+@pytest.mark.parametrize("version", ["10.16.1", "11.4.0"])
+@pytest.mark.parametrize("values", [row[1] for row in WRITES], ids=[row[0] for row in WRITES])
+def test_what_a_mask_chose_is_written_back(values, version):
+    """None, some and all of the elements."""
+
+    def function(x):
+        y = x.clone()
+        y[y > 1] = values(y)
+        return y
+
+    model, inputs = Function(function).eval(), (torch.arange(6.0).reshape(2, 3),)
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
+
+    for x in (*inputs, torch.zeros(2, 3), torch.full((2, 3), 5.0)):
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+SIZES_OF_WHAT_IS_CHOSEN = [
+    ("sum", lambda y: y.sum()),
+    ("whole sum", lambda y: y.to(torch.int32).sum()),
+    ("mean", lambda y: y.mean()),
+    ("variance", lambda y: y.var()),
+    ("running sum", lambda y: y.cumsum(0)),
+    ("turned around", lambda y: y.flip(0)),
+    ("padded", lambda y: torch.nn.functional.pad(y, (1, 1))),
+    ("size", lambda y: y + torch.arange(y.shape[0])),
+]
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize(
+    "function",
+    [row[1] for row in SIZES_OF_WHAT_IS_CHOSEN],
+    ids=[row[0] for row in SIZES_OF_WHAT_IS_CHOSEN],
+)
+def test_what_needs_a_size_that_depends_on_data_has_pytorchs_values(function, version):
+    """In the engine, or in PyTorch where this TensorRT tells no such size."""
+    model = Function(lambda x: function(x[x > 1])).eval()
+    x = torch.tensor([[0.5, 1.5, 2.5], [3.0, -1.0, 7.0]])
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(
+            model, (x,), require_full_compilation=version != "8.6.0", min_block_size=1
+        )
+
+    torch.testing.assert_close(compiled(x), model(x))
+
+
 def test_results_of_two_calls_do_not_share_memory():
     """The first result is unchanged by the second call."""
     compiled = torchtrt.compile(
@@ -107,3 +161,39 @@ def test_results_of_two_calls_do_not_share_memory():
     compiled(-torch.ones(3, 4))
 
     torch.testing.assert_close(first, kept)
+
+
+ROWS = torch.tensor([[2, 1, 1], [0, 5, 0], [2, 1, 1], [2, 0, 9], [0, 5, 0], [2, 1, 2]])
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
+def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim, dtype, version):
+    """As many as there are, with what each was and how often it occurs."""
+
+    def unique(x):
+        return function(x, return_inverse=True, return_counts=True, dim=dim)
+
+    inputs = tuple(
+        rows.to(dtype) for rows in (ROWS, ROWS[:, :1].expand(6, 3), ROWS.sort(0)[0].unsqueeze(2))
+    )
+    for x in inputs:
+        model = Function(unique).eval()
+        with torchtrt.use_tensorrt(f"reference@{version}"):
+            compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+def test_a_scalar_is_chosen_or_not(version):
+    """A mask of no dimensions chooses one element or none."""
+    model = Function(torch.masked_select).eval()
+    inputs = (torch.tensor(2.5), torch.tensor(True))
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
+
+    for mask in (True, False):
+        given = (inputs[0], torch.tensor(mask))
+        torch.testing.assert_close(compiled(*given), model(*given))

@@ -216,3 +216,8 @@ def ranks_integers() -> bool:
 def reduces_integers_exactly() -> bool:
     """Returns whether Reduce computes integers as such; TensorRT 8.6 does it in float32."""
     return hasattr(trt.DataType, "INT64")
+
+
+def tells_sizes_that_depend_on_data() -> bool:
+    """Returns whether Shape takes tensors whose sizes depend on data; TensorRT 8.6 cannot build that."""
+    return hasattr(trt.DataType, "INT64")

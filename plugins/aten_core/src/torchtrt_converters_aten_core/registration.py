@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import value_of
 from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
+from torchtrt.tensorrt.shims import tells_sizes_that_depend_on_data
 from torchtrt_converters_aten_core._pack import pack
 
 COMPUTE_DTYPES = frozenset(
@@ -42,6 +43,7 @@ def converts(
     keep_constants: bool = False,
     empty: bool = False,
     numbers: bool = False,
+    asks_sizes: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator that registers a converter for each of the targets.
 
@@ -57,6 +59,8 @@ def converts(
         empty: Whether it handles tensors known to have no elements. TensorRT refuses many layers
             over them.
         numbers: Whether integers among the arguments become elements, and not sizes or places.
+        asks_sizes: Whether it may ask for a tensor's sizes at run time. Not every TensorRT tells
+            those that depend on data.
     """
     return pack.converter(
         *targets,
@@ -64,6 +68,7 @@ def converts(
             tensor_limits(dtypes, empty),
             constants_within_32_bits,
             *((numbers_within_32_bits,) if numbers else ()),
+            *((sizes_known_before_data,) if asks_sizes else ()),
             *((unless,) if callable(unless) else unless),
         ),
         supports_dynamic_shapes=True,
@@ -71,7 +76,7 @@ def converts(
     )
 
 
-converts_elementwise = functools.partial(converts, empty=True, numbers=True)
+converts_elementwise = functools.partial(converts, empty=True, numbers=True, asks_sizes=False)
 """As :func:`converts`, for layers that work element by element: no elements are no trouble."""
 
 
@@ -102,19 +107,41 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
         for source in (node, *node.all_input_nodes):
             value = source.meta.get("val")
             for leaf in _tensors_in(value):
+                if leaf.layout is not torch.strided:
+                    return "TensorRT has no sparse tensors"
                 if leaf.dtype not in dtypes:
                     return f"TensorRT does not compute this op with {dtype_name(leaf.dtype)}"
                 if leaf.dim() > RANK_LIMIT:
                     return (
                         f"TensorRT has tensors of at most {RANK_LIMIT} dimensions, not {leaf.dim()}"
                     )
-                if source is node and isinstance(value, (tuple, list)):
+                if isinstance(value, (tuple, list)):
                     continue  # an output that nothing reads may be empty
                 if is_empty(leaf) and not (empty and (leaf.dim() >= rank or leaf.dim() == 1)):
                     return "TensorRT does not do this with an empty tensor"
         return None
 
     return tensor_limits
+
+
+def sizes_known_before_data(node: Node) -> str | None:
+    """Rejects tensors whose sizes depend on data where TensorRT tells no such size to the layers after."""
+    if tells_sizes_that_depend_on_data():
+        return None
+    for source in node.all_input_nodes:
+        value = value_of(source)
+        extents = value.shape if isinstance(value, torch.Tensor) else ()
+        if not all(isinstance(size, int) or is_backed(size) for size in extents):
+            return "this TensorRT does not tell a size that depends on data"
+    return None
+
+
+def is_backed(size: torch.SymInt) -> bool:
+    """Returns whether a size follows from the sizes of the model's inputs, and not from data."""
+    # Imported here because sympy, which it brings, takes longer to import than all packs together.
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return not free_unbacked_symbols(size)
 
 
 def constants_within_32_bits(node: Node) -> str | None:

@@ -57,6 +57,14 @@ CASES = [
     case(OP, Q, K, K, scale=0.3, label="scale"),
     case(OP, "b 4 s 4", "b 2 s 4", "b 2 s 4", enable_gqa=True, label="grouped"),
     case(OP, Q, T("s s", BOOL), function=hidden_row, label="query-without-keys"),
+    *[
+        kernel(CPU, queries, keys, keys, is_causal=True, attn_mask=mask, label=f"causal-{label}")
+        for label, queries, keys, mask in (
+            ("added-mask", Q, K, T("b 1 s s")),
+            ("fixed-mask", "b 2 4 4", "b 2 4 4", T("4 4")),
+            ("query-without-keys", "b 2 2 4", "b 2 2 4", T(values=[[-math.inf, 1.0], [0.5, 1.0]])),
+        )
+    ],
     case(OP, Q, T("s s"), function=hidden_row_added, label="query-without-keys-added"),
     case(
         OP,

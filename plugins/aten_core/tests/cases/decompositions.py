@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ..harness import T, decomposed
+from ..harness import T, case, decomposed
 
 I64, F16, BOOL = torch.int64, torch.float16, torch.bool
 NAN, INF = math.nan, math.inf
@@ -14,6 +14,7 @@ second = T(values=NUMBERS * len(NUMBERS))
 odd = T(values=[*NUMBERS, NAN])
 
 signs = T(values=[[1.0, -1.0, -1.0, 1.0]])
+
 
 CASES = [
     *[
@@ -60,6 +61,17 @@ CASES = [
     decomposed("aten.angle.default", odd),
     decomposed("aten.angle.default", T("b 4", I64), label="int"),
     decomposed("aten.addbmm.default", "3 4", "b 3 s", "b s 4", beta=0.5, alpha=2),
+    decomposed(
+        "aten.addbmm.default",
+        T("3 4", torch.int32),
+        T("2 3 5", torch.int32),
+        T("2 5 4", torch.int32),
+        beta=2,
+        label="int",
+    ),
+    decomposed("aten.repeat.default", "b 3 2 1 2", [2, 3, 2, 2, 2], label="many-dims"),
+    decomposed("aten.repeat.default", "b 1 2 1 2 1 s 1", [2, 1, 1, 2, 3, 1, 2, 1], label="rank-8"),
+    decomposed("aten.tile.default", "2 1 2 1 2 1 s", [3, 2, 2, 2, 2], label="many-dims"),
     decomposed("aten.diagonal.default", "b 4 5", 1, 1, 2),
     decomposed("aten.diagonal.default", "4 b 5", -2, 0, -1, label="below"),
     decomposed("aten.trace.default", T("4 4", I64)),
@@ -96,4 +108,51 @@ CASES = [
     decomposed("aten.linspace.Tensor_Tensor", "", "", 4, dtype=F16, tolerance=1e-3, label="half"),
     decomposed("aten.resize.default", "3 4", [4, 3]),
     decomposed("aten.resize.default", T("3 4", I64), [5], label="fewer"),
+    *[
+        decomposed(op, image, sizes, label=f"varying-{sizes}", tolerance=1e-4)
+        for op, image, sizes in (
+            ("aten.adaptive_avg_pool1d.default", "b 2 s", [3]),
+            ("aten.adaptive_avg_pool2d.default", "2 2 s 5", [2, 3]),
+            ("aten._adaptive_avg_pool2d.default", "2 2 s 5", [4, 1]),
+            ("aten.adaptive_avg_pool3d.default", "2 2 4 s 5", [2, 2, 3]),
+            ("aten._adaptive_avg_pool3d.default", "2 2 4 s 5", [3, 2, 3]),
+            ("aten.adaptive_max_pool1d.default", "b 2 s", [3]),
+            ("aten.adaptive_max_pool1d.default", "b 2 s", [1]),
+            ("aten.adaptive_max_pool2d.default", "2 2 s 5", [2, 3]),
+            ("aten.adaptive_max_pool3d.default", "2 2 4 s 5", [2, 2, 3]),
+        )
+    ],
+    decomposed("aten.adaptive_avg_pool1d.default", T("b 2 s", F16), [3], label="half"),
+    decomposed("aten._pdist_forward.default", "s 3", label="varying"),
+    decomposed("aten.pdist.default", "s 3", 1.0, label="varying"),
+    *[
+        case(
+            (),
+            T("9 3"),
+            T("b 3"),
+            function=function,
+            label=f"slice_scatter-{label}",
+        )
+        for label, function in (
+            ("end", lambda x, y: torch.slice_scatter(x, y, 0, 1, 1 + y.shape[0])),
+            ("both", lambda x, y: torch.slice_scatter(x, y, 0, y.shape[0] - 1, 2 * y.shape[0] - 1)),
+        )
+    ],
+    *[
+        decomposed(
+            "aten._grouped_mm.default",
+            T(first, torch.bfloat16),
+            T(second, torch.bfloat16),
+            T(values=[2, 2, 8], dtype=torch.int32) if ends else None,
+            label=f"{first}-{ends}",
+            tolerance=2e-2,
+        )
+        for first, second, ends in (
+            ("8 16", "3 16 8", True),
+            ("3 16 8", "8 8", True),
+            ("16 8", "8 16", True),
+            ("3 8 16", "3 16 8", False),
+        )
+        if hasattr(torch.ops.aten, "_grouped_mm")
+    ],
 ]

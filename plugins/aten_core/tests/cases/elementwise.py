@@ -118,6 +118,16 @@ CASES = [
         label="int-to-float",
     ),
     case("aten.pow.Scalar", 2.5, "b 4"),
+    *[
+        case(
+            "aten.pow.Tensor_Tensor",
+            T(values=[[-3], [-1], [0], [1], [2], [7], [1 << 20]], dtype=dtype),
+            T(values=[-3, -2, 0, 1, 2, 5, 30], dtype=dtype),
+            label=f"int-{dtype}",
+        )
+        for dtype in (torch.int64, torch.int32)
+    ],
+    case("aten.pow.Scalar", -2, T("b 4", torch.int64, -2, 9), label="int"),
     case("aten.maximum.default", "b 4", "b 1"),
     case("aten.maximum.default", ints, positive_ints, label="int"),
     case("aten.minimum.default", bools, bools, label="bool"),

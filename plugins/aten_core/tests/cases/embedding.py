@@ -43,6 +43,18 @@ CASES = [
         function=bag("mean", include_last_offset=True),
         label="ends",
     ),
+    *[
+        case(
+            OPS,
+            FIRST,
+            T(values=[0, 4, 6], dtype=I64),
+            "10 6",
+            function=bag(mode, include_last_offset=True, padding_idx=padding),
+            label=f"ends-early-{mode}-{padding}",
+        )
+        for mode in ("sum", "mean", "max")
+        for padding in (None, 2)
+    ],
     case(OPS, FIRST, STARTS, T("10 6", F16), function=bag("sum"), label="half", tolerance=2e-3),
     case(
         OPS, WORDS, "10 6", function=lambda x, w: F.embedding_bag(x, w, mode="mean"), label="matrix"

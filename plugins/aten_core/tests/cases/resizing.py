@@ -104,6 +104,22 @@ CASES = [
             (2, 0, False),
         )
     ],
+    *[
+        case(
+            op,
+            image,
+            function=lambda x, mode=mode, scale=scale: F.interpolate(
+                x, scale_factor=scale, mode=mode, align_corners=True
+            ),
+            label=f"aligned-fraction-{scale}",
+            tolerance=1e-4,
+        )
+        for op, image, mode, scale in (
+            ("aten.upsample_linear1d.vec", "b 3 s", "linear", 1.3),
+            ("aten.upsample_bilinear2d.vec", "2 3 s 4", "bilinear", 1.5),
+            ("aten.upsample_bilinear2d.vec", "2 3 s b", "bilinear", 2.7),
+        )
+    ],
     case(
         "aten.grid_sampler.default",
         "b 2 4 5",

@@ -100,3 +100,65 @@ def test_scales_known_only_at_run_time_are_computed_with(version):
         compiled = torchtrt.compile(Observed().eval(), inputs, require_full_compilation=True)
 
     torch.testing.assert_close(compiled(*inputs), Observed()(*inputs), rtol=1e-5, atol=1e-5)
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+per_tensor, per_channel = (
+    torch.fake_quantize_per_tensor_affine,
+    torch.fake_quantize_per_channel_affine,
+)
+SCALE, SCALES = torch.tensor(0.05), torch.tensor([0.1, 0.02, 0.3])
+NOT_NUMBERS = torch.tensor([torch.nan, torch.inf, -torch.inf])
+CORNERS = [
+    ("int8-nan", lambda x: per_tensor(x, 0.05, 0, -128, 127), NOT_NUMBERS),
+    ("nan", lambda x: per_tensor(x, 0.05, 3, 0, 255), NOT_NUMBERS),
+    ("many-steps", lambda x: per_tensor(x, 0.003, 3, -32768, 32767), torch.randn(4, 3) * 9),
+    ("empty", lambda x: per_tensor(x, 0.05, 3, 0, 255), torch.randn(0, 3)),
+    ("int8-empty", lambda x: per_tensor(x, 0.05, 0, -128, 127), torch.randn(0, 3)),
+    ("scalar", lambda x: per_tensor(x, 0.05, 0, -128, 127), torch.tensor(1.3)),
+    (
+        "scalar-by-a-vector",
+        lambda x: per_tensor(x, SCALE.reshape(1), torch.ones(1, dtype=torch.int32), 0, 255),
+        torch.tensor(1.3),
+    ),
+    (
+        "tensor",
+        lambda x: per_tensor(x, SCALE, torch.tensor(2, dtype=torch.int32), 0, 255),
+        torch.randn(4, 3) * 9,
+    ),
+    (
+        "channels",
+        lambda x: per_channel(x, SCALES, torch.zeros(3, dtype=torch.int32), 1, -128, 127),
+        torch.randn(4, 3) * 9,
+    ),
+    (
+        "channels-with-fractions",
+        lambda x: per_channel(x, SCALES, torch.tensor([0.3, 1.5, 2.7]), 1, 0, 127),
+        torch.randn(4, 3) * 9,
+    ),
+]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "half"])
+@pytest.mark.parametrize(
+    ("function", "x"), [row[1:] for row in CORNERS], ids=[row[0] for row in CORNERS]
+)
+def test_corners_have_pytorchs_values(function, x, dtype, version):
+    """Elements that are no numbers, none at all, no dimensions, and steps that half precision does not tell apart."""
+    model, inputs = Function(function).eval(), (x.to(dtype),)
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(*inputs), model(*inputs))

@@ -17,7 +17,6 @@ from torchtrt_converters_aten_core.impl import (
     elementwise,
     indexing,
     shape,
-    sizes,
     slicing,
     types,
     unary,
@@ -230,19 +229,12 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 """The most steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
-@converts_elementwise(aten.gcd.default, keep_constants=True)
+@converts_elementwise(aten.gcd.default, keep_constants=True, asks_sizes=True)
 def greatest_common_divisor(ctx, self, other):
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = inner_dtype(types.output_dtype(ctx))
-    first, second = types.operands(ctx, (self, other), dtype)
-    shapes = [ctx.symbolic_shape(each) for each in (first, second)]
-    extents = [
-        sizes.size_of(ctx, second if mine == 1 else first, dim)
-        for dim, (mine, _) in enumerate(zip(*shapes, strict=True))
-    ]
-    first, second = (
-        unary.apply(ctx, "ABS", shape.expand(ctx, each, extents)) for each in (first, second)
-    )
+    operands = shape.broadcast(ctx, types.operands(ctx, (self, other), dtype))
+    first, second = (unary.apply(ctx, "ABS", each) for each in operands)
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(_STEPS[dtype]), trt.TripLimit.COUNT)
     greater, less = loop.add_recurrence(first), loop.add_recurrence(second)

@@ -18,7 +18,8 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_converters_aten_core.impl import elementwise, shape, types
+from torchtrt_converters_aten_core.impl import padding as padding_impl
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -151,16 +152,7 @@ def _unfit(node: Node) -> str | None:
         return "the kernel's sizes must be fixed"
     if any(number < 0 for number in _numbers(op.padding)):
         return "TensorRT has no negative padding"
-    extra = _numbers(getattr(op, "output_padding", ()))
-    if extra and _is_transposed(node.target, op):
-        padding = _each(op.padding, spatial)
-        if any(more > size for more, size in zip(_each(extra, spatial), padding, strict=True)):
-            return "TensorRT's output padding cannot exceed the padding"
     return None
-
-
-def _is_transposed(target: Any, op: Any) -> bool:
-    return bool(getattr(op, "transposed", target in TRANSPOSED))
 
 
 def _numbers(value: Any) -> list[int]:
@@ -200,7 +192,19 @@ def convolution(
     if transposed:
         extra = _each(output_padding, count)
         after = [padding - more for padding, more in zip(after, extra, strict=True)]
-    window = Window(stride, dilation, tuple(before), tuple(after), groups)
+    beyond = [max(0, -amount) for amount in after]
+    window = Window(stride, dilation, tuple(before), tuple(max(0, pad) for pad in after), groups)
     dtype = types.output_dtype(ctx)
     tensor = types.operand(ctx, input, dtype, types.rank_of(input))
-    return _convolve(ctx, tensor, weight, bias, window, transposed)
+    if not any(beyond):
+        return _convolve(ctx, tensor, weight, bias, window, transposed)
+    # What output padding adds beyond the padding no element reaches: there is the bias alone.
+    result = _convolve(ctx, tensor, weight, None, window, transposed)
+    kept = [0] * (len(result.shape) - count)
+    result = padding_impl.pad(ctx, result, [0] * len(result.shape), [*kept, *beyond], "FILL", 0)
+    if bias is None:
+        return result
+    bias = types.operand(ctx, bias, dtype, 1)
+    return elementwise.arithmetic(
+        ctx, "SUM", result, shape.unsqueeze(ctx, bias, range(1, count + 1)), dtype
+    )

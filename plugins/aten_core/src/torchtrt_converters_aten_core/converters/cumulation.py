@@ -23,7 +23,7 @@ EXTREMES = {aten.cummax.default: "MAX", aten.cummin.default: "MIN"}
 def cumulate(ctx, self, dim, **_):
     """Converts running sums and products; half precision is computed in float32."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, self, types.wide(dtype))
+    tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
     if not len(tensor.shape):
         return types.cast(ctx, tensor, dtype)
     return types.cast(ctx, impl.cumulate(ctx, KINDS[ctx.node.target], tensor, dim), dtype)

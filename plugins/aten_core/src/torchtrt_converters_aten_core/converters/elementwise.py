@@ -9,7 +9,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import value_of
-from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.shims import reduces_integers_exactly
+from torchtrt_converters_aten_core.impl import elementwise, shape, types, unary
 from torchtrt_converters_aten_core.impl.elementwise import combine
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
@@ -286,6 +289,10 @@ def _whole_power(node: Node) -> str | None:
     if node.meta["val"].dtype.is_floating_point:
         return None
     exponent = value_of(node.args[1])
+    if isinstance(exponent, torch.Tensor):
+        if reduces_integers_exactly():
+            return None
+        return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
     if isinstance(exponent, int) and 0 < exponent < 64:
         return None
     return "TensorRT raises integers only to a fixed whole power of at least 1"
@@ -302,6 +309,8 @@ def power(ctx, self, exponent):
     """Converts a power; small whole ones by multiplication, which is exact for integers."""
     base, exponent = self, exponent
     dtype = types.output_dtype(ctx)
+    if types.is_integer(dtype) and not isinstance(exponent, int):
+        return _power_by_bits(ctx, base, exponent, inner_dtype(dtype))
     if isinstance(exponent, (int, float)) and not isinstance(base, (int, float)):
         special = _POWERS.get(exponent)
         base = types.operand(ctx, base, dtype, types.rank_of(base))
@@ -312,6 +321,33 @@ def power(ctx, self, exponent):
         if exponent in (2, 3) or (types.is_integer(dtype) and exponent > 0):
             return _repeated_product(ctx, base, int(exponent))
     return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
+
+
+def _power_by_bits(ctx: Any, base: Any, exponent: Any, dtype: torch.dtype) -> Any:
+    """Returns a power of integers, by a loop over the bits of the exponent; products wrap as PyTorch's do."""
+    base, exponent = shape.broadcast(ctx, types.operands(ctx, (base, exponent), dtype))
+    one = types.operand(ctx, 1, dtype, len(base.shape))
+    loop = ctx.net.add_loop()
+    loop.add_trip_limit(ctx.tensor(8 * dtype.itemsize - 1), trt.TripLimit.COUNT)
+    starts = (shape.broadcast(ctx, [one, base])[0], base, exponent)
+    recurrences = [loop.add_recurrence(start) for start in starts]
+    product, square, rest = (layer.get_output(0) for layer in recurrences)
+    odd = elementwise.compare(ctx, "eq", elementwise.remainder(ctx, rest, 2, dtype, "floor"), 1)
+    taken = elementwise.select(ctx, odd, combine(ctx, "PROD", product, square), product, dtype)
+    half = elementwise.arithmetic(ctx, "FLOOR_DIV", rest, 2, dtype)
+    for layer, value in zip(
+        recurrences, (taken, combine(ctx, "PROD", square, square), half), strict=True
+    ):
+        layer.set_input(1, value)
+    power = loop.add_loop_output(product, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
+    # Of what has an inverse among integers, the inverse is 1 or -1: the number itself.
+    parity = elementwise.remainder(ctx, exponent, 2, dtype, "floor")
+    even = elementwise.compare(ctx, "eq", parity, 0)
+    own = elementwise.select(ctx, even, combine(ctx, "PROD", base, base), base, dtype)
+    unit = elementwise.compare(ctx, "eq", unary.apply(ctx, "ABS", base), 1)
+    inverse = elementwise.select(ctx, unit, own, 0, dtype)
+    negative = elementwise.compare(ctx, "lt", exponent, 0)
+    return elementwise.select(ctx, negative, inverse, power, dtype)
 
 
 _POWERS = {0.5: "SQRT", -1: "RECIP"}

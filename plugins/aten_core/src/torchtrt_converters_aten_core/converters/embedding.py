@@ -66,8 +66,13 @@ def embedding_bag(
     inner = types.wide(dtype)
     indices = types.operand(ctx, indices, torch.int32, 1)
     offsets = types.operand(ctx, offsets, torch.int32, 1)
+    kept = end = None
+    padding = -1 if padding_idx is None else padding_idx
+    if padding >= 0:
+        kept = elementwise.compare(ctx, "ne", indices, padding)
     if include_last_offset:
         count = offsets.shape[0] - 1
+        end = shape.slice_by(ctx, offsets, [count], [1], [1])
         offsets = shape.slice_by(ctx, offsets, [0], [count], [1])
     weight = ctx.tensor(weight)
     rows = indexing.gather(ctx, weight, indices, 0)
@@ -76,11 +81,13 @@ def embedding_bag(
         scale = types.operand(ctx, per_sample_weights, inner, 1)
         scale = shape.unsqueeze(ctx, scale, [1])
         rows = elementwise.combine(ctx, "PROD", rows, scale)
+    if end is not None and padding < 0 and _MODES[mode] != "amax":
+        # PyTorch's largest elements, and what it divides by, take in the rows behind the end.
+        places = creation.places(ctx, indices, 0, torch.int32)
+        inside = elementwise.compare(ctx, "lt", places, end)
+        inside = shape.unsqueeze(ctx, inside, [1])
+        rows = elementwise.select(ctx, inside, rows, 0, inner)
     bags = _bags(ctx, indices, offsets)
-    kept = None
-    padding = padding_idx
-    if padding is not None and padding >= 0:
-        kept = elementwise.compare(ctx, "ne", indices, padding)
     result = _reduced(ctx, _MODES[mode], rows, bags, offsets, kept)
     result = types.cast(ctx, result, dtype)
     return result, *[None] * (len(ctx.node.target._schema.returns) - 1)

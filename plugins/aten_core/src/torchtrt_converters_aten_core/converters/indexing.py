@@ -14,14 +14,14 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-@converts(aten.embedding.default, keep_constants=True)
+@converts(aten.embedding.default, keep_constants=True, asks_sizes=False)
 def embedding(ctx, weight, indices, **_):
     """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
     weight = ctx.tensor(weight)
     return impl.gather(ctx, weight, ctx.tensor(indices), 0)
 
 
-@converts(aten.index_select.default, keep_constants=True)
+@converts(aten.index_select.default, keep_constants=True, asks_sizes=False)
 def index_select(ctx, self, dim, index):
     """Converts the chosen indices of one dimension."""
     if not len(self.shape):

@@ -52,20 +52,20 @@ def _product(ctx: Any, first: Any, second: Any) -> Any:
     return multiply(ctx, *tensors)
 
 
-@converts(*PRODUCTS, unless=_unfit, keep_constants=True)
+@converts(*PRODUCTS, unless=_unfit, keep_constants=True, asks_sizes=False)
 def product(ctx, self, **second):
     """Converts a product of matrices or vectors; the second has a name of its own in each op."""
     return _product(ctx, self, *second.values())
 
 
-@converts(*SUMS_OF_PRODUCTS, unless=_unfit, keep_constants=True)
+@converts(*SUMS_OF_PRODUCTS, unless=_unfit, keep_constants=True, asks_sizes=False)
 def sum_of_product(ctx, self, beta, alpha, **operands):
     """Converts ``beta * self + alpha * (first @ second)``; the operands have names of their own in each op."""
     result = _product(ctx, *operands.values())
     return impl.add_scaled(ctx, self, result, beta, alpha, types.output_dtype(ctx))
 
 
-@converts(aten.linear.default, unless=_unfit, keep_constants=True)
+@converts(aten.linear.default, unless=_unfit, keep_constants=True, asks_sizes=False)
 def linear(ctx, input, weight, bias):
     """Converts ``input @ weight.T + bias``."""
     dtype = types.output_dtype(ctx)

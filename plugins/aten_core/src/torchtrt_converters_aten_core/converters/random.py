@@ -219,7 +219,7 @@ DROPOUTS = {
 BY_CHANNEL = (aten.feature_dropout.default, aten.feature_alpha_dropout.default)
 
 
-@converts_elementwise(*DROPOUTS)
+@converts_elementwise(*DROPOUTS, asks_sizes=True)
 def dropout(ctx, input, p, train):
     """Converts dropout of elements or of whole channels; in evaluation mode it does nothing."""
     if not train or p == 0:
@@ -230,7 +230,7 @@ def dropout(ctx, input, p, train):
     return DROPOUTS[ctx.node.target](ctx, input, extents, p, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.native_dropout.default)
+@converts_elementwise(aten.native_dropout.default, asks_sizes=True)
 def native_dropout(ctx, input, p, train):
     """Converts dropout that also tells which elements it kept."""
     dtype = types.output_dtype(ctx, 0)
@@ -243,7 +243,7 @@ def native_dropout(ctx, input, p, train):
     return elementwise.arithmetic(ctx, "PROD", input, factor, dtype), kept
 
 
-@converts_elementwise(aten.rrelu.default)
+@converts_elementwise(aten.rrelu.default, asks_sizes=True)
 def random_leaky_relu(ctx, self, lower, upper, training, **_):
     """Converts a slope for negative numbers that is drawn for each element in training, and fixed otherwise."""
     dtype = types.output_dtype(ctx)

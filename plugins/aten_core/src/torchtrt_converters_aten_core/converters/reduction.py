@@ -61,7 +61,7 @@ def _inexact(node: Node) -> str | None:
     return None
 
 
-@converts(*TOTALS, unless=_inexact, empty=True)
+@converts(*TOTALS, unless=_inexact, empty=True, asks_sizes=False)
 def reduce(ctx, self, dim=None, keepdim=False, **_):
     """Converts a sum, product, mean, maximum or minimum."""
     kind, dtype = TOTALS[ctx.node.target], types.output_dtype(ctx)
@@ -83,14 +83,14 @@ def reduce(ctx, self, dim=None, keepdim=False, **_):
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 
-@converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True)
+@converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True, asks_sizes=False)
 def any_true(ctx, self, dim=None, keepdim=False):
     """Converts the question whether any element is not zero."""
     dims = impl.all_dims(self, dim)
     return impl.any_true(ctx, self, dims, keepdim)
 
 
-@converts(aten.all.default, aten.all.dim, aten.all.dims, empty=True)
+@converts(aten.all.default, aten.all.dim, aten.all.dims, empty=True, asks_sizes=False)
 def all_true(ctx, self, dim=None, keepdim=False):
     """Converts the question whether all elements are not zero."""
     dims = impl.all_dims(self, dim)

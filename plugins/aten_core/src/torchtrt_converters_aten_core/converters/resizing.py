@@ -134,6 +134,15 @@ def _scales(op: Any, count: int) -> list[Any]:
     return [getattr(op, label) for label in labels]
 
 
+_LONGEST = 1 << 14
+"""The maximum size that a table of scaled sizes holds."""
+
+
+def _is_in_table(size: Any) -> bool:
+    most = sizes.maximum(size)
+    return most is not None and most <= _LONGEST
+
+
 def _unlike_layer(node: Node) -> str | None:
     """Says what TensorRT's layer does not do, or returns ``None``."""
     op = arguments_of(node)
@@ -141,15 +150,20 @@ def _unlike_layer(node: Node) -> str | None:
     if tensor.dtype not in (torch.float32, torch.float16, torch.float64):
         return "TensorRT resamples float32 and float16 only"
     count = tensor.dim() - 2
-    for size, scale in zip(tensor.shape[2:], _scales(op, count), strict=True):
-        if scale is None or getattr(op, "align_corners", False):
+    results = node.meta["val"].shape[2:]
+    for size, result, scale in zip(tensor.shape[2:], results, _scales(op, count), strict=True):
+        if scale is None or (isinstance(size, int) and getattr(op, "align_corners", False)):
             continue
         if not isinstance(scale, (int, float)):
             return "the scale factors must be fixed"
+        if getattr(op, "align_corners", False):
+            if not float(scale).is_integer() and not _is_in_table(size):
+                return f"a size that a fraction scales must be known to be at most {_LONGEST}"
+            continue
         # TensorRT takes the ratio of the sizes; a scale that gives a whole size for every input is that ratio.
-        exact = (
-            float(scale).is_integer() if not isinstance(size, int) else (size * scale).is_integer()
-        )
+        exact = float(scale).is_integer() if not isinstance(size, int) else size * scale == result
+        if op.output_size is not None and not isinstance(size, int):
+            exact = exact and sizes.same(size * int(scale), result)
         if not exact:
             return "PyTorch samples by the scale factor, TensorRT by the ratio of the sizes, and here they differ"
     return None
@@ -192,10 +206,18 @@ def resize(ctx, self=None, input=None, output_size=None, align_corners=False, **
         elif output_size is not None:
             extents.append(output_size[place])
         else:
-            size = sizes.size_of(ctx, tensor, place + 2)
-            extents.append(sizes.combine(ctx, "PROD", size, int(scale)))
+            extents.append(_scaled(ctx, sizes.size_of(ctx, tensor, place + 2), scale))
     coordinates = "ALIGN_CORNERS" if align_corners else kind.coordinates
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
+
+
+def _scaled(ctx: Any, size: sizes.Size, scale: float) -> sizes.Size:
+    """Returns ``floor(size * scale)``; where that is no product of integers, from a table of float64's."""
+    if float(scale).is_integer():
+        return sizes.combine(ctx, "PROD", size, int(scale))
+    most = sizes.maximum(sizes.symbol_of(ctx, size))
+    table = torch.tensor([int(number * scale) for number in range(most + 1)], dtype=torch.int32)
+    return indexing.gather(ctx, ctx.tensor(table), size, 0)
 
 
 @converts(*SMOOTHED, unless=_varying)

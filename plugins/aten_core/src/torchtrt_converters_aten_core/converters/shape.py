@@ -11,7 +11,7 @@ from torch.fx import Node
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape as impl
 from torchtrt_converters_aten_core.impl import sizes, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core.registration import RANK_LIMIT, converts
 
 aten = torch.ops.aten
 
@@ -51,13 +51,13 @@ def _reshape_dims(ctx: Any, tensor: Any, first: int, last: int, wanted: Sequence
     return impl.reshape(ctx, tensor, wanted, types.output_value(ctx).shape)
 
 
-@converts(aten.permute.default)
+@converts(aten.permute.default, asks_sizes=False)
 def permute(ctx, self, dims):
     """Converts a new order of the dimensions."""
     return impl.permute(ctx, self, dims)
 
 
-@converts(aten.transpose.int, aten.swapdims.default)
+@converts(aten.transpose.int, aten.swapdims.default, asks_sizes=False)
 def transpose(ctx, self, dim0, dim1):
     """Converts an exchange of two dimensions."""
     return impl.swap(ctx, self, dim0, dim1)
@@ -107,13 +107,13 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-@converts(aten.unsqueeze.default)
+@converts(aten.unsqueeze.default, asks_sizes=False)
 def unsqueeze(ctx, self, dim):
     """Converts a new dimension of size 1."""
     return impl.unsqueeze(ctx, self, [dim])
 
 
-@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default)
+@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, asks_sizes=False)
 def squeeze(ctx, self, dim=None):
     """Converts the removal of dimensions of size 1: those named, or all."""
     rank = len(self.shape)
@@ -150,7 +150,16 @@ def reshape_as(ctx, self, other):
     return impl.reshape(ctx, self, wanted, types.output_value(ctx).shape)
 
 
-@converts(aten.repeat.default, aten.tile.default)
+def _too_many_dims(node: Node) -> str | None:
+    op = arguments_of(node)
+    counts = getattr(op, "repeats", getattr(op, "dims", ()))
+    several = sum(not isinstance(count, int) or count != 1 for count in counts)
+    if node.meta["val"].dim() + several > RANK_LIMIT:
+        return f"next to the repeated dimensions there is no room for others below {RANK_LIMIT}"
+    return None
+
+
+@converts(aten.repeat.default, aten.tile.default, unless=_too_many_dims)
 def repeat(ctx, self, repeats=None, dims=None):
     """Converts copies side by side: each repeated dimension is broadcast next to a new one and merged with it."""
     counts = list(dims if repeats is None else repeats)

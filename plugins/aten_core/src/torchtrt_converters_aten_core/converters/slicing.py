@@ -10,7 +10,7 @@ from torch.fx import Node
 from torchtrt.conversion import add, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.impl import slicing as impl
-from torchtrt_converters_aten_core.registration import converts, is_empty
+from torchtrt_converters_aten_core.registration import converts, is_empty, sizes_known_before_data
 
 aten = torch.ops.aten
 
@@ -68,13 +68,20 @@ def narrow(ctx, self, dim, start, length):
     return shape.slice_by(ctx, self, starts, extents, [1] * rank)
 
 
-@converts(aten.select.int, aten.select_copy.int)
+def _counts_from_unknown_end(node: Node) -> str | None:
+    op = arguments_of(node)
+    known = isinstance(op.index, int) and op.index >= 0
+    fixed = isinstance(op.index, int) and isinstance(value_of(op.self).shape[op.dim], int)
+    return None if known or fixed else sizes_known_before_data(node)
+
+
+@converts(aten.select.int, aten.select_copy.int, unless=_counts_from_unknown_end, asks_sizes=False)
 def select(ctx, self, dim, index):
     """Converts one index of a dimension, which is dropped."""
     return impl.pick(ctx, self, dim, index)
 
 
-@converts(aten.unbind.int)
+@converts(aten.unbind.int, asks_sizes=False)
 def unbind(ctx, self, dim):
     """Converts every index of a dimension, as separate tensors."""
     count = len(types.output_value(ctx))
@@ -139,6 +146,7 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any]) -> Any:
     aten.concatenate.default,
     keep_constants=True,
     empty=True,
+    asks_sizes=False,
 )
 def concatenate(ctx, tensors, dim):
     """Converts tensors joined along a dimension, in the dtype PyTorch promotes to; empty ones add nothing."""
@@ -151,7 +159,7 @@ def concatenate(ctx, tensors, dim):
     return impl.concatenate(ctx, tensors, dim)
 
 
-@converts(aten.stack.default, keep_constants=True)
+@converts(aten.stack.default, keep_constants=True, asks_sizes=False)
 def stack(ctx, tensors, dim):
     """Converts tensors joined along a new dimension."""
     result = types.output_value(ctx)

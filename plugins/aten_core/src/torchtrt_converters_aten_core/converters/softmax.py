@@ -11,7 +11,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-@converts(aten.softmax.int, aten._softmax.default)
+@converts(aten.softmax.int, aten._softmax.default, asks_sizes=False)
 def softmax(ctx, self, dim, **_):
     """Converts softmax over one dimension."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
@@ -22,7 +22,7 @@ def softmax(ctx, self, dim, **_):
 def log_softmax(ctx, self, dim, **_):
     """Converts the logarithm of the softmax; half precision is computed in float32, as PyTorch does."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, self, types.wide(dtype))
+    tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
     return types.cast(ctx, impl.log_softmax(ctx, tensor, dim), dtype)
 
 

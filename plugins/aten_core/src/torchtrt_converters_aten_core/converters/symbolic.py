@@ -29,13 +29,13 @@ def _not_numbers(node: Node) -> str | None:
     return "the operands are not sizes"
 
 
-@converts_elementwise(aten.sym_size.int)
+@converts_elementwise(aten.sym_size.int, asks_sizes=True)
 def size(ctx, self, dim):
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, self, dim)
 
 
-@converts_elementwise(aten.sym_numel.default)
+@converts_elementwise(aten.sym_numel.default, asks_sizes=True)
 def numel(ctx, self):
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, self)

@@ -22,8 +22,46 @@ def take(self: Tensor, index: Tensor) -> Tensor:
 @pack.decomposition(aten.put.default)
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """Returns ``self`` with elements of the flattened tensor replaced, or added to."""
+    if 0 in index.shape:
+        return self.clone()
     flat = self.reshape(-1).index_put([index.reshape(-1)], source.reshape(-1), accumulate)
     return flat.reshape(self.shape)
+
+
+def _within(self: Tensor, indices: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Returns indices that are limited to the tensor's elements."""
+    return [
+        None if index is None else index.clamp(-self.shape[dim], self.shape[dim] - 1)
+        for dim, index in enumerate(indices)
+    ]
+
+
+@pack.decomposition(aten._unsafe_masked_index.default)
+def unsafe_masked_index(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: float
+) -> Tensor:
+    """Returns elements where a mask is true and a number elsewhere; indices there may be any."""
+    chosen = aten.index.Tensor(self, _within(self, indices))
+    return torch.where(mask, chosen, torch.full_like(chosen, fill))
+
+
+@pack.decomposition(aten._unsafe_masked_index_put_accumulate.default)
+def unsafe_masked_index_put(
+    self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
+    """Returns ``self`` with values added where a mask is true; indices elsewhere may be any."""
+    added = torch.where(mask, values, torch.zeros_like(values))
+    return aten.index_put.default(self, _within(self, indices), added, True)
+
+
+@pack.decomposition(aten.embedding_renorm.default)
+def embedding_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """Returns a table whose rows at some indices are not longer than a maximum norm."""
+    rows = torch.arange(self.shape[0], device=self.device).unsqueeze(1)
+    named = (rows == indices.reshape(-1)).any(1, keepdim=True)
+    norm = torch.linalg.vector_norm(self, norm_type, 1, keepdim=True)
+    scale = torch.where(named & (norm > max_norm), max_norm / (norm + 1e-7), 1.0)
+    return (self * scale).to(self.dtype)
 
 
 @pack.decomposition(aten.select_scatter.default)
@@ -44,15 +82,16 @@ def slice_scatter(
 ) -> Tensor:
     """Returns ``self`` with some indices of a dimension, at a fixed distance, replaced by ``src``."""
     size = self.shape[dim]
-    if isinstance(size, int) and step == 1:
+    fixed = all(bound is None or isinstance(bound, int) for bound in (size, start, end))
+    if fixed and step == 1:
         first, last, _ = slice(start, end).indices(size)
         last = max(first, last)
         before, after = self.narrow(dim, 0, first), self.narrow(dim, last, size - last)
         pieces = [piece for piece in (before, src, after) if piece.shape[dim] != 0]
         return torch.cat(pieces, dim) if pieces else self.clone()
-    offset = _distance_from(start or 0, size, self.device)
+    offset = _distance_from(0 if start is None else start, size, self.device)
     chosen = offset >= 0
-    if end is not None and end < sys.maxsize:
+    if end is not None and not (isinstance(end, int) and end == sys.maxsize):
         chosen = chosen & (_distance_from(end, size, self.device) < 0)
     if step != 1:
         chosen = chosen & (offset % step == 0)
@@ -64,8 +103,12 @@ def slice_scatter(
 
 def _distance_from(index: int, size: int, device: torch.device) -> Tensor:
     """Returns how far each place of a dimension is behind an index, which may count from the end."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     if not isinstance(index, int):
-        raise NotImplementedError("an index is known only at run time")
+        if not statically_known_true(index >= 0):
+            raise NotImplementedError("an index known only at run time may count from the end")
+        return torch.arange(size, device=device) - index
     places = (
         torch.arange(-size, 0, device=device) if index < 0 else torch.arange(size, device=device)
     )
@@ -210,6 +253,8 @@ def index_put(
             raise NotImplementedError("values for each place stand in front of other dimensions")
         else:
             order = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+            # With a row more there is something to choose from where the mask is nowhere true.
+            values = torch.cat([values, values.new_zeros((1, *rest))])
             chosen = values.index_select(0, order.clamp_min(0))
             values = chosen.reshape(*mask.shape, *rest)
     wide = mask.reshape(*mask.shape, *[1] * after)

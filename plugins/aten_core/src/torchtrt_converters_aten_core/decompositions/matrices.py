@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -19,8 +20,24 @@ def addbmm(
     """Returns ``beta * self + alpha * sum(batch1 @ batch2)``; integers are scaled by whole ones."""
     if not self.dtype.is_floating_point:
         beta, alpha = int(beta), int(alpha)
-    total = torch.bmm(batch1, batch2).sum(0) * alpha
+    total = torch.bmm(batch1, batch2).sum(0, dtype=self.dtype) * alpha
     return total if beta == 0 else total + self * beta
+
+
+@pack.decomposition(aten.repeat.default)
+@pack.decomposition(aten.tile.default)
+def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
+    """Returns copies side by side, one dimension after the other: of many there is no view with twice as many."""
+    rank = max(len(repeats), self.dim())
+    result = self.reshape((1,) * (rank - self.dim()) + tuple(self.shape))
+    for dim, count in enumerate((1,) * (rank - len(repeats)) + tuple(repeats)):
+        if isinstance(count, int) and count == 1:
+            continue
+        before, size, after = result.shape[:dim], result.shape[dim], result.shape[dim + 1 :]
+        rows, row = math.prod(before), size * math.prod(after)
+        spread = result.reshape(rows, 1, row).expand(rows, count, row)
+        result = spread.reshape(*before, size * count, *after)
+    return result
 
 
 @pack.decomposition(aten.diagonal.default)
@@ -83,6 +100,40 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return windows.movedim(dim + 1, -1)
 
 
+def _group_of(count: int, ends: Tensor) -> Tensor:
+    """Returns the group of each of ``count`` places; those after the last end are in the last group."""
+    places = torch.arange(count, device=ends.device).unsqueeze(1)
+    return (places >= ends).to(torch.int64).sum(1).clamp_max(ends.shape[0] - 1)
+
+
+def grouped_mm(
+    self: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Returns products of groups of rows (or columns) with a matrix each: all products, of which each row picks one."""
+    if bias is not None:
+        raise NotImplementedError("PyTorch adds no bias here")
+    dtype = self.dtype if out_dtype is None else out_dtype
+    if offs is None:
+        return torch.bmm(self, mat2).to(dtype)
+    if self.dim() == 2 and mat2.dim() == 2:  # the groups are of what is summed over
+        groups = torch.arange(offs.shape[0], device=offs.device).unsqueeze(1)
+        inside = _group_of(self.shape[1], offs) == groups
+        rows = torch.where(inside.unsqueeze(1), self, 0.0)
+        return (rows @ torch.where(inside.unsqueeze(2), mat2, 0.0)).to(dtype)
+    every = torch.matmul(self, mat2).to(dtype)
+    along = 1 if self.dim() == 2 else 2
+    group = _group_of(every.shape[along], offs).reshape((1, -1, 1) if along == 1 else (1, 1, -1))
+    return every.gather(0, group.expand(1, *every.shape[1:])).squeeze(0)
+
+
+if hasattr(aten, "_grouped_mm"):
+    pack.decomposition(aten._grouped_mm.default)(grouped_mm)
+
+
 @pack.decomposition(aten.lcm.default)
 def lcm(self: Tensor, other: Tensor) -> Tensor:
     """Returns the minimum common multiple, 0 where one is 0."""
@@ -100,7 +151,15 @@ def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) ->
 @pack.decomposition(aten._pdist_forward.default)
 def pdist_forward(self: Tensor, p: float = 2) -> Tensor:
     """Returns the distances of the rows of a matrix from each other, each pair once."""
-    rows, columns = torch.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
+    count = self.shape[0]
+    if isinstance(count, int):
+        rows, columns = torch.triu_indices(count, count, 1, device=self.device)
+    else:
+        own = torch.arange(count, device=self.device)
+        starts = own * (count - 1) - torch.div(own * (own - 1), 2, rounding_mode="floor")
+        pairs = torch.arange(count * (count - 1) // 2, device=self.device)
+        rows = (pairs.unsqueeze(1) >= starts).to(torch.int64).sum(1) - 1
+        columns = pairs - starts.index_select(0, rows) + rows + 1
     difference = self.index_select(0, rows) - self.index_select(0, columns)
     return torch.linalg.vector_norm(difference, p, -1)
 

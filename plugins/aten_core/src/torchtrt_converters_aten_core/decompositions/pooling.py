@@ -151,9 +151,53 @@ def _max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
 def _adaptive_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
     def adaptive_max_pool(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Returns the largest element of each part, and its place in the pooled dimensions."""
+        if not all(isinstance(length, int) for length in self.shape[-count:]):
+            return _maximum_parts(self, _each(output_size, count))
         return _maximum(self, _parts(self, output_size, count))
 
     return adaptive_max_pool
+
+
+def _inside_parts(length: int, count: int, like: Tensor) -> Tensor:
+    """Returns which places of a dimension each of as many parts as asked for holds: ``(count, length)``."""
+    parts = torch.arange(count, device=like.device).unsqueeze(1)
+    places = torch.arange(length, device=like.device)
+    first = torch.div(parts * length, count, rounding_mode="floor")
+    last = torch.div((parts + 1) * length + count - 1, count, rounding_mode="floor")
+    return (places >= first) & (places < last)
+
+
+def _maximum_parts(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Returns the largest element of each part and its place, along one dimension after the other."""
+    result, flat = self, None
+    for dim, size in reversed(list(enumerate(output_size, self.dim() - len(output_size)))):
+        length = self.shape[dim]
+        rows = result.movedim(dim, -1).unsqueeze(-2)
+        inside = _inside_parts(length, size, self)
+        best, place = torch.where(inside, rows, _lowest(self.dtype)).max(-1)
+        result, place = best.movedim(-1, dim), place.movedim(-1, dim)
+        flat = (
+            place
+            if flat is None
+            else flat.gather(dim, place) + place * math.prod(self.shape[dim + 1 :])
+        )
+    assert flat is not None
+    return result, flat
+
+
+def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
+    def adaptive_average_pool(self: Tensor, output_size: Sequence[int]) -> Tensor:
+        """Returns the average of each part of dimensions that vary, along one dimension after the other."""
+        if self.dtype in (torch.float16, torch.bfloat16):
+            return adaptive_average_pool(self.to(torch.float32), output_size).to(self.dtype)
+        result = self
+        for dim, size in enumerate(_each(output_size, count), self.dim() - count):
+            inside = _inside_parts(self.shape[dim], size, self)
+            rows = torch.where(inside, result.movedim(dim, -1).unsqueeze(-2), 0.0)
+            result = (rows.sum(-1) / inside.to(self.dtype).sum(-1)).movedim(-1, dim)
+        return result
+
+    return adaptive_average_pool
 
 
 def _average(
@@ -195,6 +239,12 @@ def _average_pool(count: int) -> Callable[..., Tensor]:
 for _op, _function in {
     aten.max_pool2d_with_indices.default: _max_pool(2),
     aten.max_pool3d_with_indices.default: _max_pool(3),
+    aten.adaptive_avg_pool1d.default: _adaptive_average_pool(1),
+    aten._adaptive_avg_pool2d.default: _adaptive_average_pool(2),
+    aten.adaptive_avg_pool2d.default: _adaptive_average_pool(2),
+    aten._adaptive_avg_pool3d.default: _adaptive_average_pool(3),
+    aten.adaptive_avg_pool3d.default: _adaptive_average_pool(3),
+    aten.adaptive_max_pool1d.default: _adaptive_max_pool(1),
     aten.adaptive_max_pool2d.default: _adaptive_max_pool(2),
     aten.adaptive_max_pool3d.default: _adaptive_max_pool(3),
     aten.avg_pool1d.default: _average_pool(1),
@@ -202,6 +252,42 @@ for _op, _function in {
     aten.avg_pool3d.default: _average_pool(3),
 }.items():
     pack.decomposition(_op)(_function)
+
+
+def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    def fractional_max_pool(
+        self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the largest element of windows at random distances, and its place in the pooled dimensions."""
+        lengths, outputs = _fixed(self, count), _each(output_size, count)
+        sizes, batch = _each(kernel_size, count), self.dim() - count
+        flat: Tensor | None = None
+        for dim, (length, size, output) in enumerate(zip(lengths, sizes, outputs, strict=True)):
+            # Of images the first sample is for the width, of volumes for the depth.
+            sample = random_samples[..., 1 - dim if count == 2 else dim]
+            sample = sample.reshape(*self.shape[:batch], 1)
+            starts = torch.full_like(sample, length - size)
+            if output > 1:
+                step = (length - size) / (output - 1)
+                windows = torch.arange(output - 1, device=self.device, dtype=sample.dtype)
+                begun = torch.trunc((windows + sample) * step) - torch.trunc(sample * step)
+                starts = torch.cat([begun, starts], -1)
+            places = starts.to(torch.int64).unsqueeze(-1) + torch.arange(size, device=self.device)
+            shape = [*self.shape[:batch], *[1] * (2 * count)]
+            shape[batch + dim], shape[batch + count + dim] = output, size
+            places = places.reshape(shape)
+            flat = places if flat is None else flat * length + places
+        assert flat is not None
+        flat = flat.flatten(batch + count)
+        chosen = self.flatten(batch).gather(-1, flat.flatten(batch)).reshape(flat.shape)
+        best, order = chosen.max(-1)
+        return best, flat.gather(-1, order.unsqueeze(-1)).squeeze(-1)
+
+    return fractional_max_pool
+
+
+pack.decomposition(aten.fractional_max_pool2d.default)(_fractional_max_pool(2))
+pack.decomposition(aten.fractional_max_pool3d.default)(_fractional_max_pool(3))
 
 
 @pack.decomposition(aten.max_unpool2d.default)

@@ -61,7 +61,7 @@ def attention(
         value: A network tensor of shape ``(..., keys, width of the result)``.
         mask: ``None``, or a network or PyTorch tensor that broadcasts to ``(..., queries, keys)``:
             bool (true takes part) or floating point (added).
-        is_causal: Whether query ``i`` sees keys up to ``i`` only.
+        is_causal: Whether query ``i`` sees keys up to ``i`` only, beside what the mask says.
         scale: The factor; 1 over the root of the width without it.
 
     A query whose mask leaves no key has a result of 0, as in PyTorch.
@@ -78,6 +78,11 @@ def attention(
         rows = sizes.size_of(ctx, query, -2)
         columns = sizes.size_of(ctx, key, -2)
         seen = creation.triangle_mask(ctx, rows, columns, 0, True)
+        if mask is not None and _dtype(ctx, mask) is torch.bool:
+            mask = elementwise.logical(ctx, "AND", seen, mask)
+        elif mask is not None:
+            mask = elementwise.select(ctx, seen, mask, -math.inf, dtype)
+    if is_causal and mask is None:
         scores = _hide(ctx, seen, scores, dtype)
     elif mask is not None and _dtype(ctx, mask) is torch.bool:
         keep = _any_key(ctx, mask)

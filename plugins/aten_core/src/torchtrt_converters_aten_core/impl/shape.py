@@ -176,6 +176,16 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size]) -> Any:
     return slice_by(ctx, tensor, [0] * rank, extent, [int(not repeat) for repeat in repeated])
 
 
+def broadcast(ctx: Any, tensors: Sequence[Any]) -> list[Any]:
+    """Returns network tensors of one rank broadcast to their common shape."""
+    symbols = [ctx.symbolic_shape(tensor) for tensor in tensors]
+    extents = []
+    for dim, extent in enumerate(symbols[0]):
+        wide = [place for place, own in enumerate(symbols) if not same(own[dim], 1)]
+        extents.append(size_math.size_of(ctx, tensors[wide[0]], dim) if wide else extent)
+    return [expand(ctx, tensor, extents) for tensor in tensors]
+
+
 def _known(symbol: Any, size: Size) -> Size:
     return symbol if isinstance(symbol, int) else size
 

@@ -173,6 +173,11 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     aten.matmul.default: _product(torch.matmul),
 }
 """For each op its meaning with :class:`Pair` for complex operands and results."""
+_IN_PLACE = {
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.transpose_.default: aten.transpose.int,
+}
+"""How PyTorch's own transforms turn what is theirs alone, and the same as views."""
 TRANSFORMS = frozenset({aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default})
 
 
@@ -235,7 +240,7 @@ def _touches_complex(node: Node) -> bool:
 def _is_composite_transform(node: Node) -> bool:
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.name.startswith(
-        "aten::fft_"
+        ("aten::fft_", "aten::stft")
     )
 
 
@@ -278,7 +283,10 @@ def _emit(
         args: Its arguments, nodes in place of tensors and sizes.
         kwargs: Its keyword arguments, likewise.
     """
+    from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx  # here, since it brings sympy
+
+    from torchtrt.lowering.functionalization import rewrite_writes
 
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
@@ -291,9 +299,12 @@ def _emit(
 
     values = [source.meta["val"] for source in sources]
     mode = next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
-    with torch.no_grad(), mode:
+    # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers.
+    with torch.no_grad(), mode, enable_python_dispatcher():
         parts = make_fx(traced, tracing_mode="real")(*values)
-        if any(map(_writes, parts.graph.nodes)):
+        for part in parts.graph.nodes:
+            part.target = _IN_PLACE.get(part.target, part.target)
+        if not rewrite_writes(parts.graph):
             pure = torch.func.functionalize(traced)
             parts = make_fx(pure, tracing_mode="real")(*values)
     env: dict[Node, Node] = dict(
@@ -310,10 +321,6 @@ def _emit(
                 return [env[result] for result in part.args[0]]
     message = "a traced graph has an output"
     raise AssertionError(message)
-
-
-def _writes(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 class _Rewriter:

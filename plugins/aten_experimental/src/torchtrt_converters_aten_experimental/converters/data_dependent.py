@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,11 +20,13 @@ from torchtrt_converters_aten_core.impl import (
     elementwise,
     indexing,
     ranking,
+    reduction,
     scatter,
     shape,
     sizes,
     slicing,
     types,
+    unary,
 )
 from torchtrt_converters_aten_experimental._pack import pack
 
@@ -119,78 +122,72 @@ def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
     return layer.get_output(0)
 
 
-def no_common_dimensions(node: Node) -> str | None:
-    """Rejects two scalars, which have no dimension to choose along."""
-    op = arguments_of(node)
-    rank = max(value_of(op.self).dim(), value_of(op.mask).dim())
-    return None if rank else "a tensor of no dimensions"
-
-
 @pack.converter(
     torch.ops.aten.masked_select.default,
-    unless=no_common_dimensions,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
 def masked_select(ctx, self, mask):
     """The elements where a mask is true, as a vector; both broadcast."""
-    rank = types.common_rank((self, mask))
+    rank = max(types.common_rank((self, mask)), 1)
     tensor = types.operand(ctx, self, _dtype(ctx, self), rank)
     mask = types.operand(ctx, mask, torch.bool, rank)
-    both = [ctx.symbolic_shape(each) for each in (tensor, mask)]
-    extents = [
-        sizes.size_of(ctx, mask if first == 1 else tensor, dim)
-        for dim, (first, _) in enumerate(zip(*both, strict=True))
-    ]
-    tensor = shape.expand(ctx, tensor, extents)
-    mask = shape.expand(ctx, mask, extents)
-    return _select(ctx, tensor, mask)
+    return _select(ctx, *shape.broadcast(ctx, [tensor, mask]))
 
 
 def unfit_unique(node: Node) -> str | None:
-    """Rejects what cannot be put in order, and slices of a tensor."""
+    """Rejects what cannot be put in order."""
     op = arguments_of(node)
-    tensor = value_of(op.self)
-    if getattr(op, "dim", None) is not None:
-        return "slices of a tensor have no order in TensorRT"
-    if tensor.numel() == 0 and isinstance(tensor.numel(), int):
+    tensor, dim = value_of(op.self), getattr(op, "dim", None)
+    if any(isinstance(size, int) and size == 0 for size in tensor.shape):
         return "a tensor without elements"
-    ordered = node.target is torch.ops.aten.unique_consecutive.default
-    if ordered or ranking.sorts(tensor.dtype, (tensor.numel(),), 0):
+    if node.target is torch.ops.aten.unique_consecutive.default:
+        if dim is not None and node.meta["val"][0].dim() != tensor.dim():
+            return "PyTorch mistakes the rank of what is unique along a negative dimension"
         return None
-    return "there are too many elements to put in order"
+    if dim is None:
+        fits = ranking.sorts(tensor.dtype, (tensor.numel(),), 0)
+    else:
+        comparisons = sizes.maximum_product((tensor.shape[dim], *tensor.shape))
+        fits = comparisons is not None and comparisons <= ranking.COUNTING_LIMIT
+    return None if fits else "there are too many elements to put in order"
 
 
 @pack.converter(
     torch.ops.aten._unique2.default,
     torch.ops.aten.unique_consecutive.default,
+    torch.ops.aten.unique_dim.default,
     unless=unfit_unique,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def unique(ctx, self, return_inverse, return_counts, **_):
-    """The elements without repetitions, where each element's is, and how often each occurs."""
+def unique(ctx, self, return_inverse, return_counts, dim=None, **_):
+    """The elements (or slices) without repetitions, where each one is, and how often each occurs."""
     tensor = ctx.tensor(self)
     dtype = ctx.dtype_of(tensor)
-    flat = shape.flatten(ctx, tensor)
+    rows = shape.flatten(ctx, tensor) if dim is None else _moved(ctx, tensor, dim, 0)
     if dtype is torch.bool:
-        flat = types.cast(ctx, flat, torch.int32)
+        rows = types.cast(ctx, rows, torch.int32)
     order = None
-    if ctx.node.target is torch.ops.aten._unique2.default:
-        flat, order = ranking.sort(ctx, flat, 0, False)
-    first = _differs_from_before(ctx, flat)
-    values = _select(ctx, flat, first)
+    if ctx.node.target is not torch.ops.aten.unique_consecutive.default:
+        by = ranking.sort if dim is None else _sort_rows
+        rows, order = by(ctx, rows, 0, False)
+    first = _differs_from_before(ctx, rows)
+    values = _select(ctx, rows, first)
     if dtype is torch.bool:
         values = types.cast(ctx, values, dtype)
+    if dim is not None:
+        values = _moved(ctx, values, 0, dim)
     inverse = counts = None
     if return_inverse or return_counts:
         number = types.cast(ctx, first, torch.int32)
         total = cumulation.cumulate(ctx, "SUM", number, 0)
         ids = elementwise.arithmetic(ctx, "SUB", total, 1, torch.int32)
         if return_inverse:
-            inverse = _as_places(ctx, self, ids, order)
+            extents = sizes.sizes_of(ctx, self if dim is None else ids)
+            inverse = _as_places(ctx, extents, ids, order)
         if return_counts:
-            length = sizes.size_of(ctx, flat, 0)
+            length = sizes.size_of(ctx, rows, 0)
             zeros, ones = (creation.full(ctx, value, [length], torch.int32) for value in (0, 1))
             occurs = scatter.combine_at(ctx, "SUM", zeros, ids, ones, 0)
             occurs = indexing.gather(ctx, occurs, ids, 0)
@@ -199,20 +196,66 @@ def unique(ctx, self, return_inverse, return_counts, **_):
     return values, inverse, counts
 
 
-def _differs_from_before(ctx: ConversionContext, flat: Any) -> Any:
-    """Returns which elements of a vector do not equal the one before; the first does not."""
-    length = sizes.size_of(ctx, flat, 0)
-    rest = sizes.combine(ctx, "SUB", length, 1)
-    before, after = (shape.slice_by(ctx, flat, [start], [rest], [1]) for start in (0, 1))
+def _moved(ctx: ConversionContext, tensor: Any, source: int, destination: int) -> Any:
+    """Returns a tensor with one dimension moved to another place."""
+    rank = len(tensor.shape)
+    order = [dim for dim in range(rank) if dim != source % rank]
+    order.insert(destination % rank, source % rank)
+    return shape.permute(ctx, tensor, order)
+
+
+def _sort_rows(ctx: ConversionContext, rows: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+    """Returns slices along the first dimension in lexicographic order, and their indices.
+
+    A row goes where the count of rows before it says. Of two rows the first element that differs
+    decides, and NaN comes after all numbers.
+    """
+    count = sizes.size_of(ctx, rows, 0)
+    keys = shape.reshape(ctx, rows, [count, -1], source=ctx.symbolic_shape(rows))
+    mine, theirs = (shape.unsqueeze(ctx, keys, [place]) for place in (1, 0))
+    less, same = (elementwise.combine(ctx, kind, theirs, mine) for kind in ("LESS", "EQUAL"))
+    if ctx.dtype_of(keys).is_floating_point:
+        odd, their_odd = (unary.is_nan(ctx, each) for each in (mine, theirs))
+        number = unary.apply(ctx, "NOT", their_odd)
+        less = elementwise.combine(ctx, "OR", less, elementwise.combine(ctx, "AND", odd, number))
+        same = elementwise.combine(ctx, "OR", same, elementwise.combine(ctx, "AND", odd, their_odd))
+    places = creation.places(ctx, same, 2, torch.float32)
+    differs = elementwise.select(ctx, same, _BEHIND, places, torch.float32)
+    decisive = reduction.reduce(ctx, "MIN", differs, [2], True)
+    here = elementwise.combine(ctx, "EQUAL", decisive, differs)
+    decided = elementwise.combine(ctx, "AND", here, less)
+    before = reduction.any_true(ctx, decided, [2], False)
+    equal = reduction.all_true(ctx, same, [2], False)
+    earlier = creation.triangle_mask(ctx, count, count, -1, True)
+    before = elementwise.combine(ctx, "OR", before, elementwise.combine(ctx, "AND", equal, earlier))
+    target = reduction.reduce(ctx, "SUM", types.cast(ctx, before, torch.int32), [1], False)
+    indices = creation.places(ctx, target, 0, torch.int32)
+    return (
+        indexing.scatter_rows(ctx, rows, target, rows),
+        indexing.scatter_elements(ctx, indices, target, indices, 0),
+    )
+
+
+_BEHIND = float(1 << 24)
+"""Beyond the place of every element that float32 tells apart."""
+
+
+def _differs_from_before(ctx: ConversionContext, rows: Any) -> Any:
+    """Returns which slices along the first dimension do not equal the one before; the first does not."""
+    rank, (length, *others) = len(rows.shape), sizes.sizes_of(ctx, rows)
+    rest = [sizes.combine(ctx, "SUB", length, 1), *others]
+    before, after = (
+        shape.slice_by(ctx, rows, [start, *[0] * (rank - 1)], rest, [1] * rank) for start in (0, 1)
+    )
     changes = elementwise.compare(ctx, "ne", after, before)
+    changes = reduction.any_true(ctx, changes, range(1, rank), False)
     start = ctx.tensor([True])
     return slicing.concatenate(ctx, [start, changes], 0)
 
 
-def _as_places(ctx: ConversionContext, tensor: Any, ids: Any, order: Any) -> Any:
-    """Returns ids in the shape and order that the elements had."""
+def _as_places(ctx: ConversionContext, extents: Sequence[Any], ids: Any, order: Any) -> Any:
+    """Returns ids in the order and the shape that the elements had."""
     if order is not None:
         ids = indexing.scatter_elements(ctx, ids, order, ids, 0)
-    extents = sizes.sizes_of(ctx, tensor)
     ids = shape.reshape(ctx, ids, extents)
     return types.cast(ctx, ids, torch.int64)

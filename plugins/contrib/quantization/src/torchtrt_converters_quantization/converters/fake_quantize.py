@@ -85,13 +85,21 @@ def _quantize_and_dequantize(
 
 
 @pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.default)
-@pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.tensor_qparams)
 def quantize_by_arithmetic(
-    x: torch.Tensor, scale: Any, zero_point: Any, minimum: int, maximum: int
+    x: torch.Tensor, scale: float, zero_point: int, minimum: int, maximum: int
 ) -> torch.Tensor:
-    """``(clamp(round(x / scale) + zero_point, minimum, maximum) - zero_point) * scale``."""
-    steps = torch.round(x * (1.0 / scale)) + zero_point
-    return (torch.clamp(steps, minimum, maximum) - zero_point) * scale
+    """``(clamp(round(x / scale) + zero_point, minimum, maximum) - zero_point) * scale``, in float32."""
+    factor = torch.tensor(scale, dtype=torch.float32)
+    return _quantized(x, float(factor), float(1 / factor), zero_point, minimum, maximum)
+
+
+@pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine.tensor_qparams)
+def quantize_by_tensors(
+    x: torch.Tensor, scale: torch.Tensor, zero_point: torch.Tensor, minimum: int, maximum: int
+) -> torch.Tensor:
+    """As above, with a scale and a zero point that are tensors of one element."""
+    factor, offset = scale.reshape(()), zero_point.reshape(()).to(torch.float32)
+    return _quantized(x, factor, 1 / factor, offset, minimum, maximum)
 
 
 @pack.decomposition(torch.ops.aten.fake_quantize_per_channel_affine.default)
@@ -103,7 +111,23 @@ def quantize_channels_by_arithmetic(
     minimum: int,
     maximum: int,
 ) -> torch.Tensor:
-    """As above, with a scale and a zero point for each index of dimension ``axis``."""
+    """As above, with a scale and a zero point for each index of a dimension; fractions are added before rounding."""
     shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
-    factor, offset = scale.reshape(shape), zero_point.reshape(shape)
-    return quantize_by_arithmetic(x, factor, offset, minimum, maximum)
+    factor, offset = scale.reshape(shape), zero_point.reshape(shape).to(torch.float32)
+    fraction = zero_point.dtype.is_floating_point
+    return _quantized(x, factor, 1 / factor, offset, minimum, maximum, fraction)
+
+
+def _quantized(
+    x: torch.Tensor,
+    scale: Any,
+    inverse: Any,
+    zero_point: Any,
+    minimum: int,
+    maximum: int,
+    fraction: bool = False,
+) -> torch.Tensor:
+    steps = x.to(torch.float32) * inverse
+    steps = torch.round(steps + zero_point) if fraction else torch.round(steps) + zero_point
+    limited = torch.where(steps == steps, torch.clamp(steps, minimum, maximum), minimum)
+    return ((limited - zero_point) * scale).to(x.dtype)

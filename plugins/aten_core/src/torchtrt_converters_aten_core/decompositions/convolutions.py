@@ -1,0 +1,143 @@
+"""Convolutions of integers, which TensorRT's layers do not take: a product for each of the kernel's elements."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+LARGEST_KERNEL = 128
+"""The most elements of a kernel: there are about five layers for each."""
+
+
+def _each(value: int | Sequence[int], count: int) -> list[int]:
+    numbers = list(value) if isinstance(value, Sequence) else [value]
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:
+    """Returns a tensor with zeros around it along a dimension, or with elements taken away."""
+    if before < 0 or after < 0:
+        end = after if after < 0 else None
+        tensor = aten.slice.Tensor(tensor, dim, max(0, -before), end)
+    parts = [tensor]
+    for amount, place in ((before, 0), (after, len(parts) + 1)):
+        if amount > 0:
+            extents = [*tensor.shape[:dim], amount, *tensor.shape[dim + 1 :]]
+            parts.insert(place, tensor.new_zeros(extents))
+    return torch.cat(parts, dim) if len(parts) > 1 else tensor
+
+
+def _convolve(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    before: Sequence[int],
+    after: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Tensor:
+    """Returns the convolution of ``(batch, channels, *spatial)``; padding is of its own on either side."""
+    if input.dtype.is_floating_point:
+        raise NotImplementedError("it is for integers")
+    size = weight.shape[2:]
+    if not all(isinstance(extent, int) for extent in size) or math.prod(size) > LARGEST_KERNEL:
+        raise NotImplementedError(f"kernels of integers have at most {LARGEST_KERNEL} elements")
+    if input.dim() < weight.dim():
+        return _convolve(
+            input.unsqueeze(0), weight, bias, stride, before, after, dilation, groups
+        ).squeeze(0)
+    padded = input
+    for dim, amounts in enumerate(zip(before, after, strict=True), start=2):
+        padded = _pad(padded, dim, *amounts)
+    spans = [gap * (extent - 1) for gap, extent in zip(dilation, size, strict=True)]
+    split = padded.unflatten(1, (groups, weight.shape[1]))
+    kernel = weight.unflatten(0, (groups, weight.shape[0] // groups))
+    total = None
+    for place in itertools.product(*map(range, size)):
+        part = split
+        for dim, index in enumerate(place):
+            start = index * dilation[dim]
+            end = start - spans[dim] if start < spans[dim] else None  # counted from the end
+            part = aten.slice.Tensor(part, dim + 3, start, end, stride[dim])
+        factors = kernel[(..., *place)].reshape(*kernel.shape[:3], *[1] * len(size))
+        product = (part.unsqueeze(2) * factors).sum(3, dtype=input.dtype)
+        total = product if total is None else total + product
+    assert total is not None
+    result = total.flatten(1, 2)
+    return result if bias is None else result + bias.reshape(-1, *[1] * len(size))
+
+
+def _convolution(count: int) -> Callable[..., Tensor]:
+    def convolution(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Sequence[int] = (1,),
+        padding: Any = (0,),
+        dilation: Sequence[int] = (1,),
+        groups: int = 1,
+    ) -> Tensor:
+        """Returns a convolution of integers."""
+        gaps = _each(dilation, count)
+        spans = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
+        if padding == "same":
+            before = [span // 2 for span in spans]
+            after = [span - half for span, half in zip(spans, before, strict=True)]
+        else:
+            before = after = [0] * count if padding == "valid" else _each(padding, count)
+        return _convolve(input, weight, bias, _each(stride, count), before, after, gaps, groups)
+
+    return convolution
+
+
+def _transposed(count: int) -> Callable[..., Tensor]:
+    def transposed(
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Sequence[int] = (1,),
+        padding: Sequence[int] = (0,),
+        output_padding: Sequence[int] = (0,),
+        groups: int = 1,
+        dilation: Sequence[int] = (1,),
+    ) -> Tensor:
+        """Returns a transposed convolution of integers: of the input with zeros between its elements."""
+        steps, gaps = _each(stride, count), _each(dilation, count)
+        wide = input
+        for dim, step in enumerate(steps, start=input.dim() - count):
+            if step != 1:
+                spread = _pad(wide.unsqueeze(dim + 1), dim + 1, 0, step - 1)
+                wide = _pad(spread.flatten(dim, dim + 1), dim, 0, 1 - step)
+        turned = weight.flip(list(range(2, weight.dim())))
+        turned = turned.unflatten(0, (groups, weight.shape[0] // groups))
+        kernel = turned.transpose(1, 2).flatten(0, 1)
+        before = [
+            gap * (size - 1) - pad
+            for gap, size, pad in zip(gaps, weight.shape[2:], _each(padding, count), strict=True)
+        ]
+        after = [
+            pad + extra for pad, extra in zip(before, _each(output_padding, count), strict=True)
+        ]
+        return _convolve(wide, kernel, bias, [1] * count, before, after, gaps, groups)
+
+    return transposed
+
+
+for _count in (1, 2, 3):
+    for _overload in ("default", "padding"):
+        pack.decomposition(getattr(getattr(aten, f"conv{_count}d"), _overload))(
+            _convolution(_count)
+        )
+    pack.decomposition(
+        getattr(getattr(aten, f"conv_transpose{_count}d"), "default" if _count == 1 else "input")
+    )(_transposed(_count))
