@@ -165,35 +165,6 @@ def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool) 
     return attention.get_output(0)
 
 
-def add_quantize(network: Any, tensor: Any, scale: Any, axis: int | None = None) -> Any:
-    """Returns ``tensor`` quantized to int8: ``clamp(round_half_even(tensor / scale), -128, 127)``.
-
-    Args:
-        network: The network.
-        tensor: A float32 or float16 tensor.
-        scale: A constant float32 tensor: a scalar, or of shape ``(tensor.shape[axis],)``.
-        axis: The dimension that has a scale for each index; ``None`` for one scale.
-    """
-    return _add_quantization(network.add_quantize, tensor, scale, torch.int8, axis)
-
-
-def add_dequantize(
-    network: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None = None
-) -> Any:
-    """Returns an int8 tensor times ``scale``, in the given floating dtype. As :func:`add_quantize` otherwise."""
-    return _add_quantization(network.add_dequantize, tensor, scale, dtype, axis)
-
-
-def _add_quantization(
-    add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None
-) -> Any:
-    # The form with an output type exists where networks can be strongly typed.
-    layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
-    if axis is not None:
-        layer.axis = axis
-    return layer.get_output(0)
-
-
 def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
     """Returns the running sum of ``tensor`` along a dimension, or None where TensorRT has no such layer.
 

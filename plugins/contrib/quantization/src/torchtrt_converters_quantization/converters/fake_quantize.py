@@ -9,7 +9,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext
-from torchtrt.tensorrt.shims import add_dequantize, add_quantize
+from torchtrt.tensorrt import to_trt_dtype
+from torchtrt.tensorrt.shims import is_strongly_typed
 from torchtrt_converters_quantization._pack import pack
 
 
@@ -76,9 +77,17 @@ def _quantize_and_dequantize(
 ) -> Any:
     dtype = ctx.dtype_of(source)
     factor = ctx.tensor(scale, torch.float32)
-    quantized = add_quantize(ctx.net, source, factor, axis)
-    result = add_dequantize(ctx.net, quantized, factor, torch.float32, axis)
+    quantized = _add(ctx.net.add_quantize, source, factor, torch.int8, axis)
+    result = _add(ctx.net.add_dequantize, quantized, factor, torch.float32, axis)
     return ctx.tensor(result, dtype)
+
+
+def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
+    # The form with an output type exists where networks can be strongly typed.
+    layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
+    if axis is not None:
+        layer.axis = axis
+    return layer.get_output(0)
 
 
 # What is not TensorRT's int8 is computed as PyTorch does, with ordinary layers.
