@@ -21,8 +21,7 @@ from torchtrt.errors import (
     UnknownTargetError,
 )
 from torchtrt.runtime import EngineModule
-
-VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
+from torchtrt_reference import VERSIONS
 
 
 @pytest.fixture(params=VERSIONS)

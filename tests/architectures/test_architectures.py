@@ -13,6 +13,7 @@ import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.exporting import export
 from torchtrt.tensorrt import is_real
+from torchtrt_reference import VERSIONS
 
 TOLERANCE = 1e-4
 """The largest difference, relative to the largest value."""
@@ -21,10 +22,7 @@ TOLERANCE = 1e-4
 def tensorrts():
     """Returns a context for each TensorRT to compile with."""
     if not is_real():
-        return [
-            torchtrt.use_tensorrt(f"reference@{version}")
-            for version in ("8.6.0", "10.16.1", "11.4.0")
-        ]
+        return [torchtrt.use_tensorrt(f"reference@{version}") for version in VERSIONS]
     return [contextlib.nullcontext()]
 
 

@@ -17,8 +17,8 @@ from docs.demo.models import ResNet18
 from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
 from tests.benchmarks._measure import Row, run_python, seconds_in_turn
 from torchtrt.runtime.engine_module import EngineModule
+from torchtrt_reference import VERSIONS
 
-VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 _START = """
 import importlib, re, torch
 import torchtrt_reference as reference

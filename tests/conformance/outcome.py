@@ -18,8 +18,8 @@ import torchtrt
 from tests.conformance.samples import Sample
 from torchtrt.cli.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
+from torchtrt_reference import VERSIONS
 
-VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 REASONS_EACH = 3
 """The most reasons that are told of one sample: the first ones."""
 

@@ -10,6 +10,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from torchtrt_reference import VERSIONS
+
 SHAPE = (2, 3)
 
 
@@ -170,7 +172,7 @@ def programs() -> st.SearchStrategy[Program]:
         st.lists(places, min_size=1, max_size=4).map(tuple),
         tied=rarely,
         call=st.sampled_from(["apart"] * 8 + ["same", "overlapping"]),
-        version=st.sampled_from(["8.6.0", "10.16.1", "11.4.0"]),
+        version=st.sampled_from(VERSIONS),
         min_block_size=st.sampled_from([1, 5]),
         torch_executed_ops=st.sampled_from(
             [

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from torchtrt_reference import VERSIONS
 
 
 class Positions(nn.Module):
@@ -15,7 +16,7 @@ class Positions(nn.Module):
         return torch.nonzero(torch.relu(x)) * 2 + 1
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("positive", [0, 1, 5, 12])
 def test_nonzero_has_as_many_rows_as_there_are(version, positive):
     """From none to all, int64, in row-major order."""
@@ -54,7 +55,7 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("function", [row[1] for row in MASKED], ids=[row[0] for row in MASKED])
 def test_masks_choose_as_many_as_they_hold(function, version):
     """None, some and all: the result has PyTorch's values and size."""
@@ -77,7 +78,7 @@ UNIQUE = {
 }
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("label", UNIQUE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
 def test_unique_elements_are_as_many_as_there_are(label, dtype, version):
@@ -132,7 +133,7 @@ SIZES_OF_WHAT_IS_CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "function",
     [row[1] for row in SIZES_OF_WHAT_IS_CHOSEN],
@@ -166,7 +167,7 @@ def test_results_of_two_calls_do_not_share_memory():
 ROWS = torch.tensor([[2, 1, 1], [0, 5, 0], [2, 1, 1], [2, 0, 9], [0, 5, 0], [2, 1, 2]])
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
@@ -186,7 +187,7 @@ def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim,
         torch.testing.assert_close(compiled(x), model(x))
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_scalar_is_chosen_or_not(version):
     """A mask of no dimensions chooses one element or none."""
     model = Function(torch.masked_select).eval()

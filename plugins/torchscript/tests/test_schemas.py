@@ -7,11 +7,11 @@ import torch
 
 import torchtrt
 import torchtrt_torchscript as torchscript
+from torchtrt_reference import VERSIONS
 
 from .ir import function_of, graph_of, tensors_of
 from .schemas import CALLS, MISNAMED, OUTPUTS
 
-VERSIONS = ("8.6.0", "10.16.1", "11.4.0")
 ABSENT = {
     "trt::const": "its compiler's own marker for a constant",
     "trt::attn_bias_from_attn_mask": "its compiler's own step in rewriting attention",

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from torchtrt_reference import VERSIONS
 
 OP = "aten.fake_quantize_per_tensor_affine.default"
 
@@ -23,7 +24,7 @@ class Quantized(nn.Module):
         return torch.fake_quantize_per_tensor_affine(y, *self.options)
 
 
-@pytest.mark.parametrize("version", ["8.6.0", "10.16.1", "11.4.0"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_symmetric_int8_runs_in_tensorrt_with_pytorchs_values(version):
     """Rounding to even and saturation are the same, halves and outliers included."""
     torch.manual_seed(0)
@@ -33,9 +34,6 @@ def test_symmetric_int8_runs_in_tensorrt_with_pytorchs_values(version):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
 
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
-
-
-VERSIONS = ["8.6.0", "10.16.1", "11.4.0"]
 
 
 def converters_of(compiled):
