@@ -26,7 +26,7 @@ from torchtrt.cli.coverage import (
 
 KEPT = golden.read()
 PARTS = 16
-SHARE = 0.7
+SHARE = {"8.6.0": 0.89, "10.16.1": 0.9, "11.4.0": 0.9}
 """The minimum share of all samples that is converted and correct, on each version."""
 
 same_pytorch = pytest.mark.skipif(
@@ -97,12 +97,17 @@ def test_nothing_is_wrong_and_nothing_crashes(kind: str) -> None:
     )
 
 
+def test_reasons_are_of_no_machine() -> None:
+    """No reason holds a place in somebody's files."""
+    assert 'File "' not in golden.PAGE.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("version", range(len(VERSIONS)), ids=VERSIONS)
 def test_most_samples_are_converted(version: int) -> None:
-    """At least 70 % of the samples that compute something run in engines, and are correct."""
+    """Of the samples that compute something, so many run in engines, and are correct."""
     counts = count(dict(totals(KEPT))[VERSIONS[version]])
     counted = sum(counts[label] for label in ("correct", "rejected", "wrong", "crashed"))
-    assert counts["correct"] / counted >= SHARE
+    assert counts["correct"] / counted >= SHARE[VERSIONS[version]]
 
 
 def test_the_page_shows_what_is_kept() -> None:
