@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -14,8 +15,14 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
-from torchtrt.errors import BuildError, FullCompilationError, MissingNode, PackError
-from torchtrt.exporting import export, size_ranges
+from torchtrt.errors import (
+    BuildError,
+    FullCompilationError,
+    InputError,
+    MissingNode,
+    PackError,
+)
+from torchtrt.exporting import export, narrowed_sizes, size_ranges
 from torchtrt.lowering import (
     Program,
     fold_constants,
@@ -27,7 +34,7 @@ from torchtrt.lowering import (
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
-from torchtrt.report import BlockReport, CompilationReport
+from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.settings import CompilationSettings
@@ -65,7 +72,8 @@ def compile(
     Raises:
         SettingsError: A setting is unknown or unusable.
         PackError: No converter pack is in use.
-        InputError: The inputs do not fit the model, or a size that varies has no bound.
+        InputError: The inputs do not fit the model, a size that varies has no bound, or, with
+            ``require_full_compilation``, the model's code cannot take all the sizes asked for.
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
         ConversionError: A converter failed.
@@ -89,6 +97,8 @@ def compile(
                 if isinstance(value, torch.Tensor) and name not in program.mutated
             }
             ranges = size_ranges(program, inputs, kwarg_inputs)
+            report.narrowed = list(narrowed_sizes(program, ranges, inputs, kwarg_inputs))
+            _announce(report.narrowed, options)
         with stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, options)
             report.add_partition(partition)
@@ -109,6 +119,14 @@ def compile(
         shared_inputs,
         weights if report.blocks else {},
     )
+
+
+def _announce(narrowed: Sequence[NarrowedSize], options: CompilationSettings) -> None:
+    message = "\n".join(map(str, narrowed))
+    if narrowed and options.require_full_compilation:
+        raise InputError(message)
+    if narrowed:
+        warnings.warn(message, stacklevel=3)
 
 
 def _build_engines(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +19,7 @@ from torchtrt.frontends import front_end_for
 from torchtrt.inputs import Input, flatten, is_input
 from torchtrt.lowering import Program
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
+from torchtrt.report import NarrowedSize
 
 
 def export(
@@ -171,6 +174,37 @@ def size_ranges(
                         minimum, min(max(optimal, minimum), maximum), maximum
                     )
     return ranges
+
+
+def narrowed_sizes(
+    program: Program,
+    ranges: Mapping[Any, SizeRange],
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+) -> Iterator[NarrowedSize]:
+    """Yields where an :class:`Input` asks for sizes that the model's code, as PyTorch exported it, does not take."""
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
+        if not isinstance(leaf, Input):
+            continue
+        for dim, size in enumerate(placeholder.meta["val"].shape):
+            low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
+            built = None if isinstance(size, int) else ranges.get(size.node.expr)
+            if built is not None and (built.min > low or built.max < high):
+                places = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(size.node.expr)
+                source = places and (places.lower if built.min > low else places.upper)
+                yield NarrowedSize(
+                    placeholder.name, dim, (low, high), (built.min, built.max), _place(source)
+                )
+
+
+def _place(source: Any) -> str:
+    """Returns the line of the model that PyTorch took a bound from, where it was not PyTorch's own code."""
+    frame = getattr(source, "framework_loc", None)
+    library = os.path.dirname(torch.__file__)
+    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
+        return ""
+    return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
 
 
 def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:

@@ -51,6 +51,34 @@ class TorchOp:
     reason: str
 
 
+@dataclass(frozen=True)
+class NarrowedSize:
+    """A size that was asked to vary further than the model's code lets it.
+
+    Attributes:
+        input: The input's name.
+        dim: The dimension.
+        asked: The smallest and the largest size that were asked for.
+        compiled: The smallest and the largest that the engines take.
+        model_line: The line of the model that says so, where PyTorch tells.
+    """
+
+    input: str
+    dim: int
+    asked: tuple[int, int]
+    compiled: tuple[int, int]
+    model_line: str = ""
+
+    def __str__(self) -> str:
+        asked, compiled = (f"{low} to {high}" for low, high in (self.asked, self.compiled))
+        place = f" ({self.model_line})" if self.model_line else ""
+        return (
+            f"You asked for {asked} in dimension {self.dim} of input {self.input!r}, but what the model computes is "
+            f"one program only for {compiled}{place}. Engines are for {compiled}: ask for that, or make the code "
+            "independent of the size."
+        )
+
+
 @dataclass
 class CompilationReport:
     """What went where and why. Printing it with rich shows tables; ``to_json`` gives plain data.
@@ -61,6 +89,7 @@ class CompilationReport:
         blocks: The engines.
         converted: Which converter of which pack handled which ops.
         in_torch: What stayed in PyTorch.
+        narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
     """
 
@@ -69,6 +98,7 @@ class CompilationReport:
     blocks: list[BlockReport] = field(default_factory=list)
     converted: list[ConvertedOps] = field(default_factory=list)
     in_torch: list[TorchOp] = field(default_factory=list)
+    narrowed: list[NarrowedSize] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
 
     def add_partition(self, partition: Partition) -> None:
@@ -95,6 +125,7 @@ class CompilationReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.converter_table()
         yield self.block_table()
+        yield from map(str, self.narrowed)
         yield from self.splits
         if self.in_torch:
             yield self.torch_table()
