@@ -16,6 +16,18 @@ from torchtrt.cli.coverage import FILE, Coverage, OpCoverage, coverages, share
 from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
 from torchtrt.packs.state import _state
 
+FILE_OF_VISION = {
+    "torch": "2.13.0",
+    "versions": ["8.6.0", "11.4.0"],
+    "ops": {
+        "nn.functional.relu": {
+            "float32": ["..", ".."],
+            "bool": ["aX", ".X"],
+            "reasons": ["why"],
+        },
+        "linalg.norm": {"float32": ["ab-", "ab-"], "reasons": ["[this]", "that"]},
+    },
+}
 VISION = Coverage(
     "2.13.0",
     ("8.6.0", "11.4.0"),
@@ -35,7 +47,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "__init__.py").touch()
         monkeypatch.setitem(sys.modules, folder.name, ModuleType(folder.name))  # undone afterwards
         del sys.modules[folder.name]
-    (tmp_path / "torchtrt_converters_vision" / FILE).write_text(VISION.to_json())
+    (tmp_path / "torchtrt_converters_vision" / FILE).write_text(json.dumps(FILE_OF_VISION))
     monkeypatch.syspath_prepend(tmp_path)
     loaded = tuple(
         LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0"), ConverterPack(name))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchtrt.cli.output import add_json_flag, console, print_json, table
+from torchtrt.cli.output import add_command, console, print_json, table
 from torchtrt.contract import check_names
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.registry.listing import notes, shadowed_by
@@ -24,12 +24,9 @@ CandidatesByName = Mapping[str, Sequence[Candidate]]
 def add_converters_command(commands: Commands) -> None:
     """Adds the command to the parser."""
     summary = "list the converters of all ops, or of one"
-    parser = commands.add_parser("converters", help=summary, description=summary)
-    parser.add_argument(
-        "op", nargs="?", metavar="OP", help="an op in any spelling: aten.gelu, aten::add.Tensor"
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    parser = add_command(commands, "converters", summary, run)
+    examples = "an op in any spelling: aten.gelu, aten::add.Tensor"
+    parser.add_argument("op", nargs="?", metavar="OP", help=examples)
 
 
 def run(arguments: argparse.Namespace) -> int:

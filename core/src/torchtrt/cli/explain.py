@@ -15,7 +15,7 @@ from torchtrt.cli.converters import (
     candidates_as_json,
     candidates_for,
 )
-from torchtrt.cli.output import add_json_flag, console, print_json
+from torchtrt.cli.output import add_command, console, print_json
 from torchtrt.cli.packs import problem_as_json
 from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedProgramError
@@ -33,14 +33,9 @@ MODEL_SUFFIX = ".pt2"
 def add_explain_command(commands: Commands) -> None:
     """Adds the command to the parser."""
     summary = "say what converts a model's nodes, or an op, and why"
-    parser = commands.add_parser("explain", help=summary, description=summary)
-    parser.add_argument(
-        "subject",
-        metavar="MODEL.pt2|OP",
-        help="a program saved by torch.export.save, or an op in any spelling",
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    parser = add_command(commands, "explain", summary, run)
+    kinds = "a program saved by torch.export.save, or an op in any spelling"
+    parser.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -56,16 +51,14 @@ def explain_model(path: Path, as_json: bool) -> int:
     from torchtrt.compiler import explain
 
     if not path.is_file():
-        message = f"There is no file {path}."
-        raise UnsupportedProgramError(message)
+        raise UnsupportedProgramError(f"There is no file {path}.")
     try:
         program = torch.export.load(path)
     except Exception as error:
-        message = (
+        raise UnsupportedProgramError(
             f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
             "Make it with torch.export.save(torch.export.export(model, inputs), path)."
-        )
-        raise UnsupportedProgramError(message) from error
+        ) from error
     report = explain(program)
     if as_json:
         print_json(report.to_json())
@@ -77,13 +70,8 @@ def explain_model(path: Path, as_json: bool) -> int:
 def explain_op(op: str, as_json: bool) -> int:
     """Prints an op's candidates and decompositions and, if it has no converter, the packs that are not in use."""
     found = candidates_for(op)
-    decomposed = {
-        name: text
-        for name, text in (
-            (qualified_name(target), _decomposition(target)) for target in parse_targets(op)
-        )
-        if text is not None
-    }
+    by_name = {qualified_name(target): _decomposition(target) for target in parse_targets(op)}
+    decomposed = {name: by_name[name] for name in sorted(by_name) if by_name[name]}
     in_use = {loaded.info.name for loaded in loaded_packs()}
     unused = [problem for problem in problems() if problem.pack not in in_use]
     if as_json:
@@ -91,7 +79,7 @@ def explain_op(op: str, as_json: bool) -> int:
             {
                 "op": op,
                 "converters": {name: candidates_as_json(found[name]) for name in found},
-                "decompositions": dict(sorted(decomposed.items())),
+                "decompositions": decomposed,
                 "problems": [problem_as_json(problem) for problem in unused],
             }
         )
@@ -103,7 +91,7 @@ def explain_op(op: str, as_json: bool) -> int:
     else:
         lines.append(f"No pack has a converter for {op}.")
         lines += [f"not loaded: {problem}" for problem in unused]
-    lines += [f"{name} decomposes {decomposed[name]}" for name in sorted(decomposed)]
+    lines += [f"{name} decomposes {decomposed[name]}" for name in decomposed]
     for line in lines:
         out.print(line, markup=False, highlight=False)
     return 0 if found else NO_CONVERTER

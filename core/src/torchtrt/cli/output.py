@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
@@ -23,11 +23,14 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
 
 
-def add_json_flag(parser: argparse.ArgumentParser) -> None:
-    """Gives a command the ``--json`` flag."""
-    parser.add_argument(
-        "--json", action="store_true", help="print JSON, the same for the same packs"
-    )
+def add_command(
+    commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    """Adds a command with the ``--json`` flag, and returns its parser."""
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="print JSON, the same for same packs")
+    parser.set_defaults(run=run)
+    return parser
 
 
 def print_json(value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from torchtrt.cli.output import add_json_flag, console, print_json, table
+from torchtrt.cli.output import add_command, console, print_json, table
 from torchtrt.packs import API_VERSION, Problem, current_packs, problems
 from torchtrt.packs.environment import NO_LOAD
 from torchtrt.registry import DYNAMO_CONVERTERS
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 def add_packs_command(commands: Commands) -> None:
     """Adds the command to the parser."""
     summary = "list the installed packs, in use or not, and every problem with them"
-    parser = commands.add_parser("packs", help=summary, description=summary)
-    add_json_flag(parser)
-    parser.add_argument(
-        NO_LOAD,
-        action="store_true",
-        help="read installed metadata only and import no pack: works whatever a pack does",
-    )
-    parser.set_defaults(run=run)
+    parser = add_command(commands, "packs", summary, run)
+    use = "read installed metadata only and import no pack: works whatever a pack does"
+    parser.add_argument(NO_LOAD, action="store_true", help=use)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -66,6 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+_IDENTITY = ("name", "distribution", "version", "location", "tier")
+_COUNTS = ("ops", "high", "decompositions")
+
+
 def as_json(rows: tuple[PackRow, ...]) -> dict[str, Any]:
     """Returns the packs as plain data, in pack order."""
     from torchtrt import __version__
@@ -75,18 +74,12 @@ def as_json(rows: tuple[PackRow, ...]) -> dict[str, Any]:
         "contract": ".".join(map(str, API_VERSION)),
         "packs": [
             {
-                "name": row.info.name,
-                "distribution": row.info.distribution,
-                "version": row.info.version,
-                "location": row.info.location,
-                "tier": row.info.tier,
+                **{name: getattr(row.info, name) for name in _IDENTITY},
                 "status": row.status,
                 "reason": row.reason,
                 "summary": row.summary,
                 # null where nobody has counted: the pack was not imported
-                "ops": row.ops if row.status == IN_USE else None,
-                "high": row.high if row.status == IN_USE else None,
-                "decompositions": row.decompositions if row.status == IN_USE else None,
+                **{name: getattr(row, name) if row.status == IN_USE else None for name in _COUNTS},
             }
             for row in rows
         ],

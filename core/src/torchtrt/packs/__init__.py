@@ -3,12 +3,7 @@
 A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``.
 """
 
-from torchtrt.contract import (
-    CallingConvention,
-    ConverterPriority,
-    ConverterSupport,
-    Reject,
-)
+from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport, Reject
 from torchtrt.packs.hooks import hookimpl, hookspec
 from torchtrt.packs.info import FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
 from torchtrt.packs.load import LoadedPack, PackSet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +27,9 @@ from torchtrt.targets import Target, canonical_spelling, parse_target
 
 API_VERSION = (1, 0)
 """The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
+
+TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
+"""The name of the pack that is being loaded; empty outside."""
 
 _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -115,6 +119,7 @@ class ConverterPack:
         "_converters",
         "_decompositions",
         "_lowering_passes",
+        "_owner",
         "_sealed",
         "api",
         "name",
@@ -138,7 +143,7 @@ class ConverterPack:
         if not _is_api_version(api):
             message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two integers: (1, 0)."
             raise PackError(message)
-        self.name = name
+        self.name = self._owner = name
         self.api = api
         self.summary = summary
         self.torch = torch
@@ -309,8 +314,7 @@ class ConverterPack:
             name: What to call it in reports; the function's own name if omitted.
         """
         if callable(name):
-            message = f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses."
-            raise PackError(message)
+            raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
 
         def register(function: Function) -> Function:
             self._check_open()
@@ -325,12 +329,14 @@ class ConverterPack:
         self._sealed = True
 
     def _check_open(self) -> None:
+        if TURN.get() not in ("", self._owner):
+            message = f"Pack {TURN.get()!r} registers something in pack {self._owner!r}. Each pack fills its own."
+            raise PackError(message)
         if self._sealed:
-            message = (
+            raise PackError(
                 f"Pack {self.name!r} is already loaded and cannot change. Register everything inside its "
                 "torchtrt_register_converters hook, or use @torchtrt.registry.dynamo_tensorrt_converter in a script."
             )
-            raise PackError(message)
 
     def _changed(self) -> None:
         """Is called after each registration."""
