@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.frontends import front_end_for
-from torchtrt.inputs import Input, flatten, is_input
+from torchtrt.inputs import Input, flatten, is_input, map_inputs
 from torchtrt.lowering import Program
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
 
@@ -49,17 +49,11 @@ def export(
     if not flatten(tree):
         raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
     device = _device_of(model)
-    args, kwargs = pytree.tree_map(
-        lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree, is_leaf=is_input
-    )
+    args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _apart((args, kwargs), model)
     shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
-        shapes = pytree.tree_map(
-            lambda leaf: (leaf.dynamic_dims() or None) if is_input(leaf) else None,
-            tree,
-            is_leaf=is_input,
-        )
+        shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
     if model.training:
         warnings.warn(
             "The model is in training mode: dropout and batch statistics are compiled as they are. "
@@ -114,9 +108,8 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
-    for tensor in (*model.parameters(), *model.buffers()):
-        return tensor.device
-    return torch.device("cpu")
+    tensors = (*model.parameters(), *model.buffers())
+    return tensors[0].device if tensors else torch.device("cpu")
 
 
 def _with_shapes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,11 @@ def _sizes(shape: Any, name: str) -> tuple[int, ...]:
 def is_input(value: Any) -> bool:
     """Returns whether ``value`` is an :class:`Input`."""
     return isinstance(value, Input)
+
+
+def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Returns nested inputs with every leaf replaced by what the function returns for it."""
+    return pytree.tree_map(function, tree, is_leaf=is_input)
 
 
 def flatten(tree: Any) -> list[Any]:

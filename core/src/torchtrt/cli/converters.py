@@ -5,18 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchtrt.cli.output import add_command, console, print_json, table
+from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.contract import check_names
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.registry.listing import notes, shadowed_by
 from torchtrt.targets import parse_targets, qualified_name
-
-if TYPE_CHECKING:
-    from torchtrt.cli.output import Commands
-
-NO_CONVERTER = 1
 
 CandidatesByName = Mapping[str, Sequence[Candidate]]
 
@@ -38,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         console().print(candidate_table(found))
     if arguments.op is not None and not found:
         print(f"torchtrt: No pack has a converter for {arguments.op}.", file=sys.stderr)
-        return NO_CONVERTER
+        return 1
     return 0
 
 
@@ -92,11 +87,8 @@ def candidates_as_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
             "checks": list(check_names(candidate.support.capability_validator))
             if candidate.validate is not None
             else [],
-            "shadowed_by": _one_based(shadowed_by(candidates, position)),
+            "shadowed_by": None if shadow is None else shadow + 1,
         }
         for position, candidate in enumerate(candidates)
+        for shadow in (shadowed_by(candidates, position),)
     ]
-
-
-def _one_based(position: int | None) -> int | None:
-    return None if position is None else position + 1

@@ -12,17 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchtrt.cli.output import add_command, console, print_json, table
+from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.packs import loaded_packs
 from torchtrt.packs.info import PACKS
 
-if TYPE_CHECKING:
-    from torchtrt.cli.output import Commands
-
 FILE = "coverage.json"
-NO_COVERAGE = 1
 
 CORRECT, REJECTED, WRONG, CRASHED, NOT_EXPORTABLE, NOTHING = KINDS = tuple(".rWCX-")
 """What can become of a sample. In the file a rejected one is the letter of its reason: ``a`` for the first."""
@@ -136,13 +132,13 @@ def run(arguments: argparse.Namespace) -> int:
             for name in coverage.ops:
                 out.print(dtype_table(pack, coverage, name))
                 for reason, n in coverage.ops[name].reason_counts():
-                    out.print(f"{n} × {reason}", markup=False, highlight=False)
+                    out.print(f"{n} × {reason}")
     if not found and unreadable:
         return 2
     if not found:
         subject = "any op" if arguments.op is None else arguments.op
         print(f"torchtrt: No pack in use tells of its coverage of {subject}.", file=sys.stderr)
-        return NO_COVERAGE
+        return 1
     return 0
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
-from torchtrt.cli.converters import (
-    NO_CONVERTER,
-    candidate_table,
-    candidates_as_json,
-    candidates_for,
-)
-from torchtrt.cli.output import add_command, console, print_json
+from torchtrt.cli.converters import candidate_table, candidates_as_json, candidates_for
+from torchtrt.cli.output import Commands, add_command, console, print_json
 from torchtrt.cli.packs import problem_as_json
 from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedProgramError
@@ -23,9 +18,6 @@ from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
-
-if TYPE_CHECKING:
-    from torchtrt.cli.output import Commands
 
 MODEL_SUFFIX = ".pt2"
 
@@ -83,7 +75,7 @@ def explain_op(op: str, as_json: bool) -> int:
                 "problems": [problem_as_json(problem) for problem in unused],
             }
         )
-        return 0 if found else NO_CONVERTER
+        return 0 if found else 1
     out = console()
     lines: list[Any] = []
     if found:
@@ -93,8 +85,8 @@ def explain_op(op: str, as_json: bool) -> int:
         lines += [f"not loaded: {problem}" for problem in unused]
     lines += [f"{name} decomposes {decomposed[name]}" for name in decomposed]
     for line in lines:
-        out.print(line, markup=False, highlight=False)
-    return 0 if found else NO_CONVERTER
+        out.print(line)
+    return 0 if found else 1
 
 
 def _decomposition(target: Target) -> str | None:

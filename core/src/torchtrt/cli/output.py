@@ -6,29 +6,34 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 _WIDTH_IN_A_PIPE = 200
 
 
 def console() -> Console:
     """Returns a console on standard output, wide when it is not a terminal so that lines stay whole."""
-    return Console(width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE)
+    return Console(
+        width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE, markup=False, highlight=False
+    )
 
 
 def add_command(
     commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], int]
 ) -> argparse.ArgumentParser:
-    """Adds a command with the ``--json`` flag, and returns its parser."""
+    """Adds a command with the flags that all have, and returns its parser."""
     parser = commands.add_parser(name, help=summary, description=summary)
     parser.add_argument("--json", action="store_true", help="print JSON, the same for same packs")
+    use = "import a library first, for the ops that it registers; may be given several times"
+    parser.add_argument(
+        "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
+    )
     parser.set_defaults(run=run)
     return parser
 

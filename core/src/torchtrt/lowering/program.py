@@ -147,11 +147,10 @@ def _check_writes(exported: ExportedProgram) -> None:
             continue
         if overlap(_weight(exported, name), _weight(exported, other_name)):
             first, second = (name, other_name) if node in written else (other_name, name)
-            message = (
+            raise UnsupportedProgramError(
                 f"The model writes to {first!r}, which shares memory with {second!r}. Keep one of them "
                 "as a buffer, and take a view or a clone of it in forward."
             )
-            raise UnsupportedProgramError(message)
 
 
 def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:

@@ -18,7 +18,7 @@ from packaging.version import Version
 from torchtrt.errors import PackError, did_you_mean
 from torchtrt.packs import hooks
 from torchtrt.packs.environment import DISABLE, Selection
-from torchtrt.packs.info import LOCAL, LOCAL_TIER, PACKS, PackInfo
+from torchtrt.packs.info import LOCAL, LOCAL_TIER, PACKS, PROJECT, PackInfo
 from torchtrt.packs.pack import API_VERSION, TURN, ConverterPack
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import FoundPack, Scan
@@ -170,7 +170,7 @@ def _hooks_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
     """Returns the hooks that a pack's module implements, each as a function of keywords."""
     implemented: dict[str, Callable[..., Any]] = {}
     for name, function in inspect.getmembers(module, inspect.isroutine):
-        mark = getattr(function, f"{hooks.PROJECT}_impl", None)
+        mark = getattr(function, f"{PROJECT}_impl", None)
         if mark is None and not name.startswith("torchtrt_"):
             continue
         wrong = hint = ""
@@ -196,17 +196,18 @@ def _hooks_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
     return implemented
 
 
+def call_hook(function: Callable[..., Any] | None, **available: Any) -> Any:
+    """Returns what a pack's function for a hook returns, called with what it asks for; ``None`` without one."""
+    if function is None:
+        return None
+    return function(**{name: available[name] for name in inspect.signature(function).parameters})
+
+
 def _call(
     implemented: Mapping[str, Callable[..., Any]], hook: str, info: PackInfo, **available: Any
 ) -> Any:
-    """Returns what a pack's implementation of a hook returns, or ``None`` if it has none."""
-    function = implemented.get(hook)
-    if function is None:
-        return None
     try:
-        return function(
-            **{name: available[name] for name in inspect.signature(function).parameters}
-        )
+        return call_hook(implemented.get(hook), **available)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import traceback
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from types import ModuleType
 
 from torchtrt.packs.info import Door
@@ -46,7 +48,8 @@ def _import(found: FoundPack) -> ModuleType | Problem:
     with _lock:
         if found not in _imported:
             try:
-                _imported[found] = importlib.import_module(found.module)
+                with redirect_stdout(sys.stderr):
+                    _imported[found] = importlib.import_module(found.module)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and whatever else it may raise

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import warnings
+from contextlib import redirect_stdout
 
 from torchtrt.errors import PackError, PackWarning, SettingsError, did_you_mean
 from torchtrt.packs.environment import is_recovery_command, read_selection
@@ -70,7 +71,10 @@ def load_packs() -> PackSet:
         gc.disable()
         try:
             selection = read_selection(os.environ, is_recovery_command(sys.orig_argv, sys.argv))
-            packs, problems = load(scan(), selection, local_pack)
+            with redirect_stdout(
+                sys.stderr
+            ):  # standard output is the program's, or a command's JSON
+                packs, problems = load(scan(), selection, local_pack)
         finally:
             _state.loading = False
             if collecting:
