@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
@@ -13,8 +14,12 @@ import torch
 
 import torchtrt
 from torchtrt.cli import main
+from torchtrt.cli.coverage import coverages, share
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.state import _state
+
+SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
+"""What the installed pack tells of its coverage."""
 
 LETHAL = "import os\nos._exit(13)"
 
@@ -222,6 +227,8 @@ def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., An
         "No pack has a converter for aten.silu.",
         "not loaded: Pack 'broken' (torchtrt-converters-broken 2.0, /site): ImportError: libfoo.so.2. Repair it.",
         f"aten.silu.default decomposes by {__name__}:convert of aten_core (torchtrt-converters-aten-core 0.1.0)",
+        f"aten_core converts {SILU} of PyTorch's samples of nn.functional.silu: see torchtrt coverage "
+        "nn.functional.silu",
     ]
 
 
@@ -237,6 +244,7 @@ def test_explaining_an_op_as_json(ask: Callable[..., Any]) -> None:
         "aten_core",
     ]
     assert answer["decompositions"] == {"aten.gelu.default": "by PyTorch's own"}
+    assert set(answer["coverage"]["aten_core"]) == {"nn.functional.gelu"}
     assert [problem["pack"] for problem in answer["problems"]] == ["broken"]
 
 
@@ -464,3 +472,25 @@ def test_the_doctor_finds_a_tensorrt_that_cannot_be_used(site: Any) -> None:
 
     assert 1 == done.returncode
     assert "TensorRT: No TensorRT named 'nosuch' is installed." in done.stdout
+
+
+@pytest.mark.parametrize(
+    "question", ["packs", "converters aten.gelu", "coverage nn.functional.pad"]
+)
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_no_name_is_broken_by_a_narrow_terminal(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, question: str, width: str
+) -> None:
+    """Where the table would be too wide, each cell is on a line of its own."""
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    _, output, _ = ask(*question.split())
+    words = set(re.sub("[│┃]", " ", output).split())
+    _, answer, _ = ask(*question.split(), "--json")
+
+    names = set(re.findall(r"[\w.]+[-.:_][\w.:-]+\w", answer)) - {"not_exportable"}
+    whole = {name for name in names if name in output}
+    assert whole
+    assert whole <= {name for name in whole if any(name in word for word in words)}
+    assert {"torchtrt-converters-vision"} <= whole or question != "packs"

@@ -135,6 +135,16 @@ def test_a_broken_file_is_an_error_that_names_the_pack(
     assert f"{FILE} of vision (torchtrt-converters-vision 1.0) cannot be read" in errors
 
 
+def test_a_broken_file_does_not_hide_the_other_packs(site: Path, ask: Callable[..., Any]) -> None:
+    """The broken one is named all the same."""
+    (site / "torchtrt_converters_quiet" / FILE).write_text("{")
+
+    status, output, errors = ask("linalg.norm", "--json")
+
+    assert (0, {"vision"}) == (status, set(json.loads(output)))
+    assert f"{FILE} of quiet (torchtrt-converters-quiet 1.0) cannot be read" in errors
+
+
 def test_what_computes_nothing_does_not_count() -> None:
     """Neither does what torch.export refuses; without anything else there is no share."""
     assert [share("-X"), share("-.a"), share("W."), share("C")] == [

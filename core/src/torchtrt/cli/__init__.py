@@ -16,8 +16,6 @@ from torchtrt.cli.explain import add_explain_command
 from torchtrt.cli.packs import add_doctor_command, add_packs_command
 from torchtrt.errors import TorchTRTError
 
-USAGE_ERROR = 2
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
@@ -40,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        return 2
 
 
 def _import(library: str) -> None:

@@ -69,7 +69,7 @@ def candidate_table(found: CandidatesByName) -> Any:
         for name, candidates in found.items()
         for position, candidate in enumerate(candidates)
     ]
-    headings = ("op", "", "priority", "pack", "from", "converter", "notes")
+    headings = ("op", "turn", "priority", "pack", "from", "converter", "notes")
     return table("Converters, in the order in which they are asked", headings, rows)
 
 

@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the coverage."""
     unreadable: list[str] = []
     found = {
-        pack: Coverage(coverage.torch, coverage.versions, dict(_named(coverage, arguments.op)))
+        pack: Coverage(coverage.torch, coverage.versions, dict(named(coverage, arguments.op)))
         for pack, coverage in coverages(unreadable).items()
     }
     for message in unreadable:
@@ -133,12 +133,10 @@ def run(arguments: argparse.Namespace) -> int:
                 out.print(dtype_table(pack, coverage, name))
                 for reason, n in coverage.ops[name].reason_counts():
                     out.print(f"{n} × {reason}")
-    if not found and unreadable:
-        return 2
     if not found:
         subject = "any op" if arguments.op is None else arguments.op
         print(f"torchtrt: No pack in use tells of its coverage of {subject}.", file=sys.stderr)
-        return 1
+        return 2 if unreadable else 1
     return 0
 
 
@@ -160,7 +158,8 @@ def coverages(unreadable: list[str] | None = None) -> dict[str, Coverage]:
     return found
 
 
-def _named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]]:
+def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]]:
+    """Yields the ops of a coverage with this name, or all."""
     if op is None:
         yield from coverage.ops.items()
         return

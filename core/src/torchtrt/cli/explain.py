@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from torchtrt.cli.converters import candidate_table, candidates_as_json, candidates_for
+from torchtrt.cli.coverage import coverages, named, share
 from torchtrt.cli.output import Commands, add_command, console, print_json
 from torchtrt.cli.packs import problem_as_json
 from torchtrt.contract import qualified_function
@@ -18,8 +18,6 @@ from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
-
-MODEL_SUFFIX = ".pt2"
 
 
 def add_explain_command(commands: Commands) -> None:
@@ -33,7 +31,7 @@ def add_explain_command(commands: Commands) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Prints the explanation of a model or of an op."""
     subject: str = arguments.subject
-    if subject.endswith(MODEL_SUFFIX):
+    if subject.endswith(".pt2"):
         return explain_model(Path(subject), arguments.json)
     return explain_op(subject, arguments.json)
 
@@ -64,6 +62,15 @@ def explain_op(op: str, as_json: bool) -> int:
     found = candidates_for(op)
     by_name = {qualified_name(target): _decomposition(target) for target in parse_targets(op)}
     decomposed = {name: by_name[name] for name in sorted(by_name) if by_name[name]}
+    packets = {name.split(".")[1] for name in by_name if name.startswith("aten.")}
+    covered = {
+        pack: {
+            name: share(of_op.letters())
+            for each in sorted(packets)
+            for name, of_op in named(coverage, each)
+        }
+        for pack, coverage in coverages([]).items()
+    }
     in_use = {loaded.info.name for loaded in loaded_packs()}
     unused = [problem for problem in problems() if problem.pack not in in_use]
     if as_json:
@@ -72,20 +79,22 @@ def explain_op(op: str, as_json: bool) -> int:
                 "op": op,
                 "converters": {name: candidates_as_json(found[name]) for name in found},
                 "decompositions": decomposed,
+                "coverage": covered,
                 "problems": [problem_as_json(problem) for problem in unused],
             }
         )
         return 0 if found else 1
     out = console()
-    lines: list[Any] = []
-    if found:
-        lines.append(candidate_table(found))
-    else:
-        lines.append(f"No pack has a converter for {op}.")
-        lines += [f"not loaded: {problem}" for problem in unused]
-    lines += [f"{name} decomposes {decomposed[name]}" for name in decomposed]
-    for line in lines:
-        out.print(line)
+    out.print(candidate_table(found) if found else f"No pack has a converter for {op}.")
+    for problem in () if found else unused:
+        out.print(f"not loaded: {problem}")
+    for name, whose in decomposed.items():
+        out.print(f"{name} decomposes {whose}")
+    for pack, shares in covered.items():
+        for name, converted in shares.items():
+            out.print(
+                f"{pack} converts {converted} of PyTorch's samples of {name}: see torchtrt coverage {name}"
+            )
     return 0 if found else 1
 
 

@@ -9,19 +9,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-_WIDTH_IN_A_PIPE = 200
-
 
 def console() -> Console:
     """Returns a console on standard output, wide when it is not a terminal so that lines stay whole."""
-    return Console(
-        width=None if sys.stdout.isatty() else _WIDTH_IN_A_PIPE, markup=False, highlight=False
-    )
+    return Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
 
 
 def add_command(
@@ -43,8 +40,8 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Returns a table whose columns of integers are aligned to the right."""
+def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | str:
+    """Returns a table, its integers aligned to the right, or as text where it would be too wide."""
     made = Table(title=Text(title), title_justify="left")
     for index, heading in enumerate(headings):
         numeric = bool(rows) and all(
@@ -54,4 +51,11 @@ def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]])
     for row in rows:
         # Text, because a reason or a name may look like rich's markup.
         made.add_row(*(Text(str(cell)) for cell in row))
-    return made
+    out = console()
+    if Measurement.get(out, out.options.update(max_width=10_000), made).minimum <= out.width:
+        return made
+    cells = [
+        zip(headings, row, strict=True) for row in rows
+    ]  # each on a line, so that no name breaks
+    texts = ["\n".join(f"  {name}: {cell}" for name, cell in row if cell != "") for row in cells]
+    return "\n\n".join((title, *texts, ""))
