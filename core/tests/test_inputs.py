@@ -46,3 +46,26 @@ def test_inconsistent_shapes_are_refused(keywords):
     """Min <= opt <= max, of equal rank, or one shape."""
     with pytest.raises(InputError, match="Input"):
         Input(**keywords)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"shape": 3}, "min_shape=3. Give a sequence of integers"),
+        ({"shape": "ab"}, "Give a sequence of integers"),
+        ({"shape": (1.5, 2)}, "Give a sequence of integers"),
+        ({"shape": (1, 2), "dtype": "float32"}, "dtype='float32'. Give a torch.dtype"),
+        ({"shape": (1, 2), "dtype": None}, "dtype=None. Give a torch.dtype"),
+    ],
+    ids=str,
+)
+def test_what_is_no_shape_and_no_dtype_is_refused(keywords, message):
+    """When the Input is made, with what to write instead."""
+    with pytest.raises(InputError, match=message):
+        Input(**keywords)
+
+
+def test_sizes_may_be_of_any_integer_type():
+    """What counts as an integer in Python counts here."""
+    assert ((2, 3),) * 3 == Input(torch.empty(2, 3).shape).bounds
+    assert (1, 2) == Input(torch.tensor([1, 2])).min_shape

@@ -1,5 +1,10 @@
 """CompilationSettings: what it accepts, and what it says otherwise."""
 
+import copy
+import dataclasses
+import operator
+import pickle
+
 import pytest
 import torch
 
@@ -35,6 +40,12 @@ def test_one_name_needs_no_collection():
     ).torch_executed_ops
 
 
+@pytest.mark.parametrize("op", [ADD.Tensor, ADD], ids=str)
+def test_one_op_needs_no_collection(op):
+    """A lone overload or packet is that op, not what iterating over it gives."""
+    assert ADD.Tensor in CompilationSettings(torch_executed_ops=op).torch_executed_ops
+
+
 def test_an_unknown_op_is_an_error_that_names_the_closest():
     """A misspelt op is not silently ignored."""
     with pytest.raises(UnknownTargetError, match="aten"):
@@ -55,6 +66,15 @@ def test_an_unknown_setting_is_an_error_that_names_the_closest():
         {"min_block_size": "3"},
         {"workspace_size": -1},
         {"optimization_level": 6},
+        {"optimization_level": ""},
+        {"tactic_sources": "all"},
+        {"require_full_compilation": "no"},
+        {"truncate_double": 1},
+        {"refittable": None},
+        {"progress": "yes"},
+        {"torch_executed_ops": None},
+        {"converter_preferences": ["aten.relu"]},
+        {"converter_preferences": {"aten.relu": 3}},
     ],
     ids=str,
 )
@@ -84,3 +104,27 @@ def test_settings_do_not_change():
     """Settings are shared between threads, so nobody may change them."""
     with pytest.raises(AttributeError):
         CompilationSettings().min_block_size = 3
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        copy.copy,
+        copy.deepcopy,
+        dataclasses.replace,
+        lambda settings: pickle.loads(pickle.dumps(settings)),
+    ],
+    ids=["copy", "deepcopy", "replace", "pickle"],
+)
+def test_a_copy_of_settings_is_equal_and_hashes_the_same(copied):
+    """Settings can be a key, and can be sent to another process."""
+    settings = CompilationSettings(
+        torch_executed_ops={ADD, "operator.mul", torch.ops.higher_order.cond, "torch.sym_max"},
+        converter_preferences={"aten.gelu": "mine", operator.add: "local"},
+        torch_disabled_decompositions="aten.silu",
+        min_block_size=2,
+    )
+
+    assert settings == copied(settings)
+    assert hash(settings) == hash(copied(settings))
+    assert {settings} != {CompilationSettings()}

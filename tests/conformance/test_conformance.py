@@ -172,4 +172,4 @@ def test_a_coverage_survives_being_written() -> None:
     """Reading what was written gives the same."""
     op = OpCoverage({"bool": (".a", ".-", "XC")}, ('a "reason"',))
     coverage = Coverage("2.13.0", VERSIONS, {"add": op, "sub": OpCoverage({})})
-    assert Coverage.from_json(coverage.to_json()) == coverage
+    assert Coverage.from_json(golden.to_json(coverage)) == coverage

@@ -31,6 +31,7 @@ from torchtrt.lowering import (
     remove_no_ops,
     resolve_nodes,
 )
+from torchtrt.packs.state import with_known_packs
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
@@ -80,7 +81,7 @@ def compile(
         BuildError: TensorRT refused a network, and then its parts down to a single op.
     """
     kwarg_inputs = kwarg_inputs or {}
-    options = CompilationSettings.from_keywords(**settings)
+    options = with_known_packs(CompilationSettings.from_keywords(**settings))
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(

@@ -213,21 +213,19 @@ def calling_convention(converter: Converter) -> CallingConvention:
         classic = tuple(rest[:3]) == _CTX_PARAMETERS
         convention = CallingConvention.CTX if classic else CallingConvention.SCHEMA
     else:
-        message = (
+        raise ConverterSignatureError(
             f"The calling convention of converter {qualified_function(converter)} cannot be told: its first parameter "
             f"is {first!r}. {_FORMS}"
         )
-        raise ConverterSignatureError(message)
     if (
         convention is not CallingConvention.SCHEMA
         and len(rest) != 4
         and not _is_variadic(converter)
     ):
-        message = (
+        raise ConverterSignatureError(
             f"The converter {qualified_function(converter)} takes ({', '.join((first, *rest))}), which is no calling "
             f"convention. {_FORMS}"
         )
-        raise ConverterSignatureError(message)
     return convention
 
 
@@ -291,11 +289,10 @@ class SchemaArguments:
     @staticmethod
     def _refuse(converter: Converter, target: Target, what: str) -> None:
         schema = target._schema  # type: ignore[attr-defined]
-        message = (
+        raise ConverterSignatureError(
             f"The converter {qualified_function(converter)} does not fit {qualified_name(target)}: the op {what}.\n"
             f"  schema  {schema}"
         )
-        raise ConverterSignatureError(message)
 
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -5,7 +5,15 @@ Each message says what happened, where (the pack, the layer or the node), and wh
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Returns the question that ends a message about an unknown name, or ``otherwise`` if no known one is close."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
 
 
 class TorchTRTError(Exception):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from types import MethodType
 from typing import Any
 
 import torch
@@ -16,7 +19,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.frontends import front_end_for
-from torchtrt.inputs import Input, flatten, is_input
+from torchtrt.inputs import Input, flatten, is_input, map_inputs
 from torchtrt.lowering import Program
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
 from torchtrt.report import NarrowedSize
@@ -32,34 +35,28 @@ def export(
 
     Raises:
         ExportError: ``torch.export`` could not trace the model.
-        InputError: The model is no module, or there are no inputs to export it with.
+        InputError: The model is no module, the inputs are no sequence, or there are none to export it with.
     """
+    _check_kinds(inputs, kwarg_inputs)
     if isinstance(model, ExportedProgram):
         return model
     if front_end := front_end_for(model):
         return front_end.export(model, inputs, kwarg_inputs, dynamic_shapes)
     candidate: Any = model
     if type(model).__module__.startswith("torch.jit") or not isinstance(candidate, torch.nn.Module):
-        message = (
+        raise InputError(
             f"compile() takes a torch.nn.Module or an ExportedProgram, not a {type(model).__name__}, and no installed "
             "front end takes it. `pip install torchtrt-torchscript` brings the one for scripted and traced models."
         )
-        raise InputError(message)
     tree = (tuple(inputs), dict(kwarg_inputs))
     if not flatten(tree):
         raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
     device = _device_of(model)
-    args, kwargs = pytree.tree_map(
-        lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree, is_leaf=is_input
-    )
+    args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _apart((args, kwargs), model)
+    shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
-        shapes = pytree.tree_map(
-            lambda leaf: (leaf.dynamic_dims() or None) if is_input(leaf) else None,
-            tree,
-            is_leaf=is_input,
-        )
-        dynamic_shapes = _by_argument(model, *shapes)
+        shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
     if model.training:
         warnings.warn(
             "The model is in training mode: dropout and batch statistics are compiled as they are. "
@@ -72,19 +69,20 @@ def export(
         lengths = symbolic_sequence_lengths()
         with torch.no_grad(), math_attention, lengths, warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if shapes is not None:
+                model, dynamic_shapes = _with_shapes(model, *shapes)
             return torch.export.export(
                 model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
     except TorchTRTError:
         raise  # TorchScript's runner says itself what cannot be compiled
     except Exception as error:
-        message = (
+        raise ExportError(
             f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"
             "torchtrt compiles exported programs. Rewrite what export cannot trace "
             "(torch.export.draft_export(model, args) lists it all), or export the model yourself and pass the "
             "ExportedProgram."
-        )
-        raise ExportError(message) from error
+        ) from error
 
 
 def _apart(tree: Any, model: torch.nn.Module) -> Any:
@@ -113,24 +111,45 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:
-    for tensor in (*model.parameters(), *model.buffers()):
-        return tensor.device
-    return torch.device("cpu")
+    tensors = (*model.parameters(), *model.buffers())
+    return tensors[0].device if tensors else torch.device("cpu")
 
 
-def _by_argument(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if not kwargs:
-        return args
-    import inspect
+def _with_shapes(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """Returns the model and the shapes by the names of its parameters, as ``torch.export`` takes them.
 
-    names = inspect.signature(model.forward).bind(*args, **kwargs).arguments
-    return dict(names)
+    It takes none for what ``**kwargs`` collects: there the model gets a parameter for each.
+    """
+    signature = inspect.signature(model.forward)
+    known = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    more = [name for name in kwargs if name not in {each.name for each in known}]
+    if more and len(known) < len(signature.parameters):
+        original, model = model, copy.copy(model)
+        method = vars(original).get("forward") or MethodType(type(original).forward, model)
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return method(*args, **kwargs)
+
+        known += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in more]
+        signature = forward.__signature__ = signature.replace(parameters=known)  # type: ignore[attr-defined]
+        model.forward = forward
+    return model, dict(signature.bind(*args, **kwargs).arguments)
+
+
+def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        raise InputError(
+            f"compile() takes the inputs as a sequence, not as a {type(inputs).__name__}: write [x] for one input "
+            "x, or kwarg_inputs={...} for inputs by name."
+        )
+    if not isinstance(kwarg_inputs, Mapping):
+        raise InputError(f"kwarg_inputs is a {type(kwarg_inputs).__name__}: give inputs by name.")
 
 
 def size_ranges(
-    program: Program,
-    inputs: Sequence[Any],
-    kwarg_inputs: Mapping[str, Any],
+    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
 ) -> dict[Any, SizeRange]:
     """Returns the sizes to build for, for each symbol of the program's input shapes.
 
@@ -163,12 +182,11 @@ def size_ranges(
                 minimum, maximum = program.ranges.get(symbol, (0, None))
                 minimum, optimal, maximum = _wanted(leaf, dim, minimum, size.node.hint, maximum)
                 if maximum is None or maximum > 2**31 - 1:
-                    message = (
+                    raise InputError(
                         f"The size of {where} has no upper bound, and an engine is built for a maximum size. "
                         "Give one: torchtrt.Input(min_shape, opt_shape, max_shape), or "
                         "torch.export.Dim(name, max=...) when exporting."
                     )
-                    raise InputError(message)
                 if symbol not in ranges:
                     ranges[symbol] = SizeRange(
                         minimum, min(max(optimal, minimum), maximum), maximum
@@ -211,12 +229,11 @@ def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
     if isinstance(leaf, Input):
         minimum, _, maximum = leaf.bounds
         if minimum[dim] != maximum[dim]:
-            message = (
+            raise InputError(
                 f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}: "
                 "something in its code depends on that number. Make the code independent of it, or give a fixed "
                 "size."
             )
-            raise InputError(message)
 
 
 def _wanted(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,31 +38,30 @@ class Input:
     device: torch.device | str | None = None
 
     def __post_init__(self) -> None:
-        ranges = (self.min_shape, self.opt_shape, self.max_shape)
+        names = ("min_shape", "opt_shape", "max_shape")
         if self.shape is not None:
-            if any(shape is not None for shape in ranges):
+            if any(getattr(self, name) is not None for name in names):
                 raise InputError("Input takes either shape or min_shape, opt_shape and max_shape.")
-            for name in ("min_shape", "opt_shape", "max_shape"):
-                object.__setattr__(self, name, tuple(self.shape))
-        elif any(shape is None for shape in ranges):
-            raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
+            for name in names:
+                object.__setattr__(self, name, self.shape)
+        for name in names:
+            object.__setattr__(self, name, _sizes(getattr(self, name), name))
         sizes = list(zip(*self.bounds, strict=False))
         if len({len(shape) for shape in self.bounds}) != 1 or any(
             not 0 <= minimum <= optimal <= maximum for minimum, optimal, maximum in sizes
         ):
-            message = (
+            raise InputError(
                 f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={self.bounds[0]}, "
                 f"opt_shape={self.bounds[1]}, max_shape={self.bounds[2]}."
             )
-            raise InputError(message)
+        dtype: object = self.dtype
+        if not isinstance(dtype, torch.dtype):
+            raise InputError(f"Input has dtype={dtype!r}. Give a torch.dtype: torch.float32.")
 
     @property
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """The minimum, optimal and maximum shapes."""
-        assert self.min_shape is not None
-        assert self.opt_shape is not None
-        assert self.max_shape is not None
-        return tuple(self.min_shape), tuple(self.opt_shape), tuple(self.max_shape)
+        return self.min_shape, self.opt_shape, self.max_shape  # type: ignore[return-value]  # made so
 
     def example(self, device: torch.device) -> torch.Tensor:
         """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
@@ -88,9 +88,25 @@ class Input:
         }
 
 
+def _sizes(shape: Any, name: str) -> tuple[int, ...]:
+    if shape is None:
+        raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        raise InputError(
+            f"Input has {name}={shape!r}. Give a sequence of integers, such as (1, 3, 224, 224)."
+        ) from None
+
+
 def is_input(value: Any) -> bool:
     """Returns whether ``value`` is an :class:`Input`."""
     return isinstance(value, Input)
+
+
+def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Returns nested inputs with every leaf replaced by what the function returns for it."""
+    return pytree.tree_map(function, tree, is_leaf=is_input)
 
 
 def flatten(tree: Any) -> list[Any]:

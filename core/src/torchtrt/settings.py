@@ -7,16 +7,45 @@ nothing stores them globally, so two threads can compile with different settings
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from torchtrt.errors import SettingsError
-from torchtrt.targets import Target, parse_targets
+from torch._ops import OperatorBase
+
+from torchtrt.errors import SettingsError, did_you_mean
+from torchtrt.targets import Target, parse_targets, qualified_name
 
 TargetSpec = Target | str
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "bool": (lambda value: type(value) is bool, "True or False"),
+    "bool | None": (lambda value: value is None or type(value) is bool, "True, False or None"),
+    "frozenset[Target]": (
+        lambda value: callable(value) or isinstance(value, Iterable),
+        "an op, or a collection of ops",
+    ),
+    "converter_preferences": (
+        lambda value: (
+            isinstance(value, Mapping) and all(isinstance(pack, str) for pack in value.values())
+        ),
+        "a dictionary: the op, and the name of the pack",
+    ),
+    "min_block_size": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
+    "workspace_size": (_is_size, "bytes, 0 or more"),
+    "optimization_level": (
+        lambda value: value is None or (_is_size(value) and value <= 5),
+        "0 to 5 or None",
+    ),
+    "tactic_sources": (lambda value: value is None or _is_size(value), "a bit mask or None"),
+}
+"""For a setting, or for settings of a type, which values are usable and how to say that."""
 
 
 @dataclass(frozen=True)
@@ -65,43 +94,36 @@ class CompilationSettings:
     progress: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "torch_executed_ops",
-            "torch_enabled_decompositions",
-            "torch_disabled_decompositions",
-        ):
-            self._set(name, _parse_all(getattr(self, name)))
-        self._set(
-            "converter_preferences",
-            MappingProxyType(
-                {
-                    target: pack
-                    for spec, pack in self.converter_preferences.items()
-                    for target in parse_targets(spec)
-                }
-            ),
-        )
-        self._check("min_block_size", int, lambda value: value >= 1, "an integer from 1")
-        self._check("workspace_size", int, lambda value: value >= 0, "bytes, 0 or more")
-        if self.optimization_level is not None:
-            self._check("optimization_level", int, lambda value: 0 <= value <= 5, "0 to 5 or None")
+        for spec in dataclasses.fields(self):
+            value = getattr(self, spec.name)
+            accepts, wanted = _ACCEPTED.get(spec.name) or _ACCEPTED[str(spec.type)]
+            if not accepts(value):
+                message = f"The setting {spec.name}={value!r} is not usable: it must be {wanted}."
+                raise SettingsError(message)
+            if spec.type == "frozenset[Target]":
+                object.__setattr__(self, spec.name, _parse_all(value))
+        preferences = self.converter_preferences.items()
+        by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
+        object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
         both = self.torch_enabled_decompositions & self.torch_disabled_decompositions
         if both:
             names = ", ".join(sorted(map(str, both)))
-            message = (
+            raise SettingsError(
                 f"torch_enabled_decompositions and torch_disabled_decompositions both name {names}. "
                 "Keep each op in one of them."
             )
-            raise SettingsError(message)
 
-    def _set(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
+    def _values(self) -> dict[str, Any]:
+        return {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(self)}
 
-    def _check(self, name: str, kind: type, accept: Callable[[Any], bool], wanted: str) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, kind) or not accept(value):
-            message = f"The setting {name}={value!r} is not usable: it must be {wanted}."
-            raise SettingsError(message)
+    def __hash__(self) -> int:
+        values = self._values()
+        preferences = frozenset(values.pop("converter_preferences").items())
+        return hash((preferences, *values.values()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copied and pickled by the names of ops: PyTorch's own objects for them cannot be pickled.
+        return type(self), tuple(map(_by_name, self._values().values()))
 
     @classmethod
     def from_keywords(cls, **keywords: Any) -> CompilationSettings:
@@ -114,14 +136,20 @@ class CompilationSettings:
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
-                message = f"torchtrt has no setting named {name!r}. {hint}"
-                raise SettingsError(message)
+                hint = did_you_mean(name, known, f"Known: {', '.join(known)}.")
+                raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
         return cls(**keywords)
 
 
-def _parse_all(specs: Iterable[TargetSpec]) -> frozenset[Target]:
-    if isinstance(specs, str):
+def _by_name(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_by_name(target): pack for target, pack in value.items()}
+    if isinstance(value, frozenset):
+        return frozenset(map(_by_name, value))
+    return qualified_name(value) if isinstance(value, OperatorBase) else value
+
+
+def _parse_all(specs: Iterable[TargetSpec] | TargetSpec) -> frozenset[Target]:
+    if isinstance(specs, str) or callable(specs):
         specs = (specs,)
     return frozenset(target for spec in specs for target in parse_targets(spec))

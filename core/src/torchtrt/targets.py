@@ -8,7 +8,6 @@ higher-order operator, or a Python function on sizes (``operator.getitem``, ``ma
 from __future__ import annotations
 
 import builtins
-import difflib
 import functools
 import math
 import operator
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from torchtrt.errors import AmbiguousTargetError, UnknownTargetError
+from torchtrt.errors import AmbiguousTargetError, UnknownTargetError, did_you_mean
 
 Target = Callable[..., Any]
 """An op that a graph node calls: an ``OpOverload`` or another callable."""
@@ -61,10 +60,9 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
     if isinstance(found, OpOverloadPacket):
         return frozenset(getattr(found, overload) for overload in _overloads(found))
     if not callable(found):
-        message = (
+        raise TypeError(
             f"{spec!r} names no op: give an op, an op packet or a name such as 'aten.add.Tensor'."
         )
-        raise TypeError(message)
     return frozenset((found,))
 
 
@@ -122,8 +120,7 @@ def _find(name: str) -> Target | OpOverloadPacket:
 
 
 def _find_function(module: ModuleType, path: str) -> Target | None:
-    _, _, function_name = path.partition(".")
-    function = getattr(module, function_name, None)
+    function = getattr(module, path.partition(".")[2], None)
     return function if _is_function(function) else None
 
 
@@ -149,10 +146,8 @@ def _find_operator(path: str) -> Target | OpOverloadPacket | None:
 
 def _unknown(name: str, path: str) -> str:
     message = f"There is no op {name!r} in PyTorch {torch.__version__}."
-    close = difflib.get_close_matches(path, _known_names(path), n=1)
-    if close:
-        return f"{message} Did you mean {close[0]!r}?"
-    return f"{message} If a library adds it, import that library first."
+    otherwise = "If a library adds it, import that library first."
+    return f"{message} {did_you_mean(path, _known_names(path), otherwise)}"
 
 
 def _known_names(path: str) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
@@ -11,9 +12,14 @@ from typing import Any
 import pytest
 import torch
 
+import torchtrt
 from torchtrt.cli import main
+from torchtrt.cli.coverage import coverages, share
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.state import _state
+
+SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
+"""What the installed pack tells of its coverage."""
 
 LETHAL = "import os\nos._exit(13)"
 
@@ -221,6 +227,8 @@ def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., An
         "No pack has a converter for aten.silu.",
         "not loaded: Pack 'broken' (torchtrt-converters-broken 2.0, /site): ImportError: libfoo.so.2. Repair it.",
         f"aten.silu.default decomposes by {__name__}:convert of aten_core (torchtrt-converters-aten-core 0.1.0)",
+        f"aten_core converts {SILU} of PyTorch's samples of nn.functional.silu: see torchtrt coverage "
+        "nn.functional.silu",
     ]
 
 
@@ -236,6 +244,7 @@ def test_explaining_an_op_as_json(ask: Callable[..., Any]) -> None:
         "aten_core",
     ]
     assert answer["decompositions"] == {"aten.gelu.default": "by PyTorch's own"}
+    assert set(answer["coverage"]["aten_core"]) == {"nn.functional.gelu"}
     assert [problem["pack"] for problem in answer["problems"]] == ["broken"]
 
 
@@ -330,3 +339,164 @@ def test_the_packs_are_listed_the_same_every_time(
         "abacus",
         "zebra",
     ]
+
+
+LIBRARY = """
+import torch
+
+print("hello")
+
+
+@torch.library.custom_op("probe_library::f", mutates_args=())
+def f(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "op"), [("explain", "probe_library::f"), ("converters", "probe_library::f")]
+)
+def test_ops_of_a_library_are_known_once_it_is_imported(site: Any, command: str, op: str) -> None:
+    """And what it prints is not part of the answer."""
+    (site.path / "probe_library.py").write_text(LIBRARY)
+
+    done = site.run("-m", "torchtrt", command, op, "--import", "probe_library", "--json")
+    without = site.run("-m", "torchtrt", command, op)
+
+    assert (1, 2) == (done.returncode, without.returncode)
+    assert isinstance(json.loads(done.stdout), dict)
+    assert "hello" in done.stderr
+
+
+def test_a_library_that_cannot_be_imported_is_status_2(ask: Callable[..., Any]) -> None:
+    """The message says why."""
+    status, output, errors = ask("packs", "--import", "no_such_library")
+
+    assert (2, "") == (status, output)
+    assert "--import no_such_library: ModuleNotFoundError" in errors
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the distribution has it."""
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+
+    assert (0, f"torchtrt {torchtrt.__version__}\n") == (caught.value.code, capsys.readouterr().out)
+
+
+def test_what_a_pack_prints_is_not_part_of_the_answer(
+    site: Any, source_of_pack: Callable[..., str]
+) -> None:
+    """It goes to standard error, and JSON stays JSON."""
+    site.unpack(site.wheel("loud", 'print("loud")\n' + source_of_pack("loud", "print('louder')")))
+
+    done = site.run("-m", "torchtrt", "packs", "--json", TORCHTRT_PACKS="loud")
+
+    assert "in use" in [entry["status"] for entry in json.loads(done.stdout)["packs"]]
+    assert ["loud", "louder"] == done.stderr.splitlines()
+
+
+def test_a_broken_pack_does_not_stop_the_import_where_warnings_are_errors(site: Any) -> None:
+    """The import is whole, and the problem is told all the same."""
+    site.unpack(site.wheel("broken", "raise ImportError('libfoo.so.2')"))
+    program = "import torchtrt, torchtrt; print(len(torchtrt.packs.problems()), torchtrt.compile)"
+
+    done = site.run("-W", "error", "-c", program, TORCHTRT_PACKS="broken")
+
+    assert done.stdout.startswith("1 <function compile"), done.stderr
+    assert "PackWarning: Pack 'broken'" in done.stderr
+
+
+CHECKS = {
+    "well": "return ()",
+    "silent": "return None",
+    "ill": 'yield Problem("libfoo is missing", "Install libfoo.")',
+    "crashed": "raise OSError('no such device')",
+}
+
+
+@pytest.mark.parametrize(
+    ("pack", "expected"),
+    [
+        ("well", (0, [])),
+        ("silent", (0, [])),
+        ("ill", (1, [("check-failed", "libfoo is missing", "Install libfoo.")])),
+        (
+            "crashed",
+            (
+                1,
+                [
+                    (
+                        "hook-failed",
+                        "torchtrt_check raised OSError: no such device",
+                        "Report this to the pack's authors.",
+                    )
+                ],
+            ),
+        ),
+    ],
+)
+def test_the_doctor_asks_the_packs(
+    site: Any, source_of_pack: Callable[..., str], pack: str, expected: tuple[int, list[Any]]
+) -> None:
+    """Only the doctor: the check may be slow."""
+    check = f"\nfrom torchtrt.packs import Problem\n\n@hookimpl\ndef torchtrt_check(pack):\n    {CHECKS[pack]}\n"
+    site.unpack(site.wheel(pack, source_of_pack(pack) + check))
+    settings = {"TORCHTRT_PACKS": pack, "TORCHTRT_TENSORRT": "reference@8.6.0"}
+
+    done = site.run("-m", "torchtrt", "doctor", "--json", **settings)
+    answer = json.loads(done.stdout)
+    found = [(each["code"], each["what"], each["hint"]) for each in answer["problems"]]
+    packs = site.run("-m", "torchtrt", "packs", "--json", **settings)
+
+    assert expected == (done.returncode, found)
+    assert [pack] * len(found) == [each["pack"] for each in answer["problems"]]
+    assert "reference@8.6.0" == answer["versions"]["TensorRT"]
+    assert torch.__version__ == answer["versions"]["PyTorch"]
+    assert (0, []) == (packs.returncode, json.loads(packs.stdout)["problems"])
+
+
+def test_the_doctor_says_what_is_wrong(ask: Callable[..., Any]) -> None:
+    """Problems and conflicts, and the versions above them."""
+    status, output, _ = ask("doctor")
+
+    assert 1 == status
+    assert output.startswith("Python: 3.")
+    assert "problem: Pack 'broken'" in output
+    assert "conflict: aten.gelu.default" in output
+
+
+def test_the_doctor_finds_a_tensorrt_that_cannot_be_used(site: Any) -> None:
+    """Its message says what to install."""
+    done = site.run("-m", "torchtrt", "doctor", TORCHTRT_TENSORRT="nosuch")
+
+    assert 1 == done.returncode
+    assert "TensorRT: No TensorRT named 'nosuch' is installed." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("packs", ["aten_core", "torchtrt-converters-aten-core", "TORCHTRT_PACKS_DISABLE"]),
+        ("converters aten.gelu", ["aten.gelu.default", "torchtrt-converters-vision"]),
+        ("coverage nn.functional.pad", ["float32", "10.16.1"]),
+        ("doctor", ["torchtrt-converters-zebra", "TORCHTRT_PACKS_PREFER"]),
+    ],
+)
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_no_name_is_broken_by_a_narrow_terminal(
+    ask: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    question: str,
+    names: list[str],
+    width: str,
+) -> None:
+    """Where the table would be too wide, each cell is on a line of its own."""
+    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    _, colored, _ = ask(*question.split())
+    output = re.sub(r"\x1b\[[\d;]*m", "", colored)
+
+    assert names == [name for name in names if name in output]
+    assert int(width) >= max(map(len, output.splitlines()))

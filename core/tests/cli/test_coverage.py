@@ -16,6 +16,18 @@ from torchtrt.cli.coverage import FILE, Coverage, OpCoverage, coverages, share
 from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
 from torchtrt.packs.state import _state
 
+FILE_OF_VISION = {
+    "torch": "2.13.0",
+    "versions": ["8.6.0", "11.4.0"],
+    "ops": {
+        "nn.functional.relu": {
+            "float32": ["..", ".."],
+            "bool": ["aX", ".X"],
+            "reasons": ["why"],
+        },
+        "linalg.norm": {"float32": ["ab-", "ab-"], "reasons": ["[this]", "that"]},
+    },
+}
 VISION = Coverage(
     "2.13.0",
     ("8.6.0", "11.4.0"),
@@ -35,7 +47,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "__init__.py").touch()
         monkeypatch.setitem(sys.modules, folder.name, ModuleType(folder.name))  # undone afterwards
         del sys.modules[folder.name]
-    (tmp_path / "torchtrt_converters_vision" / FILE).write_text(VISION.to_json())
+    (tmp_path / "torchtrt_converters_vision" / FILE).write_text(json.dumps(FILE_OF_VISION))
     monkeypatch.syspath_prepend(tmp_path)
     loaded = tuple(
         LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0"), ConverterPack(name))
@@ -121,6 +133,16 @@ def test_a_broken_file_is_an_error_that_names_the_pack(
 
     assert (status, output) == (2, "")
     assert f"{FILE} of vision (torchtrt-converters-vision 1.0) cannot be read" in errors
+
+
+def test_a_broken_file_does_not_hide_the_other_packs(site: Path, ask: Callable[..., Any]) -> None:
+    """The broken one is named all the same."""
+    (site / "torchtrt_converters_quiet" / FILE).write_text("{")
+
+    status, output, errors = ask("linalg.norm", "--json")
+
+    assert (0, {"vision"}) == (status, set(json.loads(output)))
+    assert f"{FILE} of quiet (torchtrt-converters-quiet 1.0) cannot be read" in errors
 
 
 def test_what_computes_nothing_does_not_count() -> None:

@@ -93,14 +93,16 @@ def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [str(registration.target) for registration in local.converters] == ["aten.relu.default"]
 
 
-@pytest.mark.parametrize("name", ["packs", "converters", "coverage", "explain"])
+@pytest.mark.parametrize("name", ["packs", "doctor", "converters", "coverage", "explain"])
 def test_every_command_and_flag_is_documented(name: str) -> None:
     """Each command has a section that mentions its flags."""
     parser = _parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    assert set(commands.choices) == {"packs", "converters", "coverage", "explain"}
+    assert set(commands.choices) == {"packs", "doctor", "converters", "coverage", "explain"}
+    general = page("cli").split("\n## ")[0]
+    assert all(flag in general for flag in ("--version", "--json", "--import"))
     section = page("cli").split(f"## `torchtrt {name}")[1].split("\n## ")[0]
 
     for action in commands.choices[name]._actions:
         for flag in action.option_strings:
-            assert flag in ("-h", "--help", "--json") or flag in section
+            assert flag in ("-h", "--help") or flag in section or f"`{flag}" in general

@@ -108,6 +108,37 @@ def test_a_hook_wrapper_is_refused(
     assert "wrapper" in problem.what
 
 
+def test_a_function_that_is_named_like_a_hook_and_not_marked_is_refused(
+    load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
+) -> None:
+    """Nobody would call it, and its author would wonder why."""
+    source = source_of_pack("probe").replace("@hookimpl\ndef torchtrt_reg", "def torchtrt_reg")
+
+    problem = only_problem(load_pack(source))
+
+    assert "bad-hook" == problem.code
+    assert "'torchtrt_register_converters' is not marked" in problem.what
+    assert "@hookimpl" in problem.hint
+
+
+def test_a_pack_cannot_register_in_another(site: Any, source_of_pack: Callable[..., str]) -> None:
+    """The one that tries is not used; the other is, with nothing but its own."""
+    intruder = "import torchtrt_converters_zz._pack as other\nother.pack.add('aten.relu', convert)"
+    zz = source_of_pack("zz", "pack.add('aten.gelu', convert)")
+    pack_of_zz = "from torchtrt.packs import ConverterPack\npack = ConverterPack('zz')"
+    zz = zz.replace("pack = ConverterPack('zz')", "from torchtrt_converters_zz.made import pack")
+    site.unpack(site.wheel("aa", source_of_pack("aa", intruder)))
+    site.unpack(site.wheel("zz", zz, modules={"made": pack_of_zz}))
+    found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+
+    result, (problem,) = load(found, Selection(), ConverterPack("local"))
+
+    assert ("aa", "hook-failed") == (problem.pack, problem.code)
+    assert "Pack 'aa' registers something in pack 'zz'" in problem.what
+    (entry, _) = result.loaded
+    assert ["aten.gelu.default"] == [str(each.target) for each in entry.pack.converters]
+
+
 def test_a_string_outside_the_packs_own_package_is_refused(
     load_pack: Callable[..., Loaded], source_of_pack: Callable[..., str]
 ) -> None:
@@ -164,6 +195,7 @@ def test_an_older_major_contract_asks_for_a_newer_pack(
         "raise MemoryError",
         "raise GeneratorExit",
         "class Odd(BaseException): ...\nraise Odd",
+        "class Fatal(Exception):\n    def __str__(self): raise SystemExit\nraise Fatal",
         "class Mute(Exception):\n    def __str__(self): raise self\nraise Mute",
         "import warnings\nwarnings.simplefilter('error')\nwarnings.warn('odd', DeprecationWarning)",
     ],
@@ -175,6 +207,7 @@ def test_an_older_major_contract_asks_for_a_newer_pack(
         "memory",
         "generator-exit",
         "base",
+        "fatal",
         "mute",
         "warning",
     ],

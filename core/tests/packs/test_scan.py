@@ -138,6 +138,28 @@ def test_broken_metadata_of_a_distribution_that_is_no_pack_is_not_our_business(
     assert scan_folders(tmp_path) == Scan((), ())
 
 
+def test_a_byte_order_mark_hides_no_pack(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    metadata = metadata_of("torchtrt-converters-probe")
+    entry = "[torchtrt.converters]\nprobe = torchtrt_converters_probe._pack\n".encode("utf-8-sig")
+    write_metadata(tmp_path, "torchtrt_converters_probe-1.0", METADATA=metadata, entry_points=entry)
+
+    assert (["probe"], ()) == (names(scan_folders(tmp_path)), scan_folders(tmp_path).problems)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_entry_points_in_another_encoding_are_a_problem(tmp_path: Path, encoding: str) -> None:
+    """They name a pack that Python itself would not find."""
+    metadata = metadata_of("torchtrt-converters-probe")
+    entry = entry_of("probe").decode().encode(encoding)
+    write_metadata(tmp_path, "torchtrt_converters_probe-1.0", METADATA=metadata, entry_points=entry)
+
+    (problem,) = scan_folders(tmp_path).problems
+
+    assert "bad-metadata" == problem.code
+    assert "torchtrt_converters_probe-1.0.dist-info" == problem.distribution
+
+
 def test_a_half_deleted_distribution_does_not_hide_the_whole_one(tmp_path: Path) -> None:
     """An empty metadata folder is what an interrupted uninstall leaves behind."""
     write_metadata(tmp_path, "torchtrt_converters_vision-0.9")

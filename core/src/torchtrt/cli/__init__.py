@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 
+from torchtrt import __version__
 from torchtrt.cli.converters import add_converters_command
 from torchtrt.cli.coverage import add_coverage_command
 from torchtrt.cli.explain import add_explain_command
-from torchtrt.cli.packs import add_packs_command
+from torchtrt.cli.packs import add_doctor_command, add_packs_command
 from torchtrt.errors import TorchTRTError
-
-USAGE_ERROR = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
+        for library in parsed.imports:
+            _import(library)
         status = int(parsed.run(parsed))
         sys.stdout.flush()
         return status
@@ -35,15 +38,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
-        return USAGE_ERROR
+        return 2
+
+
+def _import(library: str) -> None:
+    try:
+        with redirect_stdout(sys.stderr):
+            importlib.import_module(library)
+    except Exception as error:
+        raise TorchTRTError(f"--import {library}: {type(error).__name__}: {error}.") from error
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="torchtrt", description="Shows which converter packs there are and what they convert."
     )
+    parser.add_argument("--version", action="version", version=f"torchtrt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     add_packs_command(commands)
+    add_doctor_command(commands)
     add_converters_command(commands)
     add_coverage_command(commands)
     add_explain_command(commands)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchtrt.cli.output import add_json_flag, console, print_json, table
+from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.contract import check_names
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.registry.listing import notes, shadowed_by
 from torchtrt.targets import parse_targets, qualified_name
-
-if TYPE_CHECKING:
-    from torchtrt.cli.output import Commands
-
-NO_CONVERTER = 1
 
 CandidatesByName = Mapping[str, Sequence[Candidate]]
 
@@ -24,12 +19,9 @@ CandidatesByName = Mapping[str, Sequence[Candidate]]
 def add_converters_command(commands: Commands) -> None:
     """Adds the command to the parser."""
     summary = "list the converters of all ops, or of one"
-    parser = commands.add_parser("converters", help=summary, description=summary)
-    parser.add_argument(
-        "op", nargs="?", metavar="OP", help="an op in any spelling: aten.gelu, aten::add.Tensor"
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    parser = add_command(commands, "converters", summary, run)
+    examples = "an op in any spelling: aten.gelu, aten::add.Tensor"
+    parser.add_argument("op", nargs="?", metavar="OP", help=examples)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         console().print(candidate_table(found))
     if arguments.op is not None and not found:
         print(f"torchtrt: No pack has a converter for {arguments.op}.", file=sys.stderr)
-        return NO_CONVERTER
+        return 1
     return 0
 
 
@@ -77,7 +69,7 @@ def candidate_table(found: CandidatesByName) -> Any:
         for name, candidates in found.items()
         for position, candidate in enumerate(candidates)
     ]
-    headings = ("op", "", "priority", "pack", "from", "converter", "notes")
+    headings = ("op", "turn", "priority", "pack", "from", "converter", "notes")
     return table("Converters, in the order in which they are asked", headings, rows)
 
 
@@ -95,11 +87,8 @@ def candidates_as_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
             "checks": list(check_names(candidate.support.capability_validator))
             if candidate.validate is not None
             else [],
-            "shadowed_by": _one_based(shadowed_by(candidates, position)),
+            "shadowed_by": None if shadow is None else shadow + 1,
         }
         for position, candidate in enumerate(candidates)
+        for shadow in (shadowed_by(candidates, position),)
     ]
-
-
-def _one_based(position: int | None) -> int | None:
-    return None if position is None else position + 1

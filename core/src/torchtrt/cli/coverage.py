@@ -12,31 +12,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from torchtrt.cli.output import add_json_flag, console, print_json, table
-from torchtrt.errors import PackError
+from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.packs import loaded_packs
 from torchtrt.packs.info import PACKS
 
-if TYPE_CHECKING:
-    from torchtrt.cli.output import Commands
-
 FILE = "coverage.json"
-NO_COVERAGE = 1
 
-CORRECT, NOTHING, REJECTED, WRONG, CRASHED, NOT_EXPORTABLE = KINDS = tuple(".-rWCX")
+CORRECT, REJECTED, WRONG, CRASHED, NOT_EXPORTABLE, NOTHING = KINDS = tuple(".rWCX-")
 """What can become of a sample. In the file a rejected one is the letter of its reason: ``a`` for the first."""
 COUNTED = (CORRECT, REJECTED, WRONG, CRASHED)
 """What counts in a share. Samples that torch.export refuses, or that compute nothing, do not."""
-LABELS = {
-    CORRECT: "correct",
-    REJECTED: "rejected",
-    WRONG: "wrong",
-    CRASHED: "crashed",
-    NOT_EXPORTABLE: "not exportable",
-    NOTHING: "nothing to do",
-}
+NAMES = ("correct", "rejected", "wrong", "crashed", "not exportable", "nothing to do")
+LABELS = dict(zip(KINDS, NAMES, strict=True))
 
 
 @dataclass(frozen=True)
@@ -93,26 +82,7 @@ class Coverage:
                 )
             return cls(data["torch"], tuple(data["versions"]), ops)
         except (KeyError, TypeError, AttributeError) as error:
-            message = f"this is no coverage: {type(error).__name__}: {error}"
-            raise ValueError(message) from error
-
-    def to_json(self) -> str:
-        """Returns the text of a file: one line for each op and dtype, and for each reason."""
-        lines = [
-            "{",
-            f'"torch": {json.dumps(self.torch)},',
-            f'"versions": {json.dumps(self.versions)},',
-            '"ops": {',
-        ]
-        for name, op in sorted(self.ops.items()):
-            lines.append(f"{json.dumps(name)}: {{")
-            lines += [f" {json.dumps(dtype)}: {json.dumps(s)}," for dtype, s in op.samples.items()]
-            lines.append(' "reasons": [')
-            lines += [f"  {json.dumps(reason)}," for reason in op.reasons]
-            lines[-1] = lines[-1].removesuffix(",")
-            lines.append(" ]},")
-        lines[-1] = lines[-1].removesuffix(",")
-        return "\n".join((*lines, "}}", ""))
+            raise ValueError(f"this is no coverage: {type(error).__name__}: {error}") from error
 
 
 def kind_of(letter: str) -> str:
@@ -135,23 +105,21 @@ def share(letters: str) -> str:
 
 def add_coverage_command(commands: Commands) -> None:
     """Adds the command to the parser."""
-    summary = (
-        "show how many of PyTorch's own samples of each op are converted, and why not the others"
-    )
-    parser = commands.add_parser("coverage", help=summary, description=summary)
-    parser.add_argument(
-        "op", nargs="?", metavar="OP", help="an op: torch.add, nn.functional.relu, softmax"
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    summary = "show how many of PyTorch's own samples of each op are converted, and what is not"
+    parser = add_command(commands, "coverage", summary, run)
+    examples = "an op: torch.add, nn.functional.relu, softmax"
+    parser.add_argument("op", nargs="?", metavar="OP", help=examples)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the coverage."""
+    unreadable: list[str] = []
     found = {
-        pack: Coverage(coverage.torch, coverage.versions, dict(_named(coverage, arguments.op)))
-        for pack, coverage in coverages().items()
+        pack: Coverage(coverage.torch, coverage.versions, dict(named(coverage, arguments.op)))
+        for pack, coverage in coverages(unreadable).items()
     }
+    for message in unreadable:
+        print(f"torchtrt: {message}", file=sys.stderr)
     found = {pack: coverage for pack, coverage in found.items() if coverage.ops}
     if arguments.json:
         print_json({pack: as_json(coverage) for pack, coverage in found.items()})
@@ -164,20 +132,16 @@ def run(arguments: argparse.Namespace) -> int:
             for name in coverage.ops:
                 out.print(dtype_table(pack, coverage, name))
                 for reason, n in coverage.ops[name].reason_counts():
-                    out.print(f"{n} × {reason}", markup=False, highlight=False)
+                    out.print(f"{n} × {reason}")
     if not found:
         subject = "any op" if arguments.op is None else arguments.op
         print(f"torchtrt: No pack in use tells of its coverage of {subject}.", file=sys.stderr)
-        return NO_COVERAGE
+        return 2 if unreadable else 1
     return 0
 
 
-def coverages() -> dict[str, Coverage]:
-    """Returns what the packs in use tell of their coverage, by pack.
-
-    Raises:
-        PackError: A pack's file cannot be read.
-    """
+def coverages(unreadable: list[str] | None = None) -> dict[str, Coverage]:
+    """Returns what the packs in use tell of their coverage, by pack; the list gets what cannot be read."""
     found = {}
     for loaded in loaded_packs():
         try:
@@ -186,16 +150,16 @@ def coverages() -> dict[str, Coverage]:
                 found[loaded.info.name] = Coverage.from_json(file.read_text(encoding="utf-8"))
         except ModuleNotFoundError:
             continue  # a pack that a program registers itself has no package
-        except ValueError as error:
-            message = (
+        except (ValueError, OSError) as error:
+            (unreadable if unreadable is not None else []).append(
                 f"{FILE} of {loaded.info.name} ({loaded.info.origin}) cannot be read: {error}. "
                 "Report this to the pack's authors."
             )
-            raise PackError(message) from error
     return found
 
 
-def _named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]]:
+def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]]:
+    """Yields the ops of a coverage with this name, or all."""
     if op is None:
         yield from coverage.ops.items()
         return

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
 
-from torchtrt.cli.converters import (
-    NO_CONVERTER,
-    candidate_table,
-    candidates_as_json,
-    candidates_for,
-)
-from torchtrt.cli.output import add_json_flag, console, print_json
+from torchtrt.cli.converters import candidate_table, candidates_as_json, candidates_for
+from torchtrt.cli.coverage import coverages, named, share
+from torchtrt.cli.output import Commands, add_command, console, print_json
 from torchtrt.cli.packs import problem_as_json
 from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedProgramError
@@ -24,29 +19,19 @@ from torchtrt.packs import loaded_packs, problems
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 
-if TYPE_CHECKING:
-    from torchtrt.cli.output import Commands
-
-MODEL_SUFFIX = ".pt2"
-
 
 def add_explain_command(commands: Commands) -> None:
     """Adds the command to the parser."""
     summary = "say what converts a model's nodes, or an op, and why"
-    parser = commands.add_parser("explain", help=summary, description=summary)
-    parser.add_argument(
-        "subject",
-        metavar="MODEL.pt2|OP",
-        help="a program saved by torch.export.save, or an op in any spelling",
-    )
-    add_json_flag(parser)
-    parser.set_defaults(run=run)
+    parser = add_command(commands, "explain", summary, run)
+    kinds = "a program saved by torch.export.save, or an op in any spelling"
+    parser.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the explanation of a model or of an op."""
     subject: str = arguments.subject
-    if subject.endswith(MODEL_SUFFIX):
+    if subject.endswith(".pt2"):
         return explain_model(Path(subject), arguments.json)
     return explain_op(subject, arguments.json)
 
@@ -56,16 +41,14 @@ def explain_model(path: Path, as_json: bool) -> int:
     from torchtrt.compiler import explain
 
     if not path.is_file():
-        message = f"There is no file {path}."
-        raise UnsupportedProgramError(message)
+        raise UnsupportedProgramError(f"There is no file {path}.")
     try:
         program = torch.export.load(path)
     except Exception as error:
-        message = (
+        raise UnsupportedProgramError(
             f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
             "Make it with torch.export.save(torch.export.export(model, inputs), path)."
-        )
-        raise UnsupportedProgramError(message) from error
+        ) from error
     report = explain(program)
     if as_json:
         print_json(report.to_json())
@@ -77,12 +60,16 @@ def explain_model(path: Path, as_json: bool) -> int:
 def explain_op(op: str, as_json: bool) -> int:
     """Prints an op's candidates and decompositions and, if it has no converter, the packs that are not in use."""
     found = candidates_for(op)
-    decomposed = {
-        name: text
-        for name, text in (
-            (qualified_name(target), _decomposition(target)) for target in parse_targets(op)
-        )
-        if text is not None
+    by_name = {qualified_name(target): _decomposition(target) for target in parse_targets(op)}
+    decomposed = {name: by_name[name] for name in sorted(by_name) if by_name[name]}
+    packets = {name.split(".")[1] for name in by_name if name.startswith("aten.")}
+    covered = {
+        pack: {
+            name: share(of_op.letters())
+            for each in sorted(packets)
+            for name, of_op in named(coverage, each)
+        }
+        for pack, coverage in coverages([]).items()
     }
     in_use = {loaded.info.name for loaded in loaded_packs()}
     unused = [problem for problem in problems() if problem.pack not in in_use]
@@ -91,22 +78,24 @@ def explain_op(op: str, as_json: bool) -> int:
             {
                 "op": op,
                 "converters": {name: candidates_as_json(found[name]) for name in found},
-                "decompositions": dict(sorted(decomposed.items())),
+                "decompositions": decomposed,
+                "coverage": covered,
                 "problems": [problem_as_json(problem) for problem in unused],
             }
         )
-        return 0 if found else NO_CONVERTER
+        return 0 if found else 1
     out = console()
-    lines: list[Any] = []
-    if found:
-        lines.append(candidate_table(found))
-    else:
-        lines.append(f"No pack has a converter for {op}.")
-        lines += [f"not loaded: {problem}" for problem in unused]
-    lines += [f"{name} decomposes {decomposed[name]}" for name in sorted(decomposed)]
-    for line in lines:
-        out.print(line, markup=False, highlight=False)
-    return 0 if found else NO_CONVERTER
+    out.print(candidate_table(found) if found else f"No pack has a converter for {op}.")
+    for problem in () if found else unused:
+        out.print(f"not loaded: {problem}")
+    for name, whose in decomposed.items():
+        out.print(f"{name} decomposes {whose}")
+    for pack, shares in covered.items():
+        for name, converted in shares.items():
+            out.print(
+                f"{pack} converts {converted} of PyTorch's samples of {name}: see torchtrt coverage {name}"
+            )
+    return 0 if found else 1
 
 
 def _decomposition(target: Target) -> str | None:

@@ -68,13 +68,12 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
             exported = exported.run_decompositions(_undeclared_views(exported.graph))
     except Exception as error:
-        message = (
+        raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
             "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, "
             "none of them a view of another: write to a clone(), or keep one buffer and take views of "
             "it in forward."
-        )
-        raise UnsupportedProgramError(message) from error
+        ) from error
     return exported, exported.graph_module
 
 
@@ -84,11 +83,10 @@ def _check_destinations(graph: Graph) -> None:
     for node in filter(writes, graph.nodes):
         destination = node.args[0]
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
-            message = (
+            raise UnsupportedProgramError(
                 f"The model writes ({node.target}) to {destination.name}, several elements of which are "
                 "one place in memory, as after expand: write to a clone() of it."
             )
-            raise UnsupportedProgramError(message)
 
 
 def _elements_are_apart(value: Any) -> bool:

@@ -69,13 +69,15 @@ def open_program(exported: ExportedProgram) -> Program:
     signature = exported.graph_signature
     graph = torch.fx.Graph()
     root = GraphModule(source, source.graph)
-    inputs = {spec.arg.name: spec for spec in signature.input_specs}
+    inputs = dict(
+        zip(source.graph.find_nodes(op="placeholder"), signature.input_specs, strict=True)
+    )
     env: dict[Node, Node] = {}
     attributes: dict[str, Node] = {}
     weights: dict[str, torch.Tensor] = {}
     for node in source.graph.nodes:
-        if node.op == "placeholder" and inputs[node.name].kind is not InputKind.USER_INPUT:
-            spec = inputs[node.name]
+        if node.op == "placeholder" and inputs[node].kind is not InputKind.USER_INPUT:
+            spec = inputs[node]
             if spec.kind not in _WEIGHTS:
                 message = f"The program's input {node.name!r} is a {spec.kind.name}, which torchtrt cannot compile."
                 raise UnsupportedProgramError(message)
@@ -84,8 +86,9 @@ def open_program(exported: ExportedProgram) -> Program:
             env[node] = attributes[name] = graph.create_node("get_attr", name, name=node.name)
             env[node].meta = dict(node.meta)
         elif node.op == "output":
+            given = {inputs[node].arg.name: env[node] for node in inputs}
             results = [env[value] if isinstance(value, Node) else value for value in node.args[0]]
-            mutated, outputs = _write_back(graph, signature, results, attributes, env)
+            mutated, outputs = _write_back(graph, signature, results, attributes, given)
             graph.output(tuple(outputs)).meta = dict(node.meta)
         else:
             env[node] = graph.node_copy(node, env.__getitem__)
@@ -144,11 +147,10 @@ def _check_writes(exported: ExportedProgram) -> None:
             continue
         if overlap(_weight(exported, name), _weight(exported, other_name)):
             first, second = (name, other_name) if node in written else (other_name, name)
-            message = (
+            raise UnsupportedProgramError(
                 f"The model writes to {first!r}, which shares memory with {second!r}. Keep one of them "
                 "as a buffer, and take a view or a clone of it in forward."
             )
-            raise UnsupportedProgramError(message)
 
 
 def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
@@ -165,9 +167,8 @@ def _write_back(
     signature: torch.export.ExportGraphSignature,
     results: list[Any],
     attributes: Mapping[str, Node],
-    env: Mapping[Node, Node],
+    given: Mapping[str, Node],
 ) -> tuple[frozenset[str], list[Any]]:
-    placeholders = {node.name: copy for node, copy in env.items() if node.op == "placeholder"}
     mutated, outputs = set(), []
     for spec, value in zip(signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
@@ -178,7 +179,7 @@ def _write_back(
             mutated.add(name)
             destination = attributes[name]
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
-            destination = placeholders[name]
+            destination = given[name]
         else:
             message = f"The program's output {name!r} is a {spec.kind.name}, which torchtrt cannot compile."
             raise UnsupportedProgramError(message)

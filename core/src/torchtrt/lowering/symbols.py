@@ -40,11 +40,10 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         return
 
     def refuse(expression: Any, _: Any) -> NoReturn:
-        message = (
+        raise NewAssumptionError(
             f"This would assume that {expression}. Compare symbolic sizes with "
             "torch.fx.experimental.symbolic_shapes.statically_known_true(...)."
         )
-        raise NewAssumptionError(message)
 
     # PyTorch calls this before it adds a guard; its own switch to raise here is newer than 2.9.
     shape_env._check_frozen = refuse

@@ -3,13 +3,8 @@
 A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``.
 """
 
-from torchtrt.contract import (
-    CallingConvention,
-    ConverterPriority,
-    ConverterSupport,
-    Reject,
-)
-from torchtrt.packs.hooks import hookimpl, hookspec
+from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport, Reject
+from torchtrt.packs.hooks import hookimpl
 from torchtrt.packs.info import FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
 from torchtrt.packs.load import LoadedPack, PackSet
 from torchtrt.packs.modules import import_modules
@@ -34,7 +29,6 @@ __all__ = [
     "Reject",
     "current_packs",
     "hookimpl",
-    "hookspec",
     "import_modules",
     "load_packs",
     "loaded_packs",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
+from torchtrt.errors import did_you_mean
 from torchtrt.packs.info import LOCAL, normalize
 from torchtrt.packs.problem import Problem
 
@@ -60,12 +60,8 @@ class Selection:
         ):
             for name in names:
                 if name not in candidates:
-                    close = difflib.get_close_matches(name, candidates, n=1)
-                    hint = (
-                        f"Did you mean {close[0]!r}?"
-                        if close
-                        else f"Installed packs: {', '.join(candidates)}."
-                    )
+                    installed = f"Installed packs: {', '.join(candidates)}."
+                    hint = did_you_mean(name, candidates, installed)
                     what = f"{variable} names {name!r}, but no such pack is installed"
                     yield Problem(what, hint, "unknown-name")
 

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
+import inspect
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
 from typing import Any
 
-import pluggy
 import torch
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
-from torchtrt.errors import PackError
+from torchtrt.errors import PackError, did_you_mean
 from torchtrt.packs import hooks
 from torchtrt.packs.environment import DISABLE, Selection
-from torchtrt.packs.info import LOCAL, LOCAL_TIER, PACKS, PackInfo
-from torchtrt.packs.pack import API_VERSION, ConverterPack
+from torchtrt.packs.info import LOCAL, LOCAL_TIER, PACKS, PROJECT, PackInfo
+from torchtrt.packs.pack import API_VERSION, TURN, ConverterPack
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import FoundPack, Scan
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPack:
-    """A pack in use: its provenance, and what it registered."""
+    """A pack in use: its provenance, what it registered, and its hook that looks for what is wrong."""
 
     info: PackInfo
     pack: ConverterPack
+    check: Callable[..., Any] | None = None
 
 
 LOCAL_INFO = PackInfo(LOCAL, tier=LOCAL_TIER)
 
-_HOOKS = tuple(name for name in vars(hooks) if name.startswith("torchtrt_"))
+_HOOKS = {
+    name: inspect.signature(hook).parameters.keys()
+    for name, hook in vars(hooks).items()
+    if name.startswith("torchtrt_")
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,8 +100,6 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
         for found in scan.others
         if found.info.name in selection.disabled
     }
-    manager = pluggy.PluginManager(hooks.PROJECT)
-    manager.add_hookspecs(hooks)
     loaded: list[LoadedPack] = []
     for found in scan.packs:
         reason = selection.why_not(found.info.name)
@@ -105,15 +107,14 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
             disabled[found.info.name] = reason
             continue
         try:
-            loaded.append(LoadedPack(found.info, _load_pack(manager, found)))
+            loaded.append(_load_pack(found))
         except _RefusalError as refusal:
-            problem = refusal.problem.about(found.info)
-            if refusal.__cause__ is not None:
-                problem = _with_traceback(problem, refusal.__cause__)
+            cause = refusal.__cause__
+            text = "".join(traceback.format_exception(cause)) if cause else None
             try:
-                note(problem)
+                note(dataclasses.replace(refusal.problem.about(found.info), traceback=text))
             except PackError as error:
-                raise error from refusal.__cause__
+                raise error from cause
     packs = PackSet(
         found=tuple(found.info for found in scan.packs),
         others=scan.others,
@@ -125,26 +126,24 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
     return packs, problems
 
 
-def _with_traceback(problem: Problem, error: BaseException) -> Problem:
-    return dataclasses.replace(problem, traceback="".join(traceback.format_exception(error)))
-
-
-def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack:
+def _load_pack(found: FoundPack) -> LoadedPack:
     """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
+    turn = TURN.set(found.info.name)
     try:
-        return _load_checked(manager, found)
+        return _load_checked(found)
     except (_RefusalError, KeyboardInterrupt):
         raise
     except BaseException as error:
         # SystemExit, and whatever else a pack may raise, stops only the pack.
         hint = _repair_or_disable(found.info)
         raise _RefusalError("import-failed", describe(error), hint) from error
+    finally:
+        TURN.reset(turn)
 
 
-def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> ConverterPack:
-    module = importlib.import_module(found.module)
-    _register(manager, found.info.name, module)
-    pack = _call(manager, module, "torchtrt_converter_pack", found.info)
+def _load_checked(found: FoundPack) -> LoadedPack:
+    implemented = _hooks_of(importlib.import_module(found.module))
+    pack = _call(implemented, "torchtrt_converter_pack", found.info)
     if not isinstance(pack, ConverterPack):
         raise _RefusalError(
             "bad-hook",
@@ -155,7 +154,7 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> ConverterP
         )
     _check_identity(pack, found)
     _check_versions(pack, found.info)
-    result = _call(manager, module, "torchtrt_register_converters", found.info, pack=pack)
+    result = _call(implemented, "torchtrt_register_converters", found.info, pack=pack)
     if result is not None:
         raise _RefusalError(
             "bad-hook",
@@ -164,51 +163,56 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> ConverterP
         )
     _check_contents(pack, found.info)
     pack.seal()
-    return pack
+    return LoadedPack(found.info, pack, implemented.get("torchtrt_check"))
 
 
-def _register(manager: pluggy.PluginManager, name: str, module: ModuleType) -> None:
-    try:
-        manager.register(module, name=name)
-        callers = manager.get_hookcallers(module) or []
-    except Exception as error:
-        hint = "The pack may need a newer torchtrt: update one of them."
-        raise _RefusalError("bad-hook", f"its hooks are not accepted: {error}", hint) from error
-    for caller in callers:
-        if not caller.has_spec():
-            manager.unregister(module)
-            close = difflib.get_close_matches(caller.name, _HOOKS, n=1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Hooks: {', '.join(_HOOKS)}."
-            raise _RefusalError("bad-hook", f"it implements an unknown hook, {caller.name!r}", hint)
-        for implementation in caller.get_hookimpls():
-            if implementation.plugin is module and (
-                implementation.wrapper or implementation.hookwrapper
-            ):
-                manager.unregister(module)
-                what = f"its {caller.name} is a hook wrapper, which could see other packs"
-                raise _RefusalError("bad-hook", what, "Mark it with a plain @hookimpl.")
+def _hooks_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
+    """Returns the hooks that a pack's module implements, each as a function of keywords."""
+    implemented: dict[str, Callable[..., Any]] = {}
+    for name, function in inspect.getmembers(module, inspect.isroutine):
+        mark = getattr(function, f"{PROJECT}_impl", None)
+        if mark is None and not name.startswith("torchtrt_"):
+            continue
+        wrong = hint = ""
+        if mark is None:
+            wrong = f"its function {name!r} is not marked, so that nobody would call it"
+            hint = (
+                "Mark it @hookimpl, or name it otherwise: names that begin so are those of hooks."
+            )
+        elif name not in _HOOKS:
+            wrong = f"it implements an unknown hook, {name!r}"
+            hint = did_you_mean(name, _HOOKS, f"Hooks: {', '.join(_HOOKS)}.")
+        elif mark["wrapper"] or mark["hookwrapper"]:
+            wrong = f"its {name} is a hook wrapper, which could see other packs"
+            hint = "Mark it with a plain @hookimpl."
+        elif unknown := inspect.signature(function).parameters.keys() - _HOOKS[name]:
+            wrong = (
+                f"its {name} takes {', '.join(sorted(unknown))}, which this torchtrt does not pass"
+            )
+            hint = "The pack may need a newer torchtrt: update one of them."
+        if wrong:
+            raise _RefusalError("bad-hook", wrong, hint)
+        implemented[name] = function
+    return implemented
+
+
+def call_hook(function: Callable[..., Any] | None, **available: Any) -> Any:
+    """Returns what a pack's function for a hook returns, called with what it asks for; ``None`` without one."""
+    if function is None:
+        return None
+    return function(**{name: available[name] for name in inspect.signature(function).parameters})
 
 
 def _call(
-    manager: pluggy.PluginManager, module: ModuleType, hook: str, info: PackInfo, **available: Any
+    implemented: Mapping[str, Callable[..., Any]], hook: str, info: PackInfo, **available: Any
 ) -> Any:
-    """Returns what the module's implementation of a hook returns, or ``None`` if it has none.
-
-    The implementations of one hook are called one by one: in a pluggy call the first to raise would
-    end it for all.
-    """
-    for implementation in getattr(manager.hook, hook).get_hookimpls():
-        if implementation.plugin is module:
-            try:
-                return implementation.function(
-                    *(available[name] for name in implementation.argnames)
-                )
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:
-                what = f"{hook} raised {describe(error)}"
-                raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
-    return None
+    try:
+        return call_hook(implemented.get(hook), **available)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        what = f"{hook} raised {describe(error)}"
+        raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
 
 
 def _check_identity(pack: ConverterPack, found: FoundPack) -> None:

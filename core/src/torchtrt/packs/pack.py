@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,6 +27,9 @@ from torchtrt.targets import Target, canonical_spelling, parse_target
 
 API_VERSION = (1, 0)
 """The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
+
+TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
+"""The name of the pack that is being loaded; empty outside."""
 
 _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -65,18 +69,14 @@ class _Named(NamedTuple):
     flags: tuple[bool, bool, bool]
 
     def registration(self) -> Registration:
-        op, implementation, validator = (
-            _target_or_name(self.target),
-            self.implementation,
-            self.validator,
-        )
+        op, implementation = _target_or_name(self.target), self.implementation
         convention = arguments = None
         if not isinstance(implementation, str):
             convention = calling_convention(implementation)
             if convention is CallingConvention.SCHEMA and not isinstance(op, str):
                 arguments = SchemaArguments(implementation, op)
-        support = ConverterSupport(implementation, validator or accept_every_node, *self.flags)
-        validate = None if validator is None else with_settings(validator)
+        support = ConverterSupport(implementation, self.validator or accept_every_node, *self.flags)
+        validate = None if self.validator is None else with_settings(self.validator)
         return Registration(op, support, self.priority, convention, validate, arguments)
 
 
@@ -115,6 +115,7 @@ class ConverterPack:
         "_converters",
         "_decompositions",
         "_lowering_passes",
+        "_owner",
         "_sealed",
         "api",
         "name",
@@ -135,10 +136,10 @@ class ConverterPack:
         if not isinstance(name, str) or not is_pack_name(name):
             message = f"{name!r} cannot be a pack's name: use lower-case letters, digits and single underscores."
             raise PackError(message)
-        if not _is_api_version(api):
+        if not (isinstance(api, tuple) and list(map(type, api)) == [int, int]):
             message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two integers: (1, 0)."
             raise PackError(message)
-        self.name = name
+        self.name = self._owner = name
         self.api = api
         self.summary = summary
         self.torch = torch
@@ -181,34 +182,14 @@ class ConverterPack:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
 
-    def converter(
-        self,
-        *targets: Target | str,
-        enabled: bool = True,
-        capability_validator: Validator | None = None,
-        unless: Validator | Sequence[Validator] = (),
-        priority: ConverterPriority = ConverterPriority.STANDARD,
-        supports_dynamic_shapes: bool = False,
-        requires_output_allocator: bool = False,
-        keep_constants: bool = False,
-    ) -> Callable[[Function], Function]:
+    def converter(self, *targets: Target | str, **options: Any) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
         Args:
             *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
                 does not have is noted, not an error.
-            enabled: With ``False`` the function is not registered.
-            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a
-                node. ``True`` and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is
-                the reason, reject it.
-            unless: Checks of the same form, which object with a reason. All of them and the validator
-                must accept; listings show them by name.
-            priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
-            supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
-            requires_output_allocator: Whether an output's size depends on the data.
-            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
-                than as network tensors.
+            **options: Those of :meth:`add`.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -222,17 +203,7 @@ class ConverterPack:
 
         def register(function: Function) -> Function:
             for target in targets:
-                self.add(
-                    target,
-                    function,
-                    enabled=enabled,
-                    capability_validator=capability_validator,
-                    unless=unless,
-                    priority=priority,
-                    supports_dynamic_shapes=supports_dynamic_shapes,
-                    requires_output_allocator=requires_output_allocator,
-                    keep_constants=keep_constants,
-                )
+                self.add(target, function, **options)
             return function
 
         return register
@@ -252,7 +223,20 @@ class ConverterPack:
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
-        The other arguments are those of :meth:`converter`.
+        Args:
+            target: The op, as for :meth:`converter`.
+            implementation: The function, or where it is.
+            enabled: With ``False`` the function is not registered.
+            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a
+                node. ``True`` and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is
+                the reason, reject it.
+            unless: Checks of the same form, which object with a reason. All of them and the validator
+                must accept; listings show them by name.
+            priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
+            supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
+            requires_output_allocator: Whether an output's size depends on the data.
+            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
+                than as network tensors.
         """
         if not enabled:
             return
@@ -309,8 +293,7 @@ class ConverterPack:
             name: What to call it in reports; the function's own name if omitted.
         """
         if callable(name):
-            message = f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses."
-            raise PackError(message)
+            raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
 
         def register(function: Function) -> Function:
             self._check_open()
@@ -325,19 +308,17 @@ class ConverterPack:
         self._sealed = True
 
     def _check_open(self) -> None:
+        if TURN.get() not in ("", self._owner):
+            message = f"Pack {TURN.get()!r} registers something in pack {self._owner!r}. Each pack fills its own."
+            raise PackError(message)
         if self._sealed:
-            message = (
+            raise PackError(
                 f"Pack {self.name!r} is already loaded and cannot change. Register everything inside its "
                 "torchtrt_register_converters hook, or use @torchtrt.registry.dynamo_tensorrt_converter in a script."
             )
-            raise PackError(message)
 
     def _changed(self) -> None:
         """Is called after each registration."""
-
-
-def _is_api_version(api: object) -> bool:
-    return isinstance(api, tuple) and len(api) == 2 and all(type(part) is int for part in api)
 
 
 def _is_one_op(name: str) -> bool:

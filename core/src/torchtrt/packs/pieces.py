@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import sys
 import threading
 import traceback
+from contextlib import redirect_stdout
 from types import ModuleType
 
 from torchtrt.packs.info import Door
@@ -36,7 +38,8 @@ def _import(found: FoundPack) -> ModuleType | Problem:
     with _lock:
         if found not in _imported:
             try:
-                _imported[found] = importlib.import_module(found.module)
+                with redirect_stdout(sys.stderr):
+                    _imported[found] = importlib.import_module(found.module)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit, and whatever else it may raise

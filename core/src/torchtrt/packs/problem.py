@@ -12,7 +12,7 @@ def describe(error: BaseException) -> str:
     """Returns an exception as one line, whatever its own ``__str__`` does."""
     try:
         text = str(error)
-    except Exception:
+    except BaseException:
         text = "its message cannot be shown"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

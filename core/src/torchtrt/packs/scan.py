@@ -116,18 +116,19 @@ def _folder(distribution: importlib_metadata.Distribution) -> str:
 
 
 def _read(
-    distribution: importlib_metadata.Distribution,
-    found: list[FoundPack],
-    problems: list[Problem],
+    distribution: importlib_metadata.Distribution, found: list[FoundPack], problems: list[Problem]
 ) -> None:
     try:
         text = distribution.read_text("entry_points.txt")
     except UnicodeDecodeError as error:
-        if not any(group.encode() in error.object for group in _GROUPS):
+        if not any(group.encode() in error.object.replace(b"\0", b"") for group in _GROUPS):
             return  # It is broken, but it is none of ours.
         raise
-    if not text or f"{PROJECT}." not in text:
+    text = (text or "").removeprefix("\ufeff")  # which Windows' editors put there
+    if f"{PROJECT}." not in text.replace("\0", ""):
         return
+    if "\0" in text:
+        raise ValueError("its entry_points.txt is not UTF-8")
     for door, pack_name, module in _entries(text):
         name, version, location = _identity(distribution)
         info = PackInfo(pack_name, name, version, location, door=door)
@@ -167,8 +168,7 @@ def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, 
         headers.setdefault(key.lower(), value.strip())
     name, version = headers.get("name"), headers.get("version")
     if not name or not version:
-        message = "its METADATA has no Name or no Version"
-        raise ValueError(message)
+        raise ValueError("its METADATA has no Name or no Version")
     return name, version, os.path.abspath(str(distribution.locate_file("")))
 
 

@@ -8,14 +8,16 @@ import os
 import sys
 import threading
 import warnings
+from contextlib import redirect_stdout
 
-from torchtrt.errors import PackError, PackWarning
+from torchtrt.errors import PackError, PackWarning, SettingsError, did_you_mean
 from torchtrt.packs.environment import is_recovery_command, read_selection
-from torchtrt.packs.info import LOCAL
+from torchtrt.packs.info import LOCAL, normalize
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, load
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
+from torchtrt.settings import CompilationSettings
 
 
 class _LocalPack(ConverterPack):
@@ -25,11 +27,10 @@ class _LocalPack(ConverterPack):
 
     def _check_open(self) -> None:
         if _state.loading:
-            message = (
+            raise PackError(
                 "A pack used @dynamo_tensorrt_converter while it was being loaded, which would hide who the "
                 "converter is from. Use @pack.converter(...) with the pack's own ConverterPack."
             )
-            raise PackError(message)
 
     def _changed(self) -> None:
         # A new object tells whoever keeps something derived from the old one that it is out of
@@ -70,7 +71,10 @@ def load_packs() -> PackSet:
         gc.disable()
         try:
             selection = read_selection(os.environ, is_recovery_command(sys.orig_argv, sys.argv))
-            packs, problems = load(scan(), selection, local_pack)
+            with redirect_stdout(
+                sys.stderr
+            ):  # standard output is the program's, or a command's JSON
+                packs, problems = load(scan(), selection, local_pack)
         finally:
             _state.loading = False
             if collecting:
@@ -79,8 +83,29 @@ def load_packs() -> PackSet:
         _state.packs, _state.loaded = packs, True
         _state.problems.extend(problems)
     for problem in problems:
-        warnings.warn(str(problem), PackWarning, stacklevel=2)
+        try:
+            warnings.warn(str(problem), PackWarning, stacklevel=2)
+        except PackWarning as warning:
+            # Where warnings are errors this one is none: half an import would harm the whole program.
+            print(f"PackWarning: {warning}", file=sys.stderr)
     return packs
+
+
+def with_known_packs(settings: CompilationSettings) -> CompilationSettings:
+    """Returns the settings with the packs that they prefer by their own names, in whatever spelling they were given.
+
+    Raises:
+        SettingsError: There is no such pack; the message names the closest one.
+    """
+    known = [LOCAL, *(info.name for info in _state.packs.found)]
+    preferences = {op: normalize(name) for op, name in settings.converter_preferences.items()}
+    for name in preferences.values():
+        if name not in known:
+            hint = did_you_mean(name, known, f"Installed packs: {', '.join(known)}.")
+            raise SettingsError(
+                f"converter_preferences names the pack {name!r}, which is not installed. {hint}"
+            )
+    return dataclasses.replace(settings, converter_preferences=preferences)
 
 
 def current_packs() -> PackSet:

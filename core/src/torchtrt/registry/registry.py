@@ -150,11 +150,10 @@ class ConverterRegistry:
             return False
 
     def __setitem__(self, key: object, value: object) -> NoReturn:
-        message = (
+        raise TypeError(
             "The registry cannot be assigned to. Register with @dynamo_tensorrt_converter(op), or from a "
             "converter pack."
         )
-        raise TypeError(message)
 
     # What there is
 
@@ -274,11 +273,10 @@ DYNAMO_CONVERTERS = ConverterRegistry(current_packs)
 
 def _as_node(node: object) -> Node:
     if not isinstance(node, Node):
-        message = (
+        raise TypeError(
             f"The registry is looked up by graph node, not by {node!r}. "
             "Use candidates(op) for everything there is for an op."
         )
-        raise TypeError(message)
     return node
 
 

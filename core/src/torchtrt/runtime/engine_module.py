@@ -146,8 +146,7 @@ class EngineModule(torch.nn.Module):
         with collecting() as log:
             succeeded = context.execute_async_v3(stream)
         if not succeeded:
-            message = f"The engine of {self.name} failed: {log.text()}"
-            raise EngineError(message)
+            raise EngineError(f"The engine of {self.name} failed: {log.text()}")
         for name, dtype in self._engine_outputs if self._allocators else ():
             outputs.append(self._allocators[name].take(dtype))
         return tuple(
@@ -161,11 +160,10 @@ class EngineModule(torch.nn.Module):
             with collecting() as log:
                 accepted = self._context.set_input_shape(spec.name, tuple(shape))
             if not accepted:
-                message = (
+                raise EngineError(
                     f"The engine of {self.name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
                     f"was built for {spec.min} to {spec.max}: {log.text()}."
                 )
-                raise EngineError(message)
         try:
             missing = self._context.infer_shapes()
         except RuntimeError as error:

@@ -20,6 +20,7 @@ _REMEMBERED = 256
 class _TensorCheck:
     name: str
     dtype: torch.dtype
+    layout: torch.layout
     sizes: tuple[Any, ...]  # an int, or an expression of the model's symbols
 
 
@@ -49,7 +50,9 @@ class InputChecks:
                 sizes = tuple(
                     size if isinstance(size, int) else size.node.expr for size in value.shape
                 )
-                inputs.append((node.name, _TensorCheck(node.name, value.dtype, sizes)))
+                inputs.append(
+                    (node.name, _TensorCheck(node.name, value.dtype, value.layout, sizes))
+                )
             else:
                 inputs.append((node.name, value))
         shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
@@ -68,7 +71,9 @@ class InputChecks:
             InputError: One does not fit; the message names it and the sizes it may have.
         """
         key = tuple(
-            (leaf.shape, leaf.dtype) if isinstance(leaf, torch.Tensor) else (type(leaf), leaf)
+            (leaf.shape, leaf.dtype, leaf.layout)
+            if isinstance(leaf, torch.Tensor)
+            else (type(leaf), leaf)
             for leaf in leaves
         )
         try:
@@ -85,32 +90,24 @@ class InputChecks:
         bound: dict[Any, tuple[int, str]] = {}
         derived: list[tuple[Any, int, str]] = []
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
+            subject = f"Input {name!r}"
             if not isinstance(wanted, _TensorCheck):
                 is_nan = leaf != leaf and wanted != wanted
                 if type(leaf) is not type(wanted) or not (leaf == wanted or is_nan):
-                    message = (
-                        f"Input {name!r} is {leaf!r}, but the model was compiled for {wanted!r}."
-                    )
-                    raise InputError(message)
+                    raise _misfit(subject, repr(leaf), repr(wanted))
                 continue
             if not isinstance(leaf, torch.Tensor):
-                message = f"Input {name!r} must be a tensor, not a {type(leaf).__name__}."
-                raise InputError(message)
-            if leaf.dtype is not wanted.dtype:
-                message = f"Input {name!r} is {leaf.dtype}, but the model was compiled for {wanted.dtype}."
-                raise InputError(message)
+                raise InputError(f"{subject} must be a tensor, not a {type(leaf).__name__}.")
+            for is_, compiled in ((leaf.dtype, wanted.dtype), (leaf.layout, wanted.layout)):
+                if is_ is not compiled:
+                    raise _misfit(subject, is_, compiled)
             if leaf.dim() != len(wanted.sizes):
-                message = (
-                    f"Input {name!r} has {leaf.dim()} dimensions, but the model was compiled for "
-                    f"{len(wanted.sizes)}."
-                )
-                raise InputError(message)
+                raise _misfit(subject, f"{leaf.dim()} dimensions", len(wanted.sizes), "has")
             for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
                 where = f"dimension {dim} of input {name!r}"
                 if isinstance(expected, int):
                     if size != expected:
-                        message = f"The size of {where} is {size}, but the model was compiled for {expected}."
-                        raise InputError(message)
+                        raise _misfit(f"The size of {where}", size, expected)
                 elif expected.is_Symbol:
                     self._bind(expected, size, where, bound)
                 else:
@@ -119,10 +116,9 @@ class InputChecks:
         for expression, size, where in derived:
             expected = expression.xreplace(values)
             if expected != size:
-                message = (
+                raise InputError(
                     f"The size of {where} is {size}, but it must be {expression} = {expected}."
                 )
-                raise InputError(message)
         for assumption in self.assumptions:
             if assumption.xreplace(values) == False:  # noqa: E712  (a sympy relation, not a bool)
                 places = ", ".join(
@@ -130,11 +126,10 @@ class InputChecks:
                     for symbol in sorted(assumption.free_symbols, key=str)
                     if symbol in bound
                 )
-                message = (
+                raise InputError(
                     f"These sizes break {assumption}, which the model was traced under ({places}). "
                     "Compile again with example inputs of such sizes."
                 )
-                raise InputError(message)
 
     def _bind(self, symbol: Any, size: int, where: str, bound: dict[Any, tuple[int, str]]) -> None:
         if symbol in bound and bound[symbol][0] != size:
@@ -143,9 +138,12 @@ class InputChecks:
             raise InputError(message)
         allowed = self.ranges[symbol]
         if not allowed.min <= size <= allowed.max:
-            message = (
+            raise InputError(
                 f"The size of {where} is {size}, but the model was compiled for {allowed.min} to {allowed.max}. "
                 "Compile again with a wider range to use this size."
             )
-            raise InputError(message)
         bound.setdefault(symbol, (size, where))
+
+
+def _misfit(subject: str, is_: object, compiled: object, verb: str = "is") -> InputError:
+    return InputError(f"{subject} {verb} {is_}, but the model was compiled for {compiled}.")

@@ -68,9 +68,8 @@ class MemoryChecks:
             for other_is_written, other_name, other in tensors[place + 1 :] + others:
                 if (is_written or other_is_written) and overlap(tensor, other):
                     written, read = (name, other_name) if is_written else (other_name, name)
-                    message = (
+                    raise InputError(
                         f"The model writes to {written}, which shares memory with {read}. It was compiled for inputs "
                         "that share none, so it would miss what the write changes: pass a clone() of the input, or "
                         "give the model one name for this memory."
                     )
-                    raise InputError(message)

@@ -40,8 +40,7 @@ def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dt
     name = _TRT_NAMES.get(dtype)
     if name is None or not hasattr(trt.DataType, name):
         hint = " Compile with truncate_double=True." if dtype is torch.float64 else ""
-        message = f"{describe()} has no {dtype_name(dtype)}.{hint}"
-        raise UnsupportedDtypeError(message)
+        raise UnsupportedDtypeError(f"{describe()} has no {dtype_name(dtype)}.{hint}")
     return dtype
 
 

@@ -98,16 +98,16 @@ def _load_installed(name: str, wanted_version: str) -> Any:
     known = installed(TENSORRTS)
     if name not in known:
         options = ", ".join(repr(option) for option in ("auto", "real", *sorted(known)))
-        message = (
+        raise TensorRTUnavailableError(
             f"No TensorRT named {name!r} is installed. {ENVIRONMENT_VARIABLE} and use_tensorrt(...) take {options}. "
             "`pip install torchtrt-reference` brings one that runs anywhere."
         )
-        raise TensorRTUnavailableError(message)
     found = known[name]
     module = module_of(found)
     if isinstance(module, str):
-        message = f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
-        raise TensorRTUnavailableError(message)
+        raise TensorRTUnavailableError(
+            f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
+        )
     versions = tuple(module.VERSIONS)
     if wanted_version and wanted_version not in versions:
         message = f"The TensorRT {name!r} does not speak version {wanted_version!r}. It speaks {', '.join(versions)}."
@@ -122,12 +122,11 @@ def _load_real() -> Any:
     try:
         return importlib.import_module("tensorrt")
     except Exception as error:
-        message = (
+        raise TensorRTUnavailableError(
             f"The tensorrt package cannot be used here: {type(error).__name__}: {error}. Install it with "
             "`pip install torchtrt[tensorrt]`, or run anywhere with torchtrt-reference installed and "
             f"{ENVIRONMENT_VARIABLE}=reference."
-        )
-        raise TensorRTUnavailableError(message) from error
+        ) from error
 
 
 def _real_is_usable() -> bool:

@@ -61,11 +61,10 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
         low, high = tensor.min().item(), tensor.max().item()
         if low < INT32_RANGE[0] or high > INT32_RANGE[1]:
-            message = (
+            raise ConversionError(
                 f"A 64-bit integer constant holds values from {low} to {high}; TensorRT {trt.__version__} has "
                 "32-bit integers only. Keep the op in PyTorch with torch_executed_ops, or use TensorRT 10 or later."
             )
-            raise ConversionError(message)
     owner = tensor.detach().to(device="cpu", dtype=target).contiguous()
     if target in (torch.bfloat16, torch.float8_e4m3fn):  # NumPy has no such types
         return trt.Weights(to_trt_dtype(target), owner.data_ptr(), owner.numel()), owner

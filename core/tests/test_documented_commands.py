@@ -1,0 +1,92 @@
+"""Every shell command that the documentation shows runs, or is named here with the reason why not."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"(torchtrt|python|pip|pytest|make|twine|git|trtexec|nvidia-smi)( [a-z-]|$)")
+
+NOT_RUN = {
+    r"pip |twine |git clone": "needs the network",
+    r"python -m build": "needs the network, for the build tools",
+    r"torchtrt converters audio_ops::snake": "asks for the pack of the tutorial, whose own test runs it",
+    r"pytest|python -m pytest|make": "is what runs this test",
+    r"python -m docs\.demo": "needs a GPU",
+    r"python -m tests\.": "runs for minutes; the tests beside it cover it",
+}
+"""Commands that are not run, by a pattern of how they begin, and why."""
+
+
+def commands() -> list[tuple[str, str]]:
+    """Returns the commands in the shell blocks of all pages: those with a prompt, and those of a known program."""
+    found = {}
+    for page in PAGES:
+        for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+            is_shell = language in ("", "sh", "bash", "shell", "console")
+            for line in block.splitlines():
+                command = line.removeprefix("$ ").split("  #")[0].strip()
+                if line.startswith("$ ") or (is_shell and COMMAND.match(command)):
+                    found[command] = page.name
+    return [(page, command) for command, page in found.items()]
+
+
+def why_not(command: str) -> str | None:
+    """Returns why a command is not run, if it is not."""
+    reasons = (reason for start, reason in NOT_RUN.items() if re.match(start, command))
+    return next(reasons, None)
+
+
+RUN = [(page, command) for page, command in commands() if why_not(command) is None]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the model that the pages speak of."""
+    made = tmp_path_factory.mktemp("documented")
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    torch.export.save(torch.export.export(model, (torch.ones(2, 4),)), made / "model.pt2")
+    return made
+
+
+@pytest.mark.parametrize(("page", "command"), RUN, ids=lambda value: value)
+def test_a_documented_command_runs(folder: Path, page: str, command: str) -> None:
+    """It has an answer, or says that there is none; it never makes no sense."""
+    program, *arguments = shlex.split(command)
+    module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}
+
+    done = subprocess.run(
+        [sys.executable, *module, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_commands_of_the_program_are_among_those_that_run() -> None:
+    """So that this file keeps finding them."""
+    shown = {shlex.split(command)[1] for _, command in RUN if command.startswith("torchtrt ")}
+
+    assert {"packs", "doctor", "converters", "coverage", "explain"} <= shown
+
+
+def test_no_exception_is_out_of_date() -> None:
+    """Each pattern still fits a command of a page."""
+    unused = [s for s in NOT_RUN if not any(re.match(s, command) for _, command in commands())]
+
+    assert [] == unused
