@@ -15,6 +15,16 @@ ROOT = Path(__file__).parents[3]
 FILE = re.compile(r"^`([\w/.]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+LIBRARY = """
+import torch
+
+
+@torch.library.custom_op("audio_ops::snake", mutates_args=())
+def snake(x: torch.Tensor, frequency: float) -> torch.Tensor:
+    return x + torch.sin(x * frequency) ** 2 / frequency
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """The tutorial's project, as a reader would have it."""
@@ -38,6 +48,9 @@ def test_a_stranger_who_follows_the_tutorial_has_a_working_pack(site: Any, proje
     }
 
     listed = site.run("-m", "torchtrt", "packs", "--json", **path)
+    (site.path / "audio_ops.py").write_text(LIBRARY)
+    question = "converters audio_ops::snake --import audio_ops"
+    asked = site.run("-m", "torchtrt", *question.split(), "--json", **path)
     tested = site.run(
         "-m", "pytest", "-q", "-p", "no:cacheprovider", str(project / "tests"), **path
     )
@@ -46,4 +59,7 @@ def test_a_stranger_who_follows_the_tutorial_has_a_working_pack(site: Any, proje
     (pack,) = [entry for entry in answer["packs"] if entry["name"] == "snake"]
     assert (pack["status"], pack["version"], pack["ops"]) == ("in use", "0.1.0", 1)
     assert "audio_ops.snake.default" in answer["missing_ops"]
+    assert f"$ torchtrt {question}" in (ROOT / "docs/publish-a-pack.md").read_text(encoding="utf-8")
+    (candidate,) = json.loads(asked.stdout)["audio_ops.snake.default"]
+    assert candidate["pack"] == "snake"
     assert tested.returncode == 0, tested.stdout + tested.stderr
