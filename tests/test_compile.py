@@ -16,10 +16,13 @@ from torchtrt.errors import (
     ExportError,
     FullCompilationError,
     InputError,
+    PackError,
     SettingsError,
     TensorRTUnavailableError,
     UnknownTargetError,
 )
+from torchtrt.packs import PackInfo
+from torchtrt.registry import PackPass
 from torchtrt.runtime import EngineModule
 from torchtrt_reference import VERSIONS
 
@@ -442,6 +445,28 @@ def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_conve
     ):
         assert part in text
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        pytest.param(lambda graph, settings: 1 / 0, "raised ZeroDivisionError", id="raises"),
+        pytest.param(lambda graph, settings: "done", "returned str", id="returns"),
+    ],
+)
+def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, monkeypatch, function, match):
+    """Whose it is, what it did, and how to go without it."""
+    broken = PackPass("fold_boxes", function, PackInfo("boxes", version="2.1"))
+    monkeypatch.setattr("torchtrt.compiler.lowering_passes", lambda: (broken,))
+
+    with pytest.raises(PackError, match=f"fold_boxes of boxes 2.1 {match}"):
+        torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
+
+
+def test_the_report_names_the_passes_that_ran(small):
+    """By name and pack, in their order."""
+    report = torchtrt.explain(small, (torch.rand(2, 8),))
+    assert any("of aten_core" in name for name in report.passes)
 
 
 # torch.compile

@@ -91,7 +91,7 @@ def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
     # -I would drop PYTHONPATH; -S drops the editable installs of this checkout but torch has to be found.
     code = (
         "import sys; sys.path = [p for p in sys.path if 'src' not in p]; "
-        "from torchtrt.cli import main; main(['packs', '--json'])"
+        "from torchtrt_cli import main; main(['packs', '--json'])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

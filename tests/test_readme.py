@@ -63,7 +63,7 @@ def test_the_pack_in_the_readme_works(tmp_path):
 
 def test_every_command_in_the_readme_exists():
     """The commands shown are commands of the program."""
-    from torchtrt.cli import main  # noqa: F401  (the entry point of the console script)
+    from torchtrt_cli import main  # noqa: F401  (the entry point of the console script)
 
     commands = set(re.findall(r"^torchtrt (\w+)", README, re.M))
     done = subprocess.run(

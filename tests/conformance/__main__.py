@@ -13,8 +13,8 @@ from tests.conformance import golden
 from tests.conformance.outcome import VERSIONS
 from tests.conformance.running import Found, run
 from tests.conformance.samples import ops
-from torchtrt.cli import main as torchtrt
-from torchtrt.cli.coverage import CRASHED, REJECTED, WRONG, share
+from torchtrt_cli import main as torchtrt
+from torchtrt_cli.coverage import CRASHED, REJECTED, WRONG, share
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,7 +11,7 @@ import torch
 from tests.conformance.outcome import VERSIONS, Outcome
 from tests.conformance.running import Found
 from tests.conformance.samples import ops
-from torchtrt.cli.coverage import (
+from torchtrt_cli.coverage import (
     CORRECT,
     CRASHED,
     FILE,

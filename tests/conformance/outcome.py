@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 
 import torchtrt
 from tests.conformance.samples import Sample
-from torchtrt.cli.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
+from torchtrt_cli.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
 from torchtrt_reference import VERSIONS
 
 REASONS_EACH = 3
@@ -36,7 +36,7 @@ class Outcome:
     """What became of one sample on one version.
 
     Attributes:
-        kind: One of :mod:`torchtrt.cli.coverage`'s letters.
+        kind: One of :mod:`torchtrt_cli.coverage`'s letters.
         reason: Why, where it is not correct.
     """
 

@@ -16,7 +16,7 @@ import torch
 
 from tests.conformance.outcome import Outcome, outcomes
 from tests.conformance.samples import DTYPES, Sample, samples_of
-from torchtrt.cli.coverage import CRASHED
+from torchtrt_cli.coverage import CRASHED
 
 SECONDS = 120
 """How long one sample may take."""

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tests.conformance import golden
 from tests.conformance.outcome import VERSIONS, Outcome, outcomes
 from tests.conformance.samples import ops, samples_of
-from torchtrt.cli.coverage import (
+from torchtrt_cli.coverage import (
     CORRECT,
     CRASHED,
     NOT_EXPORTABLE,

@@ -34,7 +34,7 @@ from torchtrt.lowering import (
 from torchtrt.packs.state import with_known_packs
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
-from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
+from torchtrt.registry import DYNAMO_CONVERTERS, PackPass, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.input_checks import InputChecks
@@ -72,7 +72,7 @@ def compile(
 
     Raises:
         SettingsError: A setting is unknown or unusable.
-        PackError: No converter pack is in use.
+        PackError: No converter pack is in use, or a pack's lowering pass failed.
         InputError: The inputs do not fit the model, a size that varies has no bound, or, with
             ``require_full_compilation``, the model's code cannot take all the sizes asked for.
         ExportError: The model cannot be exported.
@@ -80,7 +80,7 @@ def compile(
         ConversionError: A converter failed.
         BuildError: TensorRT refused a network, and then its parts down to a single op.
     """
-    kwarg_inputs = kwarg_inputs or {}
+    kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
@@ -92,6 +92,7 @@ def compile(
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
         with TRACING, stages.stage("lowering"):
             program = lower(exported, options)
+            report.passes = [str(lowering_pass) for lowering_pass in lowering_passes()]
             weights = {
                 name: value
                 for name, value in {**exported.state_dict, **exported.constants}.items()
@@ -168,12 +169,29 @@ def lower(exported: ExportedProgram, settings: CompilationSettings) -> Program:
     remove_no_ops(program.graph_module)
     fold_constants(program.graph_module, program.mutated)
     for lowering_pass in lowering_passes():
-        lowering_pass.function(program.graph_module, settings)
+        _run_pass(lowering_pass, program.graph_module, settings)
     resolve_nodes(program.graph_module, settings)
     fold_constants(program.graph_module, program.mutated)  # what decompositions brought
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     return program
+
+
+def _run_pass(
+    lowering_pass: PackPass, graph_module: GraphModule, settings: CompilationSettings
+) -> None:
+    try:
+        result = lowering_pass.function(graph_module, settings)
+    except Exception as error:
+        raise PackError(
+            f"The lowering pass {lowering_pass} raised {type(error).__name__}: {error}. Report this to the pack's "
+            f"authors; TORCHTRT_PACKS_DISABLE={lowering_pass.pack.name} goes without the pack."
+        ) from error
+    if result is not None and result is not graph_module:
+        raise PackError(
+            f"The lowering pass {lowering_pass} returned {type(result).__name__}, which nobody reads: a pass changes "
+            "the graph that it is given, and returns nothing. Report this to the pack's authors."
+        )
 
 
 def build_engine(

@@ -89,6 +89,7 @@ class CompilationReport:
         blocks: The engines.
         converted: Which converter of which pack handled which ops.
         in_torch: What stayed in PyTorch.
+        passes: The packs' passes over the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
     """
@@ -98,6 +99,7 @@ class CompilationReport:
     blocks: list[BlockReport] = field(default_factory=list)
     converted: list[ConvertedOps] = field(default_factory=list)
     in_torch: list[TorchOp] = field(default_factory=list)
+    passes: list[str] = field(default_factory=list)
     narrowed: list[NarrowedSize] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
 
@@ -125,6 +127,8 @@ class CompilationReport:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self.converter_table()
         yield self.block_table()
+        if self.passes:
+            yield f"Passes over the graph: {', '.join(self.passes)}"
         yield from map(str, self.narrowed)
         yield from self.splits
         if self.in_torch:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from torchtrt.cli import _parser
 from torchtrt.packs import ConverterPack, environment, hooks
 from torchtrt.registry import ConverterRegistry, register
+from torchtrt_cli import _parser
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted(

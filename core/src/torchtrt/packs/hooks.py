@@ -10,10 +10,12 @@ from torchtrt.packs.info import PROJECT
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 
+hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
 """Marks a function of a pack's module as one of the hooks below."""
 
 
+@hookspec
 def torchtrt_converter_pack() -> ConverterPack:  # type: ignore[empty-body]
     """Returns the pack, as yet empty: who it is and which versions it works with.
 
@@ -22,6 +24,7 @@ def torchtrt_converter_pack() -> ConverterPack:  # type: ignore[empty-body]
     """
 
 
+@hookspec
 def torchtrt_register_converters(pack: ConverterPack) -> None:
     """Fills the pack. May import the pack's other modules; returns nothing.
 
@@ -29,6 +32,7 @@ def torchtrt_register_converters(pack: ConverterPack) -> None:
     """
 
 
+@hookspec
 def torchtrt_check(pack: ConverterPack) -> Iterable[Problem]:  # type: ignore[empty-body]
     """Returns the reasons why the pack cannot work on this machine: a missing library, an old driver.
 

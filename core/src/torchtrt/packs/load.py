@@ -6,11 +6,12 @@ import dataclasses
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
+import pluggy
 import torch
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
@@ -30,16 +31,13 @@ class LoadedPack:
 
     info: PackInfo
     pack: ConverterPack
-    check: Callable[..., Any] | None = None
+    check: pluggy.HookImpl | None = None
 
 
 LOCAL_INFO = PackInfo(LOCAL, tier=LOCAL_TIER)
 
-_HOOKS = {
-    name: inspect.signature(hook).parameters.keys()
-    for name, hook in vars(hooks).items()
-    if name.startswith("torchtrt_")
-}
+Hooks: TypeAlias = "Mapping[str, pluggy.HookImpl]"
+_HOOKS = tuple(name for name in vars(hooks) if name.startswith("torchtrt_"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +98,8 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
         for found in scan.others
         if found.info.name in selection.disabled
     }
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hooks)
     loaded: list[LoadedPack] = []
     for found in scan.packs:
         reason = selection.why_not(found.info.name)
@@ -107,7 +107,7 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
             disabled[found.info.name] = reason
             continue
         try:
-            loaded.append(_load_pack(found))
+            loaded.append(_load_pack(manager, found))
         except _RefusalError as refusal:
             cause = refusal.__cause__
             text = "".join(traceback.format_exception(cause)) if cause else None
@@ -126,11 +126,11 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
     return packs, problems
 
 
-def _load_pack(found: FoundPack) -> LoadedPack:
+def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
     """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
     turn = TURN.set(found.info.name)
     try:
-        return _load_checked(found)
+        return _load_checked(manager, found)
     except (_RefusalError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -141,8 +141,8 @@ def _load_pack(found: FoundPack) -> LoadedPack:
         TURN.reset(turn)
 
 
-def _load_checked(found: FoundPack) -> LoadedPack:
-    implemented = _hooks_of(importlib.import_module(found.module))
+def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
+    implemented = _hooks_of(manager, found.info.name, importlib.import_module(found.module))
     pack = _call(implemented, "torchtrt_converter_pack", found.info)
     if not isinstance(pack, ConverterPack):
         raise _RefusalError(
@@ -166,46 +166,47 @@ def _load_checked(found: FoundPack) -> LoadedPack:
     return LoadedPack(found.info, pack, implemented.get("torchtrt_check"))
 
 
-def _hooks_of(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    """Returns the hooks that a pack's module implements, each as a function of keywords."""
-    implemented: dict[str, Callable[..., Any]] = {}
-    for name, function in inspect.getmembers(module, inspect.isroutine):
-        mark = getattr(function, f"{PROJECT}_impl", None)
-        if mark is None and not name.startswith("torchtrt_"):
-            continue
-        wrong = hint = ""
-        if mark is None:
-            wrong = f"its function {name!r} is not marked, so that nobody would call it"
+def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> Hooks:
+    """Returns a pack's implementations of the hooks, which pluggy has compared with their specifications."""
+    for function_name, function in inspect.getmembers(module, inspect.isroutine):
+        if function_name.startswith("torchtrt_") and not hasattr(function, f"{PROJECT}_impl"):
+            what = f"its function {function_name!r} is not marked, so that nobody would call it"
             hint = (
                 "Mark it @hookimpl, or name it otherwise: names that begin so are those of hooks."
             )
-        elif name not in _HOOKS:
-            wrong = f"it implements an unknown hook, {name!r}"
-            hint = did_you_mean(name, _HOOKS, f"Hooks: {', '.join(_HOOKS)}.")
-        elif mark["wrapper"] or mark["hookwrapper"]:
-            wrong = f"its {name} is a hook wrapper, which could see other packs"
-            hint = "Mark it with a plain @hookimpl."
-        elif unknown := inspect.signature(function).parameters.keys() - _HOOKS[name]:
-            wrong = (
-                f"its {name} takes {', '.join(sorted(unknown))}, which this torchtrt does not pass"
-            )
-            hint = "The pack may need a newer torchtrt: update one of them."
-        if wrong:
-            raise _RefusalError("bad-hook", wrong, hint)
-        implemented[name] = function
+            raise _RefusalError("bad-hook", what, hint)
+    try:
+        manager.register(module, name=name)
+        callers = manager.get_hookcallers(module) or []
+    except Exception as error:
+        hint = "The pack may need a newer torchtrt: update one of them."
+        raise _RefusalError("bad-hook", f"its hooks are not accepted: {error}", hint) from error
+    implemented = {}
+    for caller in callers:
+        (implementation,) = (each for each in caller.get_hookimpls() if each.plugin is module)
+        if not caller.has_spec():
+            manager.unregister(module)
+            hint = did_you_mean(caller.name, _HOOKS, f"Hooks: {', '.join(_HOOKS)}.")
+            raise _RefusalError("bad-hook", f"it implements an unknown hook, {caller.name!r}", hint)
+        if implementation.wrapper or implementation.hookwrapper:
+            manager.unregister(module)
+            what = f"its {caller.name} is a hook wrapper, which could see other packs"
+            raise _RefusalError("bad-hook", what, "Mark it with a plain @hookimpl.")
+        implemented[caller.name] = implementation
     return implemented
 
 
-def call_hook(function: Callable[..., Any] | None, **available: Any) -> Any:
-    """Returns what a pack's function for a hook returns, called with what it asks for; ``None`` without one."""
-    if function is None:
+def call_hook(implementation: pluggy.HookImpl | None, **available: Any) -> Any:
+    """Returns what one pack's implementation of a hook returns; ``None`` without one.
+
+    Packs are called one by one: in a pluggy call the first to raise would end it for all.
+    """
+    if implementation is None:
         return None
-    return function(**{name: available[name] for name in inspect.signature(function).parameters})
+    return implementation.function(*(available[name] for name in implementation.argnames))
 
 
-def _call(
-    implemented: Mapping[str, Callable[..., Any]], hook: str, info: PackInfo, **available: Any
-) -> Any:
+def _call(implemented: Hooks, hook: str, info: PackInfo, **available: Any) -> Any:
     try:
         return call_hook(implemented.get(hook), **available)
     except KeyboardInterrupt:

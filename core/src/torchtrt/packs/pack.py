@@ -182,14 +182,34 @@ class ConverterPack:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
 
-    def converter(self, *targets: Target | str, **options: Any) -> Callable[[Function], Function]:
+    def converter(
+        self,
+        *targets: Target | str,
+        enabled: bool = True,
+        capability_validator: Validator | None = None,
+        unless: Validator | Sequence[Validator] = (),
+        priority: ConverterPriority = ConverterPriority.STANDARD,
+        supports_dynamic_shapes: bool = False,
+        requires_output_allocator: bool = False,
+        keep_constants: bool = False,
+    ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
         Args:
             *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
                 does not have is noted, not an error.
-            **options: Those of :meth:`add`.
+            enabled: With ``False`` the function is not registered.
+            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a
+                node. ``True`` and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is
+                the reason, reject it.
+            unless: Checks of the same form, which object with a reason. All of them and the validator
+                must accept; listings show them by name.
+            priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
+            supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
+            requires_output_allocator: Whether an output's size depends on the data.
+            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
+                than as network tensors.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -203,7 +223,17 @@ class ConverterPack:
 
         def register(function: Function) -> Function:
             for target in targets:
-                self.add(target, function, **options)
+                self.add(
+                    target,
+                    function,
+                    enabled=enabled,
+                    capability_validator=capability_validator,
+                    unless=unless,
+                    priority=priority,
+                    supports_dynamic_shapes=supports_dynamic_shapes,
+                    requires_output_allocator=requires_output_allocator,
+                    keep_constants=keep_constants,
+                )
             return function
 
         return register
@@ -223,20 +253,7 @@ class ConverterPack:
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
-        Args:
-            target: The op, as for :meth:`converter`.
-            implementation: The function, or where it is.
-            enabled: With ``False`` the function is not registered.
-            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a
-                node. ``True`` and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is
-                the reason, reject it.
-            unless: Checks of the same form, which object with a reason. All of them and the validator
-                must accept; listings show them by name.
-            priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
-            supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
-            requires_output_allocator: Whether an output's size depends on the data.
-            keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
-                than as network tensors.
+        The other arguments are those of :meth:`converter`.
         """
         if not enabled:
             return

@@ -26,6 +26,9 @@ class PackPass:
     function: Callable[..., Any]
     pack: PackInfo
 
+    def __str__(self) -> str:
+        return f"{self.name} of {self.pack.name} {self.pack.version}".rstrip()
+
 
 def dynamo_tensorrt_converter(
     key: Target,

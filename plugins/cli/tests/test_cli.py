@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import torchtrt
-from torchtrt.cli import main
-from torchtrt.cli.coverage import coverages, share
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.state import _state
+from torchtrt_cli import main
+from torchtrt_cli.coverage import coverages, share
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
 """What the installed pack tells of its coverage."""
@@ -312,7 +312,7 @@ def test_the_console_script_recovers_too(site: Any, tmp_path: Path) -> None:
     """As pip writes it."""
     site.unpack(site.wheel("lethal", LETHAL))
     script = tmp_path / "torchtrt"
-    script.write_text("import sys\nfrom torchtrt.cli import main\nsys.exit(main())\n")
+    script.write_text("import sys\nfrom torchtrt_cli import main\nsys.exit(main())\n")
 
     done = site.run(str(script), "packs", "--no-load", TORCHTRT_PACKS="lethal")
 

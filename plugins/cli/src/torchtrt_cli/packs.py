@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from torchtrt import __version__
-from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.errors import TorchTRTError
 from torchtrt.packs import API_VERSION, TENSORRTS, Problem, current_packs, loaded_packs, problems
 from torchtrt.packs.environment import NO_LOAD
@@ -23,6 +22,7 @@ from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.registry.listing import IN_USE, PackRow, list_packs
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.selection import describe
+from torchtrt_cli.output import Commands, add_command, console, print_json, table
 
 
 def add_packs_command(commands: Commands) -> None:

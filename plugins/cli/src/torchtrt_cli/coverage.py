@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.packs import loaded_packs
 from torchtrt.packs.info import PACKS
+from torchtrt_cli.output import Commands, add_command, console, print_json, table
 
 FILE = "coverage.json"
 

@@ -8,16 +8,16 @@ from pathlib import Path
 import torch
 from torch._ops import OpOverload
 
-from torchtrt.cli.converters import candidate_table, candidates_as_json, candidates_for
-from torchtrt.cli.coverage import coverages, named, share
-from torchtrt.cli.output import Commands, add_command, console, print_json
-from torchtrt.cli.packs import problem_as_json
 from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
+from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
+from torchtrt_cli.coverage import coverages, named, share
+from torchtrt_cli.output import Commands, add_command, console, print_json
+from torchtrt_cli.packs import problem_as_json
 
 
 def add_explain_command(commands: Commands) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from torchtrt import __version__
-from torchtrt.cli.converters import add_converters_command
-from torchtrt.cli.coverage import add_coverage_command
-from torchtrt.cli.explain import add_explain_command
-from torchtrt.cli.packs import add_doctor_command, add_packs_command
 from torchtrt.errors import TorchTRTError
+from torchtrt_cli.converters import add_converters_command
+from torchtrt_cli.coverage import add_coverage_command
+from torchtrt_cli.explain import add_explain_command
+from torchtrt_cli.packs import add_doctor_command, add_packs_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

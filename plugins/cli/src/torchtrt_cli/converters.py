@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from torchtrt.cli.output import Commands, add_command, console, print_json, table
 from torchtrt.contract import check_names
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.registry.listing import notes, shadowed_by
 from torchtrt.targets import parse_targets, qualified_name
+from torchtrt_cli.output import Commands, add_command, console, print_json, table
 
 CandidatesByName = Mapping[str, Sequence[Candidate]]
 
