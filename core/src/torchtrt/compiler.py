@@ -23,6 +23,7 @@ from torchtrt.errors import (
     PackError,
 )
 from torchtrt.exporting import export, narrowed_sizes, size_ranges
+from torchtrt.frontends import front_end_for
 from torchtrt.lowering import (
     Program,
     fold_constants,
@@ -37,6 +38,7 @@ from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, PackPass, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
+from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -120,7 +122,18 @@ def compile(
         report,
         shared_inputs,
         weights if report.blocks else {},
+        _signature(model, program),
     )
+
+
+def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
+    """Returns what the model's ``forward`` takes; None where only the exported program knows."""
+    if isinstance(model, ExportedProgram) or front_end_for(model) is not None:
+        return None
+    try:
+        return CallSignature(model.forward, program.input_tree)
+    except (TypeError, ValueError):  # a forward that is not written in Python
+        return None
 
 
 def _announce(narrowed: Sequence[NarrowedSize], options: CompilationSettings) -> None:

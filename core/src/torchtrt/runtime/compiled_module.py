@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.report import CompilationReport
+from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.memory_checks import MemoryChecks
 from torchtrt.runtime.usage_checks import UsageChecks
@@ -37,6 +38,7 @@ class CompiledModule(torch.nn.Module):
         report: CompilationReport,
         shared_inputs: Collection[int] = (),
         weights: Mapping[str, torch.Tensor] | None = None,
+        signature: CallSignature | None = None,
     ) -> None:
         super().__init__()
         self.graph_module = graph_module
@@ -44,6 +46,7 @@ class CompiledModule(torch.nn.Module):
         self._input_tree = input_tree
         self._output_tree = output_tree
         self._checks = checks
+        self._signature = signature
         self._memory_checks = MemoryChecks.of(graph_module)
         self._usage_checks = UsageChecks(weights or {})
         self._shared_inputs = frozenset(shared_inputs)
@@ -105,16 +108,17 @@ class CompiledModule(torch.nn.Module):
     def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         if self._takes_flat_inputs and not kwargs and len(args) == len(self._checks.inputs):
             return args
-        leaves, tree = pytree.tree_flatten((args, dict(kwargs)))
-        if tree == self._input_tree:
-            return leaves
+        if self._signature is not None:
+            args, kwargs = self._signature.arrange(args, kwargs)
         names = [name for name, _ in self._checks.inputs]
-        if len(args) + len(kwargs) == len(names):  # inputs given by name, or in another order
-            by_name = {**dict(zip(names, args, strict=False)), **kwargs}
-            if by_name.keys() == set(names) and len(leaves) == len(names):
-                return [by_name[name] for name in names]
-        message = (
-            f"The inputs nest as {tree}, but the model was compiled for {self._input_tree} "
-            f"(inputs: {', '.join(names)})."
-        )
-        raise InputError(message)
+        try:
+            # Unlike a comparison of trees, this takes dictionaries in any order.
+            return self._input_tree.flatten_up_to((args, dict(kwargs)))
+        except ValueError as error:
+            if len(args) + len(kwargs) == len(names):  # a program's inputs, given by name
+                by_name = {**dict(zip(names, args, strict=False)), **kwargs}
+                if by_name.keys() == set(names):
+                    return [by_name[name] for name in names]
+            raise InputError(
+                f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {error}"
+            ) from None

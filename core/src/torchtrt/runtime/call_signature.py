@@ -1,0 +1,76 @@
+"""A call of a compiled model, arranged as the arguments were when it was compiled."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import InputError
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class CallSignature:
+    """The parameters of a model's ``forward``, and which of them were given by place and which by name.
+
+    Args:
+        forward: The model's method.
+        input_tree: How the inputs nest that the model was compiled with.
+    """
+
+    def __init__(self, forward: Any, input_tree: pytree.TreeSpec) -> None:
+        parameters = inspect.signature(forward).parameters.values()
+        self._signature = inspect.Signature(
+            [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
+        )
+        args, kwargs = pytree.tree_unflatten(range(input_tree.num_leaves), input_tree)
+        self._by_name = tuple(kwargs)
+        self._given = frozenset(self._signature.bind(*args, **kwargs).arguments)
+
+    def arrange(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Returns the arguments by place and by name as they were when the model was compiled.
+
+        Raises:
+            InputError: The model takes no such arguments, or one that has its default in the compiled model is given
+                another value.
+        """
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            message = f"{error}: the model takes {self._signature}."
+            raise InputError(message[0].upper() + message[1:]) from None
+        for name in bound.arguments.keys() - self._given:
+            default = self._signature.parameters[name].default
+            value = bound.arguments[name]
+            is_default = value is default or (
+                type(value) is type(default)
+                and not isinstance(value, torch.Tensor)
+                and value == default
+            )
+            if not is_default:
+                raise InputError(
+                    f"Argument {name!r} was not given when the model was compiled, so that its default, {default!r}, "
+                    "is compiled in. Compile with an example of it."
+                )
+            del bound.arguments[name]
+        bound.apply_defaults()
+        by_place: list[Any] = []
+        by_name: dict[str, Any] = {}
+        for name, parameter in self._signature.parameters.items():
+            value = bound.arguments[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                by_place.extend(value)
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                by_name.update(value)
+            elif parameter.kind in _POSITIONAL and name not in self._by_name:
+                if name in self._given:
+                    by_place.append(value)
+            elif name in self._by_name:
+                by_name[name] = value
+        return tuple(by_place), by_name
