@@ -37,6 +37,45 @@ def allow_half_precision(config: Any) -> None:
         config.set_flag(trt.BuilderFlag.FP16)
 
 
+def keep_single_precision(network: Any, config: Any) -> None:
+    """Has a weakly typed network that may compute in float16 compute in float32 what the network casts to it."""
+    if is_strongly_typed():
+        return
+    config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
+    single: dict[str, bool] = {}
+    for layer in network:
+        if layer.type.name in _WITHOUT_PRECISION:
+            continue
+        if layer.type == trt.LayerType.CAST:
+            single[layer.get_output(0).name] = _cast_type(layer) == trt.DataType.FLOAT
+            continue
+        inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
+        known = [single[each.name] for each in inputs if each is not None and each.name in single]
+        if not known:
+            continue
+        for place in range(layer.num_outputs):
+            output = layer.get_output(place)
+            if output.dtype == trt.DataType.FLOAT:
+                single[output.name] = all(known)
+                if all(known):
+                    layer.precision = trt.DataType.FLOAT
+                    layer.set_output_type(place, trt.DataType.FLOAT)
+
+
+_WITHOUT_PRECISION = frozenset(
+    "CONSTANT SHAPE TRIP_LIMIT RECURRENCE ITERATOR LOOP_OUTPUT CONDITION CONDITIONAL_INPUT CONDITIONAL_OUTPUT".split()
+)
+"""Layers that compute nothing."""
+
+
+def _cast_type(layer: Any) -> Any:
+    if not hasattr(
+        layer, "to_type"
+    ):  # TensorRT hands out the layers of a network as their base class
+        layer.__class__ = trt.ICastLayer
+    return layer.to_type
+
+
 def allow_quantization(network: Any, config: Any) -> None:
     """Lets a weakly typed network with Quantize layers compute in int8. A strongly typed one does of itself."""
     if not is_strongly_typed() and any(layer.type == trt.LayerType.QUANTIZE for layer in network):
