@@ -44,7 +44,7 @@ def keep_single_precision(network: Any, config: Any) -> None:
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
     single: dict[str, bool] = {}
     for layer in network:
-        if layer.type.name in _WITHOUT_PRECISION:
+        if layer.type.name.startswith(_WITHOUT_PRECISION):
             continue
         if layer.type == trt.LayerType.CAST:
             single[layer.get_output(0).name] = _cast_type(layer) == trt.DataType.FLOAT
@@ -62,16 +62,12 @@ def keep_single_precision(network: Any, config: Any) -> None:
                     layer.set_output_type(place, trt.DataType.FLOAT)
 
 
-_WITHOUT_PRECISION = frozenset(
-    "CONSTANT SHAPE TRIP_LIMIT RECURRENCE ITERATOR LOOP_OUTPUT CONDITION CONDITIONAL_INPUT CONDITIONAL_OUTPUT".split()
-)
-"""Layers that compute nothing."""
+_WITHOUT_PRECISION = ("CONSTANT", "CONDITION", "LOOP_OUTPUT", "ITERATOR", "RECURRENCE")
+"""What the names of layers begin with that compute nothing."""
 
 
 def _cast_type(layer: Any) -> Any:
-    if not hasattr(
-        layer, "to_type"
-    ):  # TensorRT hands out the layers of a network as their base class
+    if not hasattr(layer, "to_type"):  # a network of TensorRT 8.6 hands out base classes
         layer.__class__ = trt.ICastLayer
     return layer.to_type
 
