@@ -17,6 +17,8 @@ from torchtrt_reference import VERSIONS
 
 TOLERANCE = 1e-4
 """The largest difference, relative to the largest value."""
+REAL = {"disable_tf32": True, "tactic_sources": 0}
+"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
 
 
 def tensorrts():
@@ -40,7 +42,7 @@ def full_precision(monkeypatch):
 def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying):
     """Nothing stays in PyTorch; at the least, usual and maximum sizes the outputs are eager's to 1e-4."""
     device = "cuda" if is_real() else "cpu"
-    settings = {"disable_tf32": True, "tactic_sources": 0} if is_real() else {}
+    settings = REAL if is_real() else {}
     model = architecture.model().to(device)
     example = on(device, architecture.example())
     exported = export(model, example, {}, architecture.dynamic_shapes() if varying else None)

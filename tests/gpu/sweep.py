@@ -27,6 +27,8 @@ REAL = {"disable_tf32": True, "tactic_sources": 0, "optimization_level": 1}
 """Settings for a TensorRT without cuBLAS and cuDNN, which builds small networks in a second."""
 ANSWER = "\x1e"
 """What a worker's lines begin with that are answers; TensorRT prints too."""
+FIRST = 60
+"""The seconds that a process' first item may take in addition."""
 
 
 def cases() -> dict[str, Callable[[], None]]:
@@ -46,6 +48,7 @@ def architectures() -> dict[str, Callable[[], None]]:
     from tests.architectures import test_architectures
     from tests.architectures.zoo import ZOO
 
+    test_architectures.REAL.update(REAL)
     check = test_architectures.test_an_architecture_becomes_engines_alone_and_equals_eager
     return {
         f"{each.name} {'varying' if varying else 'fixed'}": lambda each=each, varying=varying: (
@@ -143,10 +146,12 @@ class _Worker:
         )
         self.item = ""
         self.since = 0.0
+        self.asked = 0
 
     def ask(self, item: str) -> None:
         """Begins an item."""
         self.item, self.since = item, time.monotonic()
+        self.asked += 1
         assert self.process.stdin is not None
         self.process.stdin.write(item + "\n")
         self.process.stdin.flush()
@@ -171,8 +176,8 @@ def sweep(out: Path, parts: list[str], jobs: int, seconds: float, total: float) 
         with out.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
-    while (pending and time.monotonic() < end) or busy:
-        while pending and len(busy) < jobs and time.monotonic() < end:
+    while (pending or busy) and time.monotonic() < end:
+        while pending and len(busy) < jobs:
             worker = idle.pop() if idle else _Worker()
             worker.ask(pending.pop())
             busy[worker.process.stdout] = worker
@@ -191,16 +196,14 @@ def sweep(out: Path, parts: list[str], jobs: int, seconds: float, total: float) 
             else:
                 note(worker, f"crashed: exit status {worker.process.wait()}")
         for stream, worker in list(busy.items()):
-            first = 60 if not done else 0  # the first network of a process loads TensorRT's kernels
-            if (
-                time.monotonic() - worker.since > seconds + first
-                or time.monotonic() > end + seconds
-            ):
+            # The first network of a process loads TensorRT's kernels.
+            limit = seconds + (FIRST if worker.asked == 1 else 0)
+            if time.monotonic() - worker.since > limit:
                 selector.unregister(stream)
                 del busy[stream]
                 worker.process.kill()
-                note(worker, f"timed out after {seconds:.0f} s")
-    for worker in idle:
+                note(worker, f"timed out after {limit:.0f} s")
+    for worker in (*idle, *busy.values()):  # what is not finished has no outcome
         worker.process.kill()
 
 
@@ -231,10 +234,10 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--seconds", type=float, default=60, help="an item's time limit")
-    parser.add_argument("--total", type=float, default=1e9, help="when to begin no more items")
+    parser.add_argument("--total", type=float, default=1e9, help="when to stop")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--table", action="store_true", help="summarize the file")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.work:
         work()
     elif options.table:

@@ -191,3 +191,21 @@ def test_a_layer_that_fails_at_run_time_is_named(version: str, bench: Any) -> No
     context.set_tensor_address("o0", result.data_ptr())
     assert not context.execute_async_v3(0)
     assert "the reversal: the lengths [4] go beyond the 3 elements" in n.errors[-1]
+
+
+@pytest.mark.parametrize("computed", [False, True])
+def test_8_6_gathers_by_no_mask_that_the_network_is_given(computed: bool, bench: Any) -> None:
+    """A mask that a layer computes builds, if only by a cast and back; newer versions take both."""
+    for version in ("8.6.0", "10.16.1"):
+        n = bench(version)
+        rows, mask = n.input(torch.rand(3, 2)), n.input(torch.tensor([True, False, True]))
+        if computed:
+            mask = only(n.net.add_cast(only(n.net.add_cast(mask, n.trt.int32)), n.trt.bool))
+        places = n.net.add_shuffle(only(n.net.add_non_zero(mask)))
+        places.first_transpose = (1, 0)
+        gather = n.net.add_gather_v2(rows, only(places), n.trt.GatherMode.ND)
+        n.net.mark_output(only(gather))
+
+        plan = n.builder.build_serialized_network(n.net, n.builder.create_builder_config())
+
+        assert (computed or version != "8.6.0") == (plan is not None)

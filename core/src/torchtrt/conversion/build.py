@@ -12,7 +12,11 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import collecting
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import allow_half_precision, allow_quantization
+from torchtrt.tensorrt.shims import (
+    allow_half_precision,
+    allow_quantization,
+    keep_single_precision,
+)
 
 
 def build_plan(
@@ -47,6 +51,7 @@ def build_plan(
         config.set_tactic_sources(settings.tactic_sources)
     if uses_half_precision(interpreted):
         allow_half_precision(config)
+        keep_single_precision(interpreted.network, config)
     allow_quantization(interpreted.network, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     with collecting() as log:

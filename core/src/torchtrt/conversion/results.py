@@ -59,8 +59,9 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
         message = f"{label} has the shape {shape}, and PyTorch returns {tuple(expected.shape)}"
         raise ConversionError(message)
     wanted = inner_dtype(expected.dtype)
-    # A weakly typed network calls every floating-point tensor float32 until it is built.
-    is_open = dtype.is_floating_point and wanted.is_floating_point and not is_strongly_typed()
+    # A weakly typed network calls floating-point tensors float32 until it is built, and int8 ones cast from them.
+    is_hint = wanted.is_floating_point or wanted is torch.int8
+    is_open = dtype.is_floating_point and is_hint and not is_strongly_typed()
     if dtype is not wanted and not is_open:
         message = (
             f"{label} is {dtype_name(dtype)}, and PyTorch returns {dtype_name(expected.dtype)}"

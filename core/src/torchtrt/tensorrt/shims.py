@@ -37,6 +37,41 @@ def allow_half_precision(config: Any) -> None:
         config.set_flag(trt.BuilderFlag.FP16)
 
 
+def keep_single_precision(network: Any, config: Any) -> None:
+    """Has a weakly typed network that may compute in float16 compute in float32 what the network casts to it."""
+    if is_strongly_typed():
+        return
+    config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
+    single: dict[str, bool] = {}
+    for layer in network:
+        if layer.type.name.startswith(_WITHOUT_PRECISION):
+            continue
+        if layer.type == trt.LayerType.CAST:
+            single[layer.get_output(0).name] = _cast_type(layer) == trt.DataType.FLOAT
+            continue
+        inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
+        known = [single[each.name] for each in inputs if each is not None and each.name in single]
+        if not known:
+            continue
+        for place in range(layer.num_outputs):
+            output = layer.get_output(place)
+            if output.dtype == trt.DataType.FLOAT:
+                single[output.name] = all(known)
+                if all(known):
+                    layer.precision = trt.DataType.FLOAT
+                    layer.set_output_type(place, trt.DataType.FLOAT)
+
+
+_WITHOUT_PRECISION = ("CONSTANT", "CONDITION", "LOOP_OUTPUT", "ITERATOR", "RECURRENCE")
+"""What the names of layers begin with that compute nothing."""
+
+
+def _cast_type(layer: Any) -> Any:
+    if not hasattr(layer, "to_type"):  # a network of TensorRT 8.6 hands out base classes
+        layer.__class__ = trt.ICastLayer
+    return layer.to_type
+
+
 def allow_quantization(network: Any, config: Any) -> None:
     """Lets a weakly typed network with Quantize layers compute in int8. A strongly typed one does of itself."""
     if not is_strongly_typed() and any(layer.type == trt.LayerType.QUANTIZE for layer in network):

@@ -27,6 +27,7 @@ class Rules:
         float32_integer_reductions: Integers go through float32 on their way into and out of a reduction.
         softmax_minimum_rank: The minimum rank of SoftMax's input.
         shape_of_data_dependence: The Shape layer takes tensors whose dimensions depend on data.
+        gathers_by_given_masks: A Gather may read what NonZero finds in a mask that is an input of the network.
         empty_einsum: Einsum takes empty tensors.
         empty_slice_beyond: A static slice of nothing with STRICT_BOUNDS may start outside the tensor.
         boolean_slice_modes: Slices of booleans take the modes CLAMP, FILL and REFLECT.
@@ -53,6 +54,7 @@ class Rules:
     float32_integer_reductions: bool = False
     softmax_minimum_rank: int = 1
     shape_of_data_dependence: bool = True
+    gathers_by_given_masks: bool = True
     empty_einsum: bool = True
     empty_slice_beyond: bool = True
     boolean_slice_modes: bool = True
@@ -89,6 +91,7 @@ _V8 = replace(
     float32_integer_reductions=True,
     softmax_minimum_rank=2,
     shape_of_data_dependence=False,
+    gathers_by_given_masks=False,
     empty_einsum=False,
     empty_slice_beyond=False,
     boolean_slice_modes=False,

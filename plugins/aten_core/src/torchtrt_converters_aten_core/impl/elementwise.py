@@ -114,13 +114,14 @@ def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype
 
 
 def _spread_infinity(value: Any, beside: Any) -> Any:
-    """Returns an infinite number as a row as wide as the tensor beside it, where that is known.
+    """Returns an infinite number or one-element tensor as a row as wide as the tensor beside it, where that is known.
 
     TensorRT 8.6 makes -1e38 of a single infinite element that it selects, but keeps a row of them.
     """
     shape = getattr(beside, "shape", ())
-    if isinstance(value, float) and math.isinf(value) and len(shape) and shape[-1] > 1:
-        return torch.full((shape[-1],), value)
+    number = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
+    if isinstance(number, float) and math.isinf(number) and len(shape) and shape[-1] > 1:
+        return torch.full((*getattr(value, "shape", ())[:-1], shape[-1]), number)
     return value
 
 

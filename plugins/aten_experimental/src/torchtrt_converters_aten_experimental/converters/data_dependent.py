@@ -52,6 +52,9 @@ def _columns(ctx: ConversionContext, value: Any) -> Any:
     """Returns where a tensor is not zero as TensorRT tells it: int32, ``(rank, count)``."""
     if ctx.dtype_of(value) in (torch.int64, torch.int32, torch.uint8):
         value = ctx.tensor(value, torch.bool)
+    elif value.is_network_input and ctx.dtype_of(value) is torch.bool:
+        # TensorRT 8.6 builds no gather of the places of a mask that no layer computed.
+        value = ctx.tensor(ctx.tensor(value, torch.int32), torch.bool)
     layer = ctx.net.add_non_zero(value)
     return layer.get_output(0)
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from torchtrt_reference.building.configuration import BuilderConfig
 from torchtrt_reference.building.loop_parts import LoopParts
+from torchtrt_reference.building.masks import check_masks
 from torchtrt_reference.building.passes.folding import fold
 from torchtrt_reference.building.precision import check_types, is_dropped, output_type
 from torchtrt_reference.building.scheduling import inside_conditionals, ordered, units_of
@@ -38,6 +39,7 @@ def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) 
         raise RefusedError(message)
     _check_layer_names(network)
     check_types(network, config)
+    check_masks(network)
     return _Lowering(network, config, refit).graph()
 
 
