@@ -62,6 +62,12 @@ def call() -> Callable[..., Node]:
     return make
 
 
+@pytest.fixture(autouse=True)
+def without_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts each test without the problems that others recorded: registries over made packs tell of them too."""
+    monkeypatch.setattr(_state, "problems", [])
+
+
 @pytest.fixture
 def local() -> Iterator[ConverterPack]:
     """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
