@@ -95,11 +95,7 @@ def compile(
         with TRACING, stages.stage("lowering"):
             program = lower(exported, options)
             report.passes = [str(lowering_pass) for lowering_pass in lowering_passes()]
-            weights = {
-                name: value
-                for name, value in {**exported.state_dict, **exported.constants}.items()
-                if isinstance(value, torch.Tensor) and name not in program.mutated
-            }
+            weights = _constants(exported, program)
             ranges = size_ranges(program, inputs, kwarg_inputs)
             report.narrowed = list(narrowed_sizes(program, ranges, inputs, kwarg_inputs))
             _announce(report.narrowed, options)
@@ -124,6 +120,17 @@ def compile(
         weights if report.blocks else {},
         _signature(model, program),
     )
+
+
+def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.Tensor]:
+    """Returns the weights that no call changes, under any of their names."""
+    tensors = {
+        name: value
+        for name, value in {**exported.state_dict, **exported.constants}.items()
+        if isinstance(value, torch.Tensor)
+    }
+    written = {id(tensors[name]) for name in program.mutated if name in tensors}
+    return {name: value for name, value in tensors.items() if id(value) not in written}
 
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
