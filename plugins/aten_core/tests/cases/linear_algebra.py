@@ -98,7 +98,9 @@ CASES = [
         for op in (
             "aten.linalg_cholesky_ex.default",
             "aten.linalg_cholesky.default",
-            *(["aten.cholesky.default"] if hasattr(torch.ops.aten, "cholesky") else []),  # until PyTorch 2.13
+            *(
+                ["aten.cholesky.default"] if hasattr(torch.ops.aten, "cholesky") else []
+            ),  # until PyTorch 2.13
         )
         for upper in (False, True)
     ],
