@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,50 +15,14 @@ from typing import Any
 import pytest
 
 import torchtrt_reference as reference
+from tests.house import Package, circles, imported
 from torchtrt_reference import operations
 from torchtrt_reference.interface.assembly import implementations
 from torchtrt_reference.rules import RULES
 
-PACKAGE = reference.__name__
 ROOT = Path(str(reference.__file__)).parent
-DESCRIPTIONS = resources.files(PACKAGE).joinpath("interface", "api")
-
-
-def modules() -> dict[str, Path]:
-    """Every module of the package by its dotted name."""
-    found = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        parts = (PACKAGE, *path.relative_to(ROOT).with_suffix("").parts)
-        found[".".join(parts).removesuffix(".__init__")] = path
-    return found
-
-
-def imported(path: Path) -> Iterator[str]:
-    """The names that a file imports: at the top, in functions, and for types only."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports relatively"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def dependencies() -> dict[str, set[str]]:
-    """The modules of the package that each of its modules imports."""
-    known = modules()
-    return {
-        module: {
-            name if name in known else name.rpartition(".")[0]
-            for name in imported(path)
-            if name in known or name.rpartition(".")[0] in known
-        }
-        for module, path in known.items()
-    }
-
-
-def room(module: str) -> str:
-    """The folder or file under the package's root that a module is in; the package itself is the roof."""
-    return module.split(".")[1] if "." in module else PACKAGE
+PACKAGE = Package(reference.__name__, ROOT)
+DESCRIPTIONS = resources.files(reference).joinpath("interface", "api")
 
 
 def documented_layers() -> list[set[str]]:
@@ -77,38 +39,29 @@ def run(code: str) -> str:
 
 def test_no_module_imports_itself_through_others() -> None:
     """There is no circle of imports, those in functions and for types included."""
-    direct = dependencies()
-    circles = []
-    for module in direct:
-        pending, seen = list(direct[module]), set[str]()
-        while pending:
-            name = pending.pop()
-            if name not in seen:
-                seen.add(name)
-                pending += direct[name]
-        if module in seen:
-            circles.append(module)
-
-    assert [] == circles
+    assert [] == circles(PACKAGE.dependencies())
 
 
 def test_the_documented_layers_are_the_rooms() -> None:
     """The package's docstring names every folder and file under the root once."""
     documented = [name for layer in documented_layers() for name in layer]
 
-    assert sorted({room(module) for module in modules()} - {PACKAGE}) == sorted(documented)
+    assert sorted(
+        {PACKAGE.room(module) for module in PACKAGE.modules()} - {PACKAGE.name}
+    ) == sorted(documented)
 
 
 def test_a_module_imports_from_its_own_room_and_those_below() -> None:
     """Nothing is imported from a higher layer, nor from another room of the same one."""
     layers = documented_layers()
     height = {name: number for number, layer in enumerate(layers) for name in layer}
-    height[PACKAGE] = len(layers)
+    height[PACKAGE.name] = len(layers)
     upward = [
         f"{module} -> {name}"
-        for module, names in dependencies().items()
+        for module, names in PACKAGE.dependencies().items()
         for name in names
-        if room(module) != room(name) and height[room(name)] >= height[room(module)]
+        if PACKAGE.room(module) != PACKAGE.room(name)
+        and height[PACKAGE.room(name)] >= height[PACKAGE.room(module)]
     ]
 
     assert [] == upward
@@ -116,9 +69,9 @@ def test_a_module_imports_from_its_own_room_and_those_below() -> None:
 
 def test_nothing_but_numpy_and_pytorch_is_needed() -> None:
     """The package imports the standard library, NumPy, PyTorch and itself, so nothing of torchtrt."""
-    names = {name.split(".")[0] for path in modules().values() for name in imported(path)}
+    names = {name.split(".")[0] for path in PACKAGE.modules().values() for name in imported(path)}
 
-    assert {"numpy", "torch", PACKAGE} == names - sys.stdlib_module_names
+    assert {"numpy", "torch", PACKAGE.name} == names - sys.stdlib_module_names
 
 
 def test_importing_the_package_imports_nothing_slow() -> None:
@@ -134,9 +87,13 @@ def test_importing_the_package_imports_nothing_slow() -> None:
 def test_every_file_under_operations_is_a_family() -> None:
     """The table of operations has what every file in the folders of families lists."""
     files = {
-        module for module, path in modules().items() if path.is_relative_to(ROOT / "operations")
+        module
+        for module, path in PACKAGE.modules().items()
+        if path.is_relative_to(ROOT / "operations")
     }
-    families = {module for module in files if not modules()[module].name.startswith("__init__")}
+    families = {
+        module for module in files if not PACKAGE.modules()[module].name.startswith("__init__")
+    }
     listed = {each.__name__: each.OPERATIONS for each in operations.families()}
 
     assert families == listed.keys()
@@ -176,7 +133,7 @@ def test_every_class_stands_behind_one_that_a_version_has() -> None:
         text = DESCRIPTIONS.joinpath(f"{version}.json").read_text("utf-8")
         described |= json.loads(text)["classes"].keys()
     said: list[str] = []
-    for module in modules():
+    for module in PACKAGE.modules():
         for value in vars(importlib.import_module(module)).values():
             if isinstance(value, type) and value.__module__ == module:
                 said += vars(value).get("_implements", ())

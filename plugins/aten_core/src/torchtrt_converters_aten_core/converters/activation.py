@@ -102,16 +102,15 @@ def threshold(ctx, self, threshold, value):
 @converts_elementwise(aten.prelu.default, keep_constants=True)
 def prelu(ctx, self, weight):
     """Converts a learned slope for negative numbers, one for all or one for each channel."""
-    tensor, slope = self, weight
-    rank = len(tensor.shape)
-    if is_network_tensor(slope):
-        by_channel = len(slope.shape) and rank > 2 and slope.shape[0] != 1
+    rank = len(self.shape)
+    if is_network_tensor(weight):
+        by_channel = len(weight.shape) and rank > 2 and weight.shape[0] != 1
         later = range(1, rank - 1) if by_channel else ()
-        slope = shape.unsqueeze(ctx, slope, later)
+        weight = shape.unsqueeze(ctx, weight, later)
         if not rank:
-            slope = shape.squeeze(ctx, slope, range(len(slope.shape)))
-        bent = elementwise.arithmetic(ctx, "PROD", tensor, slope, types.output_dtype(ctx))
-        positive = elementwise.compare(ctx, "gt", tensor, 0)
-        return elementwise.select(ctx, positive, tensor, bent, types.output_dtype(ctx))
+            weight = shape.squeeze(ctx, weight, range(len(weight.shape)))
+        bent = elementwise.arithmetic(ctx, "PROD", self, weight, types.output_dtype(ctx))
+        positive = elementwise.compare(ctx, "gt", self, 0)
+        return elementwise.select(ctx, positive, self, bent, types.output_dtype(ctx))
     along = [-1 if dim == min(1, rank - 1) else 1 for dim in range(rank)]
-    return impl.prelu(ctx, tensor, slope.reshape(along))
+    return impl.prelu(ctx, self, weight.reshape(along))

@@ -79,7 +79,6 @@ def _unclear_range(node: Node) -> str | None:
 def arange(ctx, end, start=0, step=1, **_):
     """Converts numbers at a fixed distance, from a start to before an end."""
     result = types.output_value(ctx)
-    start, step = start, step
     return impl.arange(ctx, start, end, step, result.shape[0], result.dtype)
 
 

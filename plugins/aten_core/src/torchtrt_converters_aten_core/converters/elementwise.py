@@ -307,7 +307,7 @@ def _whole_power(node: Node) -> str | None:
 )
 def power(ctx, self, exponent):
     """Converts a power; small whole ones by multiplication, which is exact for integers."""
-    base, exponent = self, exponent
+    base = self
     dtype = types.output_dtype(ctx)
     if types.is_integer(dtype) and not isinstance(exponent, int):
         return _power_by_bits(ctx, base, exponent, inner_dtype(dtype))

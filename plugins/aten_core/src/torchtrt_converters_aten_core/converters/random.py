@@ -325,9 +325,8 @@ def _too_long(node: Node) -> str | None:
 @converts(aten.randperm.default, unless=_too_long)
 def permutation(ctx, n, **_):
     """Converts integers in random order: the order of random numbers."""
-    size = n
-    drawn = _uniform(ctx, [size], torch.float32)
-    _, order = ranking.top_k(ctx, drawn, size, 0, True)
+    drawn = _uniform(ctx, [n], torch.float32)
+    _, order = ranking.top_k(ctx, drawn, n, 0, True)
     return types.cast(ctx, order, types.output_dtype(ctx))
 
 

@@ -81,7 +81,6 @@ def _not_whole(node: Node) -> str | None:
 @converts_elementwise(operator.mod, unless=_not_whole)
 def modulo(ctx, first, second):
     """Converts the remainder of sizes, with the divisor's sign as in Python."""
-    first, second = first, second
     quotient = sizes.combine(ctx, "FLOOR_DIV", first, second)
     multiple = sizes.combine(ctx, "PROD", quotient, second)
     return sizes.combine(ctx, "SUB", first, multiple)
@@ -155,8 +154,7 @@ def negation(ctx, first):
 @converts_elementwise(torch.sym_ite, unless=_not_numbers)
 def choice(ctx, first, second, third):
     """Converts a choice between two sizes."""
-    condition, chosen, other = first, second, third
-    return elementwise.select(ctx, condition, chosen, other, _dtype(ctx, (chosen, other)))
+    return elementwise.select(ctx, first, second, third, _dtype(ctx, (second, third)))
 
 
 ROUNDING: dict[Callable[..., Any], str] = {
