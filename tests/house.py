@@ -39,7 +39,6 @@ class Package:
                 for name in imported(path)
                 if name in known or name.rpartition(".")[0] in known
             }
-            - {module}
             for module, path in known.items()
         }
 

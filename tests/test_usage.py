@@ -77,6 +77,25 @@ def test_a_buffer_that_the_model_writes_to_may_change():
     torch.testing.assert_close(fast(X), X + 11)
 
 
+def test_a_view_of_a_buffer_that_the_model_writes_to_changes_with_it():
+    """A name for part of the buffer is no constant either."""
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2, 3))
+            self.register_buffer("first", self.count[0])
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x + self.count
+
+    fast = compiled(Counter().eval(), X[:2])
+    fast(X[:2])
+
+    torch.testing.assert_close(fast(X[:2]), X[:2] + 2)
+
+
 def test_gradients_are_refused_where_they_are_asked_for(model):
     """A result requires grad where eager's does, be it for a weight or an input, and says at backward what to do."""
     fast, frozen = compiled(model), compiled(copy.deepcopy(model).requires_grad_(False))

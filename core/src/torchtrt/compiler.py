@@ -32,6 +32,7 @@ from torchtrt.lowering import (
     remove_no_ops,
     resolve_nodes,
 )
+from torchtrt.lowering.memory import storage_of
 from torchtrt.packs.state import with_known_packs
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
@@ -123,14 +124,14 @@ def compile(
 
 
 def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.Tensor]:
-    """Returns the weights that no call changes, under any of their names."""
+    """Returns the weights that no call changes, under any of their names or through any of their views."""
     tensors = {
         name: value
         for name, value in {**exported.state_dict, **exported.constants}.items()
         if isinstance(value, torch.Tensor)
     }
-    written = {id(tensors[name]) for name in program.mutated if name in tensors}
-    return {name: value for name, value in tensors.items() if id(value) not in written}
+    written = {storage_of(tensors[name]) for name in program.mutated if name in tensors}
+    return {name: value for name, value in tensors.items() if storage_of(value) not in written}
 
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:

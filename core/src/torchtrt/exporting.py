@@ -21,6 +21,7 @@ from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.frontends import front_end_for
 from torchtrt.inputs import Input, flatten, is_input, map_inputs
 from torchtrt.lowering import Program
+from torchtrt.lowering.memory import storage_of
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
 from torchtrt.report import NarrowedSize
 
@@ -90,24 +91,17 @@ def _apart(tree: Any, model: torch.nn.Module) -> Any:
 
     Exporting takes a tensor that is given twice for one, and would compile a model that reads one of two arguments.
     """
-    seen = {_storage(tensor) for tensor in (*model.parameters(), *model.buffers())}
+    seen = {storage_of(tensor) for tensor in (*model.parameters(), *model.buffers())}
 
     def apart(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
             return leaf
-        if _storage(leaf) in seen:
+        if storage_of(leaf) in seen:
             return leaf.clone()
-        seen.add(_storage(leaf))
+        seen.add(storage_of(leaf))
         return leaf
 
     return pytree.tree_map(apart, tree)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    """Returns what identifies a tensor's memory; for one without, the tensor itself."""
-    if tensor.layout is not torch.strided or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        return id(tensor)
-    return int(tensor.untyped_storage()._cdata)
 
 
 def _device_of(model: torch.nn.Module) -> torch.device:

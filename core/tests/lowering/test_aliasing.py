@@ -13,7 +13,7 @@ from torchtrt.lowering.aliasing import (
     origins_of,
     written_inputs,
 )
-from torchtrt.lowering.overlap import overlap
+from torchtrt.lowering.memory import overlap
 
 aten = torch.ops.aten
 

@@ -49,6 +49,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from torchtrt.lowering.memory import storage_of
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
@@ -175,8 +176,10 @@ def _makes_new_memory(node: Node) -> bool:
     results = _evaluated(node)
     if results is None:
         return False
-    stored = {_storage(source) for source in map(_fake, node.all_input_nodes) if source is not None}
-    return stored.isdisjoint(map(_storage, results))
+    stored = {
+        storage_of(source) for source in map(_fake, node.all_input_nodes) if source is not None
+    }
+    return stored.isdisjoint(map(storage_of, results))
 
 
 def returned_argument(node: Node) -> Node | None:
@@ -186,7 +189,7 @@ def returned_argument(node: Node) -> Node | None:
     for result in _evaluated(node) or ():
         for source in node.all_input_nodes:
             before = _fake(source)
-            if before is not None and _storage(before) == _storage(result):
+            if before is not None and storage_of(before) == storage_of(result):
                 same = (before.shape, before.stride()) == (result.shape, result.stride())
                 return source if same else None
     return None
@@ -354,10 +357,6 @@ class _Separation:
         return self.copies[value, origin]
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
-
-
 class _Storage(int):
     """The memory of an attribute, by its storage."""
 
@@ -395,7 +394,7 @@ def _memory_of_attribute(value: Any) -> frozenset[Hashable]:
         return frozenset()  # the graph of a branch
     if value.layout is not torch.strided:
         return frozenset({_Storage(id(value))})
-    return frozenset({_Storage(_storage(value))})
+    return frozenset({_Storage(storage_of(value))})
 
 
 def _output(graph: Graph) -> Node:

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt.lowering.functionalization import functionalize
-from torchtrt.lowering.overlap import overlap
+from torchtrt.lowering.memory import overlap
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WEIGHT_MUTATIONS = (

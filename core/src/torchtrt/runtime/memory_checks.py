@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 
 from torchtrt.errors import InputError
 from torchtrt.lowering.aliasing import writes
-from torchtrt.lowering.overlap import overlap
+from torchtrt.lowering.memory import overlap
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,18 @@
-"""Whether two tensors have memory in common."""
+"""Which memory tensors have, and whether they have some in common."""
 
 from __future__ import annotations
 
 import functools
 
 import torch
+
+
+def storage_of(tensor: torch.Tensor) -> int:
+    """Returns what identifies a tensor's memory; for one without, the tensor itself."""
+    wraps_others = hasattr(type(tensor), "__tensor_flatten__")
+    if wraps_others or tensor.layout is not torch.strided:
+        return id(tensor)
+    return int(tensor.untyped_storage()._cdata)
 
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
