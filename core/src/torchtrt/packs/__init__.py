@@ -10,7 +10,14 @@ from torchtrt.packs.load import LoadedPack, PackSet
 from torchtrt.packs.modules import import_modules
 from torchtrt.packs.pack import API_VERSION, ConverterPack
 from torchtrt.packs.problem import Problem
-from torchtrt.packs.state import current_packs, load_packs, loaded_packs, local_pack, problems
+from torchtrt.packs.state import (
+    add_pack,
+    current_packs,
+    load_packs,
+    loaded_packs,
+    local_pack,
+    problems,
+)
 
 __all__ = [
     "API_VERSION",
@@ -27,6 +34,7 @@ __all__ = [
     "PackSet",
     "Problem",
     "Reject",
+    "add_pack",
     "current_packs",
     "hookimpl",
     "import_modules",
