@@ -9,34 +9,26 @@ from contextvars import Context
 from importlib.metadata import EntryPoint
 
 from torchtrt.errors import PackWarning
-from torchtrt.packs import Problem
+from torchtrt.packs import PackInfo, Problem
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
-from torchtrt_converters_torch_tensorrt.adoption import adopt
+from torchtrt_converters_torch_tensorrt.adoption import adopt_as
 
 
 def adopt_entry_points(found: Sequence[EntryPoint]) -> None:
     """Adopts each module as a pack of its own; one that cannot be adopted is a problem, and no more."""
     for entry in found:
-        who = entry.dist.name if entry.dist is not None else entry.name
+        who, version = (entry.dist.name, entry.dist.version) if entry.dist else (entry.name, "")
+        info = PackInfo(entry.name, who, version)
         try:
-            Context().run(
-                adopt, entry.module
-            )  # whose turn it is is not ours: it is a pack of its own
+            # Whose turn it is to be loaded is not asked: this is a pack of its own.
+            Context().run(adopt_as, entry.module, info)
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as error:  # As at loading: whatever a module raises stops only the module.
-            problem = Problem(
-                f"{entry.module} of {who} is not adopted: {describe(error)}",
-                f"Repair or update {who}.",
-                "import-failed",
-                pack=entry.name,
-                distribution=who,
-                traceback=traceback.format_exc(),
-            )
+        except BaseException as error:  # whatever a module raises stops only the module
+            what = f"{entry.module} is not adopted: {describe(error)}"
+            text, hint = traceback.format_exc(), f"Repair or update {who}."
             try:
-                record(problem)
-            except PackWarning as warning:  # as at loading, where warnings are errors
+                record(Problem(what, hint, "import-failed", traceback=text).about(info))
+            except PackWarning as warning:  # where warnings are errors
                 print(f"PackWarning: {warning}", file=sys.stderr)
