@@ -454,6 +454,23 @@ def test_an_op_that_its_library_adds_later_is_found_by_name(
         assert registry.missing_targets() == frozenset()
 
 
+def test_a_decomposition_of_an_op_that_comes_later_is_found_by_name(
+    registry_of: RegistryOf, call: Call
+) -> None:
+    """It is looked for when a node of the op is."""
+    decomposing = ConverterPack("decomposing")
+    decomposing.decomposition("torchtrt_lookup_test::soon")(lambda x: x + 1)
+    registry = registry_of(decomposing)
+    assert not registry.decompositions()
+
+    with torch.library._scoped_library("torchtrt_lookup_test", "DEF") as library:
+        library.define("soon(Tensor x) -> Tensor")
+        op = torch.ops.torchtrt_lookup_test.soon.default
+
+        assert not registry.resolve(call(op))
+        assert op in registry.decompositions()
+
+
 def test_the_registry_says_what_there_is(registry_of: RegistryOf) -> None:
     """Targets, converters and counts by pack."""
     vision = pack("vision", target=operator.getitem)

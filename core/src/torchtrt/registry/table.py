@@ -37,7 +37,7 @@ class Table:
         packs: The packs that the table was made from.
         candidates: For each op its candidates, in the order in which they are asked.
         has_tensorrt_ranges: Whether any pack cares which TensorRT is in use.
-        pending: Names of ops that have converters but that this PyTorch does not have (yet).
+        pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet).
     """
 
     def __init__(self, packs: PackSet) -> None:
@@ -55,6 +55,9 @@ class Table:
                     record(candidate)
                 else:
                     registered.setdefault(target, []).append(candidate)
+            for decomposition in loaded.pack.decompositions:
+                if isinstance(target := _find(decomposition.target), str):
+                    pending.add(target)
         self.pending = frozenset(pending)
         self.has_tensorrt_ranges = any(loaded.pack.tensorrt for loaded in packs.loaded)
         self.candidates: Mapping[Target, tuple[Candidate, ...]] = MappingProxyType(
