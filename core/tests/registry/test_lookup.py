@@ -471,6 +471,20 @@ def test_a_decomposition_of_an_op_that_comes_later_is_found_by_name(
         assert op in registry.decompositions()
 
 
+def test_a_pack_keeps_ops_in_the_network(registry_of: RegistryOf) -> None:
+    """Named by the op, or by a name that its library adds later."""
+    keeping = ConverterPack("keeping")
+    keeping.keep(relu, "torchtrt_lookup_test::kept")
+    registry = registry_of(keeping)
+    assert registry.is_kept(relu)
+    assert not registry.is_kept(torch.ops.aten.sigmoid.default)
+
+    with torch.library._scoped_library("torchtrt_lookup_test", "DEF") as library:
+        library.define("kept(Tensor x) -> Tensor")
+
+        assert registry.is_kept(torch.ops.torchtrt_lookup_test.kept.default)
+
+
 def test_the_registry_says_what_there_is(registry_of: RegistryOf) -> None:
     """Targets, converters and counts by pack."""
     vision = pack("vision", target=operator.getitem)

@@ -114,6 +114,7 @@ class ConverterPack:
     __slots__ = (
         "_converters",
         "_decompositions",
+        "_kept",
         "_lowering_passes",
         "_owner",
         "_sealed",
@@ -147,6 +148,7 @@ class ConverterPack:
         self._converters: list[Registration | _Named] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
+        self._kept: list[Target | str] = []
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -181,6 +183,20 @@ class ConverterPack:
     def lowering_passes(self) -> Sequence[LoweringPass]:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
+
+    @property
+    def kept(self) -> Sequence[Target | str]:
+        """The ops that are not computed while compiling; see :meth:`keep`."""
+        return tuple(self._kept)
+
+    def keep(self, *targets: Target | str) -> None:
+        """Names ops that go into the network although all that they read is constant, as Dequantize of a weight does.
+
+        Otherwise what depends on no input is computed once, before any converter is asked.
+        """
+        self._check_open()
+        self._kept += map(_target_or_name, targets)
+        self._changed()
 
     def converter(
         self,

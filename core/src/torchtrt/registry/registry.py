@@ -220,6 +220,13 @@ class ConverterRegistry:
         table = self._current_table()
         return list_converters(table.packs, table.candidates, table.pending, problems())
 
+    def is_kept(self, target: Target) -> bool:
+        """Returns whether a pack wants an op in the network even where all that it reads is constant."""
+        table = self._current_table()
+        if table.knows_later(target):
+            table = self._current_table(rebuild=True)
+        return target in table.kept
+
     def conflicts(self) -> tuple[Conflict, ...]:
         """Returns the ops that two third parties claim with HIGH and no preference settles."""
         return self._current_table().conflicts

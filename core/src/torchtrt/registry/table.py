@@ -55,8 +55,9 @@ class Table:
                     record(candidate)
                 else:
                     registered.setdefault(target, []).append(candidate)
-            for decomposition in loaded.pack.decompositions:
-                if isinstance(target := _find(decomposition.target), str):
+            named = [each.target for each in loaded.pack.decompositions]
+            for name in (*named, *loaded.pack.kept):
+                if isinstance(target := _find(name), str):
                     pending.add(target)
         self.pending = frozenset(pending)
         self.has_tensorrt_ranges = any(loaded.pack.tensorrt for loaded in packs.loaded)
@@ -94,6 +95,12 @@ class Table:
                 for target, entries in registered.items()
             }
         )
+
+    @functools.cached_property
+    def kept(self) -> frozenset[Target]:
+        """The ops that are not computed while compiling."""
+        found = (_find(target) for loaded in self.packs.loaded for target in loaded.pack.kept)
+        return frozenset(target for target in found if not isinstance(target, str))
 
     def follows_decomposition(self, candidate: Candidate) -> PackInfo | None:
         """Returns the pack whose decomposition comes before a converter by the order law, or ``None``.
