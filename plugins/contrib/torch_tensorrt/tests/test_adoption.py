@@ -298,6 +298,10 @@ def convert(ctx, target, args, kwargs, name):
         ("import torch_tensorrt; torch_tensorrt.compile(None)", "call torchtrt.compile"),
         ("from torch_tensorrt.dynamo.lowering import torch_enabled_decompositions", "the setting"),
         ("import tensorrt.plugin", "tensorrt.plugin"),
+        (
+            "from torch_tensorrt.dynamo.conversion._ConverterRegistry import DYNAMO_ATEN_CONVERTERS",
+            "priority=ConverterPriority.HIGH",
+        ),
     ],
 )
 def test_a_name_that_we_lack_is_an_error_that_names_it_and_their_module(
@@ -545,11 +549,18 @@ def test_an_entry_point_is_enough(tmp_path):
         (metadata / "METADATA").write_text(f"Name: {name.replace('_', '-')}\nVersion: 1.0\n")
         (metadata / "entry_points.txt").write_text(f"[torchtrt.torch_tensorrt]\n{name} = {name}\n")
 
+    (tmp_path / "damaged-1.0.dist-info").mkdir()
+    (tmp_path / "damaged-1.0.dist-info/entry_points.txt").write_bytes(b"\xff\xfe[")
+
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ENTRY],
         capture_output=True,
         text=True,
-        env={"PATH": "", "PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)},
+        env={
+            "PYTHONPATH": str(tmp_path),
+            "HOME": str(tmp_path),
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # PyTorch's own import dies of the damaged one
+        },
     )
 
     assert 0 == done.returncode, done.stderr

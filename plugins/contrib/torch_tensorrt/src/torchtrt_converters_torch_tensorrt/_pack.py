@@ -22,10 +22,17 @@ def torchtrt_converter_pack() -> ConverterPack:
 
 @hookimpl
 def torchtrt_register_converters() -> None:
-    """Adopts the modules that the entry points name. One that fails is a warning, and the others are adopted."""
-    from importlib.metadata import entry_points
+    """Adopts the modules that the entry points name. One that fails is a problem, and the others are adopted."""
+    from importlib.metadata import distributions
 
-    found = sorted(entry_points(group=GROUP))
+    found = []
+    for distribution in distributions():
+        try:
+            if GROUP in (distribution.read_text("entry_points.txt") or ""):
+                entries = distribution.entry_points.select(group=GROUP)
+                found += [(entry, distribution) for entry in entries]
+        except Exception:  # torchtrt's own search says so
+            continue
     if found:
         from torchtrt_converters_torch_tensorrt.installed import adopt_entry_points
 

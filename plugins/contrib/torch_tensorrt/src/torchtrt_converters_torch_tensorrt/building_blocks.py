@@ -67,26 +67,6 @@ for _name, _function in UNARY.items():
     block(f"unary.{_name}")(_apply)
 
 
-@block("unary.isnan")
-def _isnan(input: Any) -> Tensor:
-    return torch.isnan(input)
-
-
-@block("unary.sym_not")
-def _sym_not(input_val: Any) -> Tensor:
-    return torch.logical_not(torch.as_tensor(input_val))
-
-
-@block("unary.nonzero")
-def _nonzero(input_val: Tensor) -> Tensor:
-    return torch.nonzero(input_val)
-
-
-@block("unary.scalar_tensor")
-def _scalar_tensor(scalar: Any, dtype: Any = None) -> Tensor:
-    return torch.tensor(scalar, dtype=torch_dtype(dtype))
-
-
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -145,16 +125,6 @@ for _name, _binary in {
         return _with_numbers(function, input, other, True)
 
     block(f"elementwise.{_name}")(_operate)
-
-
-@block("elementwise.rsqrt")
-def _rsqrt(input: Tensor) -> Tensor:
-    return torch.rsqrt(input)
-
-
-@block("elementwise.clamp")
-def _clamp(input_val: Tensor, min_val: Any = None, max_val: Any = None) -> Tensor:
-    return torch.clamp(input_val, min_val, max_val)
 
 
 _BY_OPERATION = {
@@ -218,75 +188,10 @@ def _convert_activation(
 # Activations
 
 
-@block("activation.relu")
-def _relu(input_val: Tensor) -> Tensor:
-    return torch.relu(input_val)
-
-
-@block("activation.sigmoid")
-def _sigmoid(input_val: Tensor) -> Tensor:
-    return torch.sigmoid(input_val)
-
-
-@block("activation.tanh")
-def _tanh(input_val: Tensor) -> Tensor:
-    return torch.tanh(input_val)
-
-
-@block("activation.leaky_relu")
-def _leaky_relu(input_val: Tensor, alpha: float = 0.01) -> Tensor:
-    return F.leaky_relu(input_val, alpha)
-
-
 @block("activation.elu")
 def _elu(input_val: Tensor, alpha: float = 1.0, beta: float | None = None) -> Tensor:
     del beta
     return F.elu(input_val, alpha)
-
-
-@block("activation.selu")
-def _selu(input_val: Tensor) -> Tensor:
-    return F.selu(input_val)
-
-
-@block("activation.softsign")
-def _softsign(input_val: Tensor) -> Tensor:
-    return F.softsign(input_val)
-
-
-@block("activation.softplus")
-def _softplus(input_val: Tensor, beta: float = 1) -> Tensor:
-    return F.softplus(input_val, beta)
-
-
-@block("activation.gelu")
-def _gelu(input_val: Tensor, approximate: str = "none") -> Tensor:
-    return F.gelu(input_val, approximate=approximate)
-
-
-@block("activation.hardtanh")
-def _hardtanh(input_val: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    return F.hardtanh(input_val, min_val, max_val)
-
-
-@block("activation.hard_sigmoid")
-def _hard_sigmoid(input_val: Tensor, alpha: float, beta: float) -> Tensor:
-    return torch.clamp(alpha * input_val + beta, 0, 1)
-
-
-@block("activation.scaled_tanh")
-def _scaled_tanh(input_val: Tensor, alpha: float, beta: float) -> Tensor:
-    return alpha * torch.tanh(beta * input_val)
-
-
-@block("activation.thresholded_relu")
-def _thresholded_relu(input_val: Tensor, alpha: float) -> Tensor:
-    return torch.where(input_val > alpha, input_val, 0)
-
-
-@block("prelu.prelu")
-def _prelu(input: Tensor, weight: Tensor) -> Tensor:
-    return F.prelu(input, weight)
 
 
 # Making and casting
@@ -346,21 +251,6 @@ def _reshape(input: Tensor, shape: Any) -> Tensor:
     return torch.reshape(input, tuple(shape))
 
 
-@block("shuffle.pixel_shuffle")
-def _pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    return F.pixel_shuffle(input, upscale_factor)
-
-
-@block("shuffle.pixel_unshuffle")
-def _pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    return F.pixel_unshuffle(input, downscale_factor)
-
-
-@block("permutation.permute")
-def _permute(input: Tensor, permutation: Sequence[int]) -> Tensor:
-    return input.permute(*permutation)
-
-
 @block("permutation.roll", sizes=("shifts",))
 def _roll(input: Tensor, shifts: Any, dims: Any) -> Tensor:
     return torch.roll(input, shifts, dims)
@@ -371,11 +261,6 @@ def _squeeze(input: Tensor, dim: Any = None) -> Tensor:
     if dim is None:
         return torch.squeeze(input)
     return torch.squeeze(input, dim if isinstance(dim, int) else tuple(dim))
-
-
-@block("unsqueeze.unsqueeze")
-def _unsqueeze(input: Tensor, dim: int) -> Tensor:
-    return torch.unsqueeze(input, dim)
 
 
 @block("unsqueeze.broadcast_in_dim", sizes=("shape",))
@@ -406,48 +291,9 @@ def _expand(input_t: Tensor, shape: Any) -> Tensor:
     return input_t.expand(tuple(shape))
 
 
-@block("slice.cumsum")
-def _cumsum(input: Tensor, dim: int) -> Tensor:
-    return torch.cumsum(input, dim, dtype=_sum_dtype(input))
-
-
 @block("slice.tile", sizes=("dims",))
 def _tile(input: Tensor, dims: Any) -> Tensor:
     return torch.tile(input, tuple(dims))
-
-
-@block("slice.flip")
-def _flip(input: Tensor, dims: Sequence[int]) -> Tensor:
-    return torch.flip(input, tuple(dims))
-
-
-@block("slice.diagonal")
-def _diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    return torch.diagonal(input, offset, dim1, dim2)
-
-
-@block("slice.as_strided")
-def _as_strided(
-    input: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
-) -> Tensor:
-    return torch.as_strided(input, size, stride, storage_offset)
-
-
-@block("slice_scatter.slice_scatter")
-def _slice_scatter(
-    input: Tensor,
-    src: Tensor,
-    dim: int,
-    start: int | None = None,
-    end: int | None = None,
-    step: int | None = None,
-) -> Tensor:
-    return torch.slice_scatter(input, src, dim, start, end, 1 if step is None else step)
-
-
-@block("split.split")
-def _split(input: Tensor, split_size_or_sections: Any, dim: int = 0) -> Any:
-    return torch.split(input, split_size_or_sections, dim)
 
 
 @block("cat.cat")
@@ -459,39 +305,9 @@ def _cat(input: Sequence[Tensor], dim: int, cast_dtype: Any = None) -> Tensor:
 # Choosing
 
 
-@block("condition.where")
-def _where(input: Any, other: Any, condition: Tensor) -> Tensor:
-    return torch.where(condition, input, other)
-
-
-@block("condition.select")
-def _select_where(input: Any, other: Any, condition: Tensor) -> Tensor:
-    return torch.where(condition, input, other)
-
-
 @block("select.select", sizes=("index",))
 def _select(input: Tensor, dim: int, index: Any) -> Tensor:
     return torch.select(input, dim, index)
-
-
-@block("select.index")
-def _index(input: Tensor, indices: Sequence[Any]) -> Tensor:
-    return aten.index.Tensor(input, list(indices))
-
-
-@block("select.index_select")
-def _index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    return torch.index_select(input, dim, index)
-
-
-@block("select.gather")
-def _gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    return torch.gather(input, dim, index.to(torch.int64))
-
-
-@block("select.scatter")
-def _scatter(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
-    return torch.scatter(input, dim, index.to(torch.int64), src)
 
 
 @block("select.index_put_converter")
@@ -500,18 +316,6 @@ def _index_put(
 ) -> Tensor:
     values = torch.as_tensor(values, dtype=input_tensor.dtype)
     return aten.index_put.default(input_tensor, list(input_indices), values, accumulate)
-
-
-@block("embedding.embedding")
-def _embedding(input: Tensor, weight: Tensor) -> Tensor:
-    return F.embedding(input, weight)
-
-
-@block("grid.grid")
-def _grid(
-    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
-) -> Tensor:
-    return torch.grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
 
 
 # Reductions
@@ -571,21 +375,6 @@ def _min(input_val: Tensor, dim: Any, keepdim: bool, return_indices: bool) -> An
     return torch.amin(input_val, _dims(input_val, dim), keepdim)
 
 
-@block("reduce.any")
-def _any(input_val: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    return torch.any(input_val, dim=tuple(_dims(input_val, dim)), keepdim=keepdim)
-
-
-@block("topk.argmax")
-def _argmax(input: Tensor, dim: int | None, keep_dim: bool = False) -> Tensor:
-    return torch.argmax(input, dim, keep_dim)
-
-
-@block("topk.argmin")
-def _argmin(input: Tensor, dim: int | None, keep_dim: bool = False) -> Tensor:
-    return torch.argmin(input, dim, keep_dim)
-
-
 @block("topk.topk")
 def _topk(
     input: Tensor,
@@ -617,23 +406,6 @@ def _matrix_multiply(
         for each, operation in ((input, input_matrix_op), (other, other_matrix_op))
     )
     return torch.matmul(first, second)
-
-
-@block("linear.linear")
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    return F.linear(input, weight, bias)
-
-
-@block("addmm.addmm")
-def _addmm(
-    input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1
-) -> Tensor:
-    return torch.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-
-
-@block("linalg.cross")
-def _cross(input: Tensor, other: Tensor, dim: int) -> Tensor:
-    return torch.linalg.cross(input, other, dim=dim)
 
 
 def _each(value: Any, count: int) -> list[int]:
@@ -743,11 +515,6 @@ def _avg_pool(
     return result
 
 
-@block("pool.adaptive_avg_pool1d")
-def _adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    return F.adaptive_avg_pool1d(input, output_size)
-
-
 @block("pool.adaptive_avg_poolNd")
 def _adaptive_avg_pool(input: Tensor, output_size: Sequence[int]) -> Tensor:
     pool = getattr(F, f"adaptive_avg_pool{len(output_size)}d")
@@ -760,28 +527,6 @@ def _constant_pad(input: Tensor, pad: Any, value: float = 0) -> Tensor:
     return F.pad(input, tuple(pad), "constant", value)
 
 
-@block("pad.reflection_padNd")
-def _reflection_pad(input: Tensor, padding: Sequence[int]) -> Tensor:
-    return F.pad(input, tuple(padding), "reflect")
-
-
-@block("pad.replication_padNd")
-def _replication_pad(input: Tensor, padding: Sequence[int]) -> Tensor:
-    return F.pad(input, tuple(padding), "replicate")
-
-
-@block("pad.circular_padNd")
-def _circular_pad(input: Tensor, padding: Sequence[int]) -> Tensor:
-    return F.pad(input, tuple(padding), "circular")
-
-
-@block("pad.pad")
-def _pad(
-    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
-) -> Tensor:
-    return F.pad(input, tuple(pad), mode, value)
-
-
 @block("upsample.upsample")
 def _upsample(
     input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool
@@ -792,11 +537,6 @@ def _upsample(
 
 
 # Normalization and attention
-
-
-@block("normalization.softmax")
-def _softmax(input: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
-    return torch.softmax(input, dim, dtype=torch.float32 if half_to_float else None)
 
 
 @block("normalization.batch_norm")
@@ -820,41 +560,6 @@ def _batch_norm(
         return normal
     empty = torch.empty(0)
     return normal, empty, empty
-
-
-@block("normalization.native_layer_norm")
-def _native_layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None,
-    bias: Tensor | None,
-    eps: float,
-) -> Any:
-    return torch.native_layer_norm(input, list(normalized_shape), weight, bias, eps)
-
-
-@block("normalization.native_group_norm")
-def _native_group_norm(
-    input: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    eps: float,
-) -> Any:
-    return torch.native_group_norm(input, weight, bias, N, C, HxW, group, eps)
-
-
-@block("normalization.pdist")
-def _pdist(input: Tensor, p: float = 2) -> Tensor:
-    return F.pdist(input, p)
-
-
-@block("normalization.cdist_forward")
-def _cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
-    return aten._cdist_forward(x1, x2, p, compute_mode)
 
 
 def _attention(
@@ -882,6 +587,109 @@ def _tril(row: Any, col: Any, sliding_window_size: int | None = None) -> Tensor:
     distance = torch.arange(row)[:, None] - torch.arange(col)[None, :]
     inside = distance >= 0
     return inside if sliding_window_size is None else inside & (distance < sliding_window_size)
+
+
+# What is one call of PyTorch
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "unary.isnan": lambda input: torch.isnan(input),
+    "unary.sym_not": lambda input_val: torch.logical_not(torch.as_tensor(input_val)),
+    "unary.nonzero": lambda input_val: torch.nonzero(input_val),
+    "unary.scalar_tensor": lambda scalar, dtype=None: torch.tensor(
+        scalar, dtype=torch_dtype(dtype)
+    ),
+    "elementwise.rsqrt": lambda input: torch.rsqrt(input),
+    "elementwise.clamp": lambda input_val, min_val=None, max_val=None: torch.clamp(
+        input_val, min_val, max_val
+    ),
+    "activation.relu": lambda input_val: torch.relu(input_val),
+    "activation.sigmoid": lambda input_val: torch.sigmoid(input_val),
+    "activation.tanh": lambda input_val: torch.tanh(input_val),
+    "activation.leaky_relu": lambda input_val, alpha=0.01: F.leaky_relu(input_val, alpha),
+    "activation.selu": lambda input_val: F.selu(input_val),
+    "activation.softsign": lambda input_val: F.softsign(input_val),
+    "activation.softplus": lambda input_val, beta=1: F.softplus(input_val, beta),
+    "activation.gelu": lambda input_val, approximate="none": F.gelu(
+        input_val, approximate=approximate
+    ),
+    "activation.hardtanh": lambda input_val, min_val=-1.0, max_val=1.0: F.hardtanh(
+        input_val, min_val, max_val
+    ),
+    "activation.hard_sigmoid": lambda input_val, alpha, beta: torch.clamp(
+        alpha * input_val + beta, 0, 1
+    ),
+    "activation.scaled_tanh": lambda input_val, alpha, beta: alpha * torch.tanh(beta * input_val),
+    "activation.thresholded_relu": lambda input_val, alpha: torch.where(
+        input_val > alpha, input_val, 0
+    ),
+    "prelu.prelu": lambda input, weight: F.prelu(input, weight),
+    "shuffle.pixel_shuffle": lambda input, upscale_factor: F.pixel_shuffle(input, upscale_factor),
+    "shuffle.pixel_unshuffle": lambda input, downscale_factor: F.pixel_unshuffle(
+        input, downscale_factor
+    ),
+    "permutation.permute": lambda input, permutation: input.permute(*permutation),
+    "unsqueeze.unsqueeze": lambda input, dim: torch.unsqueeze(input, dim),
+    "slice.cumsum": lambda input, dim: torch.cumsum(input, dim, dtype=_sum_dtype(input)),
+    "slice.flip": lambda input, dims: torch.flip(input, tuple(dims)),
+    "slice.diagonal": lambda input, offset=0, dim1=0, dim2=1: torch.diagonal(
+        input, offset, dim1, dim2
+    ),
+    "slice.as_strided": lambda input, size, stride, storage_offset=None: torch.as_strided(
+        input, size, stride, storage_offset
+    ),
+    "slice_scatter.slice_scatter": lambda input, src, dim, start=None, end=None, step=None: (
+        torch.slice_scatter(input, src, dim, start, end, 1 if step is None else step)
+    ),
+    "split.split": lambda input, split_size_or_sections, dim=0: torch.split(
+        input, split_size_or_sections, dim
+    ),
+    "condition.where": lambda input, other, condition: torch.where(condition, input, other),
+    "condition.select": lambda input, other, condition: torch.where(condition, input, other),
+    "select.index": lambda input, indices: aten.index.Tensor(input, list(indices)),
+    "select.index_select": lambda input, dim, index: torch.index_select(input, dim, index),
+    "select.gather": lambda input, dim, index: torch.gather(input, dim, index.to(torch.int64)),
+    "select.scatter": lambda input, dim, index, src: torch.scatter(
+        input, dim, index.to(torch.int64), src
+    ),
+    "embedding.embedding": lambda input, weight: F.embedding(input, weight),
+    "grid.grid": lambda input, grid, interpolation_mode, padding_mode, align_corners: (
+        torch.grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+    ),
+    "reduce.any": lambda input_val, dim=None, keepdim=False: torch.any(
+        input_val, dim=tuple(_dims(input_val, dim)), keepdim=keepdim
+    ),
+    "topk.argmax": lambda input, dim, keep_dim=False: torch.argmax(input, dim, keep_dim),
+    "topk.argmin": lambda input, dim, keep_dim=False: torch.argmin(input, dim, keep_dim),
+    "linear.linear": lambda input, weight, bias=None: F.linear(input, weight, bias),
+    "addmm.addmm": lambda input, mat1, mat2, *, beta=1, alpha=1: torch.addmm(
+        input, mat1, mat2, beta=beta, alpha=alpha
+    ),
+    "linalg.cross": lambda input, other, dim: torch.linalg.cross(input, other, dim=dim),
+    "pool.adaptive_avg_pool1d": lambda input, output_size: F.adaptive_avg_pool1d(
+        input, output_size
+    ),
+    "pad.reflection_padNd": lambda input, padding: F.pad(input, tuple(padding), "reflect"),
+    "pad.replication_padNd": lambda input, padding: F.pad(input, tuple(padding), "replicate"),
+    "pad.circular_padNd": lambda input, padding: F.pad(input, tuple(padding), "circular"),
+    "pad.pad": lambda input, pad, mode="constant", value=None: F.pad(
+        input, tuple(pad), mode, value
+    ),
+    "normalization.softmax": lambda input, dim, half_to_float=False: torch.softmax(
+        input, dim, dtype=torch.float32 if half_to_float else None
+    ),
+    "normalization.native_layer_norm": lambda input, normalized_shape, weight, bias, eps: (
+        torch.native_layer_norm(input, list(normalized_shape), weight, bias, eps)
+    ),
+    "normalization.native_group_norm": lambda input, weight, bias, N, C, HxW, group, eps: (
+        torch.native_group_norm(input, weight, bias, N, C, HxW, group, eps)
+    ),
+    "normalization.pdist": lambda input, p=2: F.pdist(input, p),
+    "normalization.cdist_forward": lambda x1, x2, p, compute_mode=None: aten._cdist_forward(
+        x1, x2, p, compute_mode
+    ),
+}
+for _path, _call in CALLS.items():
+    block(_path)(_call)
 
 
 def converter_of(packet: Any) -> Callable[..., Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-import sys
+import importlib
+import importlib.util
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,6 +31,7 @@ INSTEAD = {
     "MutableTorchTensorRTModule": "compile again where weights change",
     "torch_enabled_decompositions": "give the setting torch_enabled_decompositions to torchtrt.compile",
     "torch_disabled_decompositions": "give the setting torch_disabled_decompositions to torchtrt.compile",
+    "DYNAMO_ATEN_CONVERTERS": "register with the decorator, and priority=ConverterPriority.HIGH",
     "custom_op": "write a converter that adds the plugin's layer",
     "generate_plugin": "write a converter that adds the plugin's layer",
     "generate_plugin_converter": "write a converter that adds the plugin's layer",
@@ -265,8 +267,8 @@ def stand_in(path: str) -> types.ModuleType:
     if path == "tensorrt":
         return TENSORRT
     if path.startswith("tensorrt."):
-        if path in sys.modules:
-            return sys.modules[path]
+        if importlib.util.find_spec("tensorrt") is not None:
+            return importlib.import_module(path)
         message = f"torchtrt has no counterpart of the module {path}: TensorRT's plugins in Python need the real one."
         raise ModuleNotFoundError(message, name=path)
     if path not in NAMES:
