@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from torch._ops import OpOverload
+
 from torchtrt.contract import (
     CallingConvention,
     Converter,
@@ -23,7 +25,7 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import is_pack_name
-from torchtrt.targets import Target, canonical_spelling, parse_target
+from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets
 
 API_VERSION = (1, 0)
 """The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
@@ -290,14 +292,21 @@ class ConverterPack:
 
         The function has the op's own signature and computes it with other ops. One decomposition of
         an op is used: the first by the order law.
+
+        Args:
+            target: The op. A packet stands for all its overloads that write to no argument, as in
+                PyTorch's ``register_decomposition``.
+            enabled: With ``False`` the function is not registered.
+            priority: ``HIGH`` puts it before every ``STANDARD`` one of any pack.
         """
 
         def register(function: Function) -> Function:
             if enabled:
                 self._check_open()
-                self._decompositions.append(
-                    Decomposition(_target_or_name(target), function, ConverterPriority(priority))
-                )
+                self._decompositions += [
+                    Decomposition(op, function, ConverterPriority(priority))
+                    for op in _functional_targets(target)
+                ]
                 self._changed()
             return function
 
@@ -349,6 +358,17 @@ def _target_or_name(target: Target | str) -> Target | str:
         return parse_target(target)
     except UnknownTargetError:
         return canonical_spelling(str(target))
+
+
+def _functional_targets(target: Target | str) -> Sequence[Target | str]:
+    try:
+        targets = sorted(parse_targets(target), key=str)
+    except UnknownTargetError:
+        return (canonical_spelling(str(target)),)
+    functional = [
+        op for op in targets if not (isinstance(op, OpOverload) and op._schema.is_mutable)
+    ]
+    return functional or targets
 
 
 def _joined(
