@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -32,8 +31,6 @@ API_VERSION = (1, 0)
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
-
-_IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -264,7 +261,7 @@ class ConverterPack:
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
             raise PackError(message)
-        if isinstance(implementation, str) and not _IMPLEMENTATION.fullmatch(implementation):
+        if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
         named = _Named(
@@ -347,10 +344,15 @@ class ConverterPack:
         """Is called after each registration."""
 
 
+def _is_place(text: str) -> bool:
+    """Returns whether a text has the form ``module:function``."""
+    module, _, function = text.replace(".", "_").partition(":")
+    return module.isidentifier() and function.isidentifier()
+
+
 def _is_one_op(name: str) -> bool:
     """Returns whether a name is of one op for certain: with its overload, or of a library other than PyTorch."""
-    namespace, separator, rest = name.partition("::")
-    return bool(separator) and ("." in rest or namespace not in ("aten", "prims"))
+    return "::" in name and ("." in name or not name.startswith(("aten::", "prims::")))
 
 
 def _target_or_name(target: Target | str) -> Target | str:
