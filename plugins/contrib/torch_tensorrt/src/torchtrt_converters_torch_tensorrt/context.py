@@ -14,7 +14,6 @@ DEFAULTS = {
     "device": torch.device("cuda"),
     "enable_experimental_decompositions": False,
     "enable_weight_streaming": False,
-    "enabled_precisions": frozenset({torch.float32}),
     "engine_capability": None,
     "hardware_compatible": False,
     "immutable_weights": True,
@@ -49,6 +48,8 @@ class AdoptedSettings(CompilationSettings):
         return made
 
     def __getattr__(self, name: str) -> Any:
+        if name == "enabled_precisions":
+            return {torch.float32} | ({self.autocast} if self.autocast else set())
         if name in DEFAULTS:
             return DEFAULTS[name]
         raise AttributeError(f"torchtrt has no setting named {name!r}.")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._ops import OpOverloadPacket
 from torch.fx import GraphModule
 
 from torchtrt.contract import (
@@ -153,12 +152,7 @@ def register_torch_trt_decomposition(
     del registry
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        ops = [aten_op]
-        if isinstance(aten_op, OpOverloadPacket):
-            ops = [getattr(aten_op, name) for name in aten_op.overloads()]  # type: ignore[no-untyped-call]
-            ops = [op for op in ops if not any(each.is_out for each in op._schema.arguments)]
-        for op in ops:
-            _register("decompositions", functools.partial(_add_decomposition, op, function))
+        _register("decompositions", functools.partial(_add_decomposition, aten_op, function))
         return function
 
     return register
