@@ -116,6 +116,7 @@ from torch_tensorrt.fx.converters.converter_utils import set_layer_name
 from torch_tensorrt.fx.types import TRTTensor
 
 logger = logging.getLogger(__name__)
+LOWERED = SourceIR.TORCHTRT_LOWERED
 
 
 def known_share(node: Node, settings: Optional[CompilationSettings] = None) -> bool:
@@ -552,19 +553,20 @@ def test_an_entry_point_is_enough(tmp_path):
     (tmp_path / "damaged-1.0.dist-info").mkdir()
     (tmp_path / "damaged-1.0.dist-info/entry_points.txt").write_bytes(b"\xff\xfe[")
 
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", ENTRY],
-        capture_output=True,
-        text=True,
-        env={
-            "PYTHONPATH": str(tmp_path),
-            "HOME": str(tmp_path),
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # PyTorch's own import dies of the damaged one
-        },
-    )
+    environment = {
+        "PYTHONPATH": str(tmp_path),
+        "HOME": str(tmp_path),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # PyTorch's own import dies of the damaged one
+    }
+    command = [sys.executable, "-W", "error", "-c", ENTRY]
+
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    environment["TORCHTRT_PACKS_DISABLE"] = "torch_tensorrt"
+    disabled = subprocess.run(command, capture_output=True, text=True, env=environment)
 
     assert 0 == done.returncode, done.stderr
     converters, problems = done.stdout.splitlines()
     assert "['their_installed 1.0 their_installed:convert']" == converters
     assert "their_failing is not adopted: PackError" in problems
     assert "ValueError: no" in problems
+    assert ["[]", "[]"] == disabled.stdout.splitlines(), disabled.stderr

@@ -45,7 +45,7 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
     if into is None:
         return adopt_as(module, None)
     with _lock:
-        _collect(module).fill(into)
+        _fill(into, _collect(module), module)
     return into
 
 

@@ -28,6 +28,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from torchtrt.conversion import add_layer, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.lowering import fold_constants, remove_no_ops, resolution_of, resolve_nodes
+from torchtrt.packs import PackSet, current_packs
 from torchtrt.registry import DYNAMO_CONVERTERS, decompositions
 from torchtrt.settings import CompilationSettings
 
@@ -171,7 +172,8 @@ def _results(graph: GraphModule) -> tuple[list[Any], Any]:
 def _convert_ready(graph: GraphModule, ctx: AnyContext, label: str, name: str) -> None:
     remove_no_ops(graph)
     fold_constants(graph)
-    resolve_nodes(graph, _without_third_parties(ctx.compilation_settings))
+    settings = getattr(ctx.compilation_settings, "original", ctx.compilation_settings)
+    resolve_nodes(graph, _without_third_parties(settings, current_packs()))
     for node in graph.graph.nodes:
         if node.op != "call_function":
             continue
@@ -191,12 +193,12 @@ def _convert(ctx: AnyContext, graph: GraphModule, inputs: list[Any]) -> list[Any
 
 
 @functools.lru_cache(maxsize=32)
-def _without_third_parties(settings: CompilationSettings) -> CompilationSettings:
+def _without_third_parties(settings: CompilationSettings, packs: PackSet) -> CompilationSettings:
     """Returns settings by which the project's own converters and decompositions are asked first.
 
     The block that a converter for an op is built of would otherwise lead back to the converter.
     """
-    settings = getattr(settings, "original", settings)
+    del packs  # the registry's, which this is remembered for
     table = DYNAMO_CONVERTERS.registries
     core = dict.fromkeys(table.get("aten_core", {}), "aten_core")
     decomposed = {
