@@ -45,6 +45,22 @@ def torch_dtype(value: Any) -> torch.dtype | None:
         raise TypeError(f"{value!r} is no dtype that TensorRT has.") from error
 
 
+class Frameworks(enum.Enum):
+    """The libraries that have dtypes of their own."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+    TRT = "trt"
+
+
+def unified_dtype_converter(dtype: Any, to: Frameworks) -> Any:
+    """Returns the dtype of one library for that of another."""
+    found = torch_dtype(dtype)
+    if found is None or to is Frameworks.TORCH:
+        return found
+    return to_trt_dtype(found) if to is Frameworks.TRT else np.dtype(_NUMPY[found])
+
+
 class dtype(enum.Enum):
     """A dtype under Torch-TensorRT's names, with its conversions to those of other libraries."""
 

@@ -33,6 +33,7 @@ INSTEAD = {
     "torch_disabled_decompositions": "give the setting torch_disabled_decompositions to torchtrt.compile",
     "DYNAMO_ATEN_CONVERTERS": "register with the decorator, and priority=ConverterPriority.HIGH",
     "custom_op": "write a converter that adds the plugin's layer",
+    "plugins": "write a converter that adds the plugin's layer",
     "generate_plugin": "write a converter that adds the plugin's layer",
     "generate_plugin_converter": "write a converter that adds the plugin's layer",
     "runtime": "torchtrt.compile returns the module that runs engines",
@@ -153,6 +154,10 @@ _FEATURES = {
     )
 }
 _SETTINGS = {"CompilationSettings": AdoptedSettings}
+_DTYPES = {
+    "Frameworks": dtypes.Frameworks,
+    "unified_dtype_converter": dtypes.unified_dtype_converter,
+}
 _DYNAMO = "torch_tensorrt.dynamo"
 _CONVERSION = f"{_DYNAMO}.conversion"
 
@@ -162,6 +167,7 @@ NAMES: dict[str, dict[str, Any]] = {
     f"{ROOT}._features": _FEATURES,
     f"{ROOT}.fx": {},
     f"{ROOT}.fx.types": _TYPES,
+    f"{ROOT}.fx.utils": _DTYPES,
     f"{ROOT}.fx.converters": {},
     f"{ROOT}.fx.converters.converter_utils": {
         **{
@@ -178,6 +184,7 @@ NAMES: dict[str, dict[str, Any]] = {
     f"{_DYNAMO}._SourceIR": {"SourceIR": SourceIR},
     f"{_DYNAMO}._settings": _SETTINGS,
     f"{_DYNAMO}.types": _TYPES,
+    f"{_DYNAMO}.utils": _DTYPES,
     f"{_DYNAMO}.lowering": _LOWERING,
     f"{_DYNAMO}.lowering._decompositions": _LOWERING,
     f"{_DYNAMO}.lowering._decomposition_groups": {
