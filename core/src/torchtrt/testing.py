@@ -2,7 +2,6 @@
 
 try:
     from torchtrt_testing import *  # noqa: F403
-    from torchtrt_testing import __all__  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "torchtrt_testing":
         raise

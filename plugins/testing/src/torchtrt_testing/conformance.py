@@ -333,38 +333,33 @@ class PackConformance:
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Makes a test of every case, size and TensorRT. pytest calls it."""
-        wanted = set(metafunc.fixturenames)
-        if {"tensorrt", "case", "override", "op_info", "custom_op"} & wanted:
-            self._import_libraries()
-        if "tensorrt" in wanted:
-            metafunc.parametrize("tensorrt", tensorrts())
-        if "case" in wanted:
+        self._import_libraries()
+        names = set(metafunc.fixturenames)
+        if {"case", "sizes"} <= names:
             rows = [
                 pytest.param(case, sizes, id=f"{case.label}-{sizes.split()[0]}")
                 for each in self.cases
                 for case in each.each_dtype()
                 for sizes in self._sizes_of(case)
             ]
-            metafunc.parametrize(("case", "sizes"), rows or _none("the pack has no cases", 2))
-        if "override" in wanted:
-            overridden = [pytest.param(case, id=case.label) for case in self._overridden_cases()]
-            metafunc.parametrize(
-                "override", overridden or _none("the pack overrides no first-party converter")
+            _parametrize(metafunc, ("case", "sizes"), rows, "the pack has no cases")
+        if "override" in names:
+            rows = [pytest.param(case, id=case.label) for case in self._overridden_cases()]
+            _parametrize(
+                metafunc, ("override",), rows, "the pack overrides no first-party converter"
             )
-        if "op_info" in wanted:
-            names = list(self.op_info) or _none(
-                "the class names no ops of PyTorch's database in `op_info`"
-            )
-            metafunc.parametrize("op_info", names)
-            metafunc.parametrize(
-                "dtype",
-                list(self.op_info_dtypes),
-                ids=lambda dtype: str(dtype).removeprefix("torch."),
-            )
-        if "custom_op" in wanted:
+        if {"op_info", "dtype"} <= names:
+            rows = [
+                pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
+                for name in self.op_info
+                for dtype in self.op_info_dtypes
+            ]
+            reason = "the class names no ops of PyTorch's database in `op_info`"
+            _parametrize(metafunc, ("op_info", "dtype"), rows, reason)
+        if "custom_op" in names:
             custom = {case.function: case for case in self.cases if _is_custom(case.function)}
             rows = [pytest.param(case, id=case.label) for case in custom.values()]
-            metafunc.parametrize("custom_op", rows or _none("no case calls a custom op"))
+            _parametrize(metafunc, ("custom_op",), rows, "no case calls a custom op")
 
     # What the tests ask
 
@@ -454,9 +449,14 @@ def _cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
     return aten.first_party_cases(*overridden) if overridden else ()
 
 
-def _none(reason: str, count: int = 1) -> list[Any]:
-    """Returns the parameters of a test that has nothing to do, and says why."""
-    return [pytest.param(*[None] * count, id="none", marks=pytest.mark.skip(reason=reason))]
+def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:
+    """Makes a test of each row, on each TensorRT if it wants one; without rows one that is skipped and says why."""
+    on = tensorrts()
+    if not rows:
+        rows, on = [pytest.param(*[None] * len(names), marks=pytest.mark.skip(nothing))], [None]
+    metafunc.parametrize(names, rows)
+    if "tensorrt" in metafunc.fixturenames:
+        metafunc.parametrize("tensorrt", on)
 
 
 def _exists(name: str) -> bool:
