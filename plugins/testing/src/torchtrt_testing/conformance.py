@@ -407,12 +407,14 @@ class PackConformance:
         return [sizes for sizes in self.sizes if sizes == FIXED or case.varies] or [FIXED]
 
     def _overridden_cases(self) -> tuple[OpCase, ...]:
-        high = [
-            each.target for each in self.registrations if each.priority is ConverterPriority.HIGH
-        ]
-        return _cases_of_others(
-            self.pack, tuple(target for target in high if not isinstance(target, str))
+        high = tuple(
+            each.target
+            for loaded in loaded_packs()
+            if loaded.info.name == self.pack
+            for each in loaded.pack.converters
+            if each.priority is ConverterPriority.HIGH and not isinstance(each.target, str)
         )
+        return _cases_of_others(self.pack, high)
 
     def _nodes(self, targets: Mapping[Any, Registration]) -> Iterator[Node]:
         for target in targets:

@@ -1,0 +1,160 @@
+"""The conformance class passes a pack that keeps the rules, and names what one does that breaks them all."""
+
+import re
+
+import pytest
+
+GOOD = """
+import torch
+from torchtrt import trt
+from torchtrt.conversion import add
+from torchtrt.packs import ConverterPack, ConverterPriority, hookimpl
+
+pack = ConverterPack("{name}", summary="for tests", torch=">=2.9", tensorrt=">=8.6")
+
+
+@hookimpl
+def torchtrt_converter_pack():
+    return pack
+
+
+@torch.library.custom_op("{name}::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def whole(node):
+    dtype = node.args[0].meta["val"].dtype
+    return None if dtype.is_floating_point else f"{{dtype}} is whole"
+
+
+@hookimpl
+def torchtrt_register_converters(pack):
+    @pack.converter("{name}::twice", unless=whole, supports_dynamic_shapes=True)
+    def convert(ctx, x):
+        return add(ctx, "elementwise", x, x, trt.ElementWiseOperation.{operation})
+
+{more}
+"""
+
+FAULTS = """
+    import sys, warnings
+    import colorsys, mypy
+    print("hello")
+    sys.path.append("/nowhere")
+    warnings.simplefilter("ignore")
+    torch.nn.functional.gelu = lambda x: x
+    torch.loaded = getattr(torch, "loaded", 0) + 1
+
+    def raises(node):
+        return node.args[7]
+
+    def mutates(node):
+        node.meta["seen"] = torch.loaded
+        return None
+
+    def assumes(node):
+        return "four" if node.meta["val"].shape[0] == 4 else None
+
+    for op, check in (("relu.default", raises), ("sigmoid.default", mutates), ("tanh.default", assumes)):
+        pack.add(f"aten.{op}", "torchtrt_converters_faulty._pack:not_there", unless=check)
+    if torch.loaded == 1:
+        pack.add("aten.cos.default", lambda ctx, self: self)
+    pack.add("nosuch::op", lambda ctx, x: x)
+    pack.decomposition("aten.sin.default")(lambda: None)
+"""
+
+TEST = """
+from torchtrt.testing import PackConformance, TensorSpec, op_case
+import torch
+
+class TestPack(PackConformance):
+    pack = "{name}"
+    cases = [
+        op_case("{name}::twice", "batch length", dtypes=(torch.float32, torch.bfloat16)),
+        op_case("{name}::twice", TensorSpec("3", torch.int64), rejected="int64 is whole", label="int"),
+    ]
+    op_info = ["nn.functional.relu"]
+    op_info_dtypes = [torch.float32]
+"""
+
+
+@pytest.fixture
+def tried(site, tmp_path):
+    """Installs a pack and runs its tests: the outcome of each, and what was printed."""
+
+    def run(name, operation="SUM", more="    pass", page="", test=TEST, **variables):
+        site.unpack(site.wheel(name, GOOD.format(name=name, operation=operation, more=more)))
+        metadata = next(site.path.glob(f"torchtrt_converters_{name}-*.dist-info")) / "METADATA"
+        metadata.write_text(metadata.read_text() + "Requires-Dist: torchtrt-core>=0.1\n")
+        folder = tmp_path / "project"
+        folder.mkdir()
+        (folder / "pyproject.toml").touch()
+        (folder / "README.md").write_text(page or f"`{name}::twice` is converted.")
+        (folder / "test_pack.py").write_text(test.format(name=name))
+        done = site.run(
+            "-m", "pytest", "-rA", "-q", "--strict-markers", "-W", "error", "-p", "no:cacheprovider",
+            "--rootdir", str(folder), str(folder / "test_pack.py"), OMP_NUM_THREADS="1", **variables,
+        )  # fmt: skip
+        found = re.findall(r"^(PASSED|FAILED|ERROR) .*?::TestPack::(\w+)", done.stdout, re.M)
+        return {
+            outcome: {test for kind, test in found if kind == outcome}
+            for outcome in ("PASSED", "FAILED", "ERROR")
+        }, done.stdout
+
+    return run
+
+
+def test_a_pack_that_keeps_the_rules_passes(tried):
+    """On every version, with fixed and varying sizes, in both dtypes; without a GPU, and with warnings as errors."""
+    outcomes, text = tried("good")
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text
+    assert re.search(r"test_a_case_agrees_with_pytorch\[.*bfloat16-varying", text)
+    assert "reference@8.6.0 has no torch.bfloat16" in text
+    assert "test_custom_ops_are_registered_as_pytorch_wants" in outcomes["PASSED"]
+    assert "test_pytorchs_samples_are_right" in outcomes["PASSED"]
+
+
+def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
+    """What it did, in words, and not only that something is wrong."""
+    outcomes, text = tried("faulty", "PROD", FAULTS, "Nothing.")
+
+    expected = {
+        "test_loading_it_is_light": "Loading faulty imports",
+        "test_loading_it_changes_nothing_else": "sys.path was",
+        "test_loading_it_twice_gives_the_same": "aten.cos.default",
+        "test_every_op_exists": "There is no op nosuch.op.default",
+        "test_every_converter_has_the_parameters_of_its_op": "torchtrt_converters_faulty._pack:not_there",
+        "test_every_decomposition_has_the_parameters_of_its_op": "too many positional arguments",
+        "test_validators_answer_and_change_nothing": "the validator changed the graph",
+        "test_the_readme_lists_every_op": "does not name aten.cos.default",
+        "test_every_op_has_a_case": "No case calls aten.cos.default",
+        "test_a_case_agrees_with_pytorch": "Mismatched elements",
+    }
+    assert set(expected) <= outcomes["FAILED"], text
+    assert {"test_it_is_installed_and_in_use", "test_it_says_who_it_is"} <= outcomes["PASSED"]
+    for test, words in expected.items():
+        assert words in text, test
+    for words in (
+        "torch.nn.functional.gelu was replaced",
+        "warnings.filters was",
+        "mypy",
+        "IndexError",
+        "This would assume",
+    ):
+        assert words in text, words
+
+
+def test_a_pack_that_is_not_in_use_is_said_to_be_missing(tried):
+    """And how to install it, or who disabled it."""
+    test = "from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    pack = {name!r}"
+    outcomes, text = tried("absent", test=test, TORCHTRT_PACKS_DISABLE="absent")
+
+    assert "test_it_is_installed_and_in_use" in outcomes["FAILED"]
+    assert "The pack 'absent' is not in use: disabled by TORCHTRT_PACKS_DISABLE." in text
