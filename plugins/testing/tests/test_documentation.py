@@ -46,4 +46,4 @@ def test_the_examples_run(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
 
     assert 0 == done.returncode, done.stdout
-    assert re.search(r"\b9 passed", done.stdout), done.stdout
+    assert re.search(r"\b10 passed", done.stdout), done.stdout
