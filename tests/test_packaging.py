@@ -72,6 +72,16 @@ def test_a_packs_wheel_tells_its_coverage(wheels):
         assert "torchtrt_converters_aten_core/coverage.json" in archive.namelist()
 
 
+def test_the_commands_wheel_has_the_template_of_a_pack(wheels):
+    """`torchtrt new-pack` works where it is installed, and not only in a checkout."""
+    folder = ROOT / "plugins/cli/src/torchtrt_cli/pack_template"
+    (path,) = wheels.glob("torchtrt_cli-0*.whl")
+    with zipfile.ZipFile(path) as archive:
+        names = {name for name in archive.namelist() if "pack_template" in name}
+
+    assert {f"torchtrt_cli/pack_template/{file.name}" for file in folder.iterdir()} == names
+
+
 def test_the_root_from_a_checkout_depends_on_the_folders_beside_it(tmp_path):
     """`pip install .` installs this checkout's packs, not released ones."""
     pip(
