@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchtrt.conversion.interpreter import InterpretedNetwork
@@ -21,8 +22,8 @@ from torchtrt.tensorrt.shims import (
 
 def build_plan(
     builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings
-) -> bytes:
-    """Returns the serialized engine of a network.
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged.
@@ -59,7 +60,7 @@ def build_plan(
     if plan is None:
         message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
         raise BuildError(message)
-    return bytes(plan)
+    return np.frombuffer(plan, dtype=np.uint8)
 
 
 def uses_half_precision(interpreted: InterpretedNetwork) -> bool:

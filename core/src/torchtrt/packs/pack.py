@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
+
+from torch._ops import OpOverload
 
 from torchtrt.contract import (
     CallingConvention,
@@ -23,15 +24,13 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import is_pack_name
-from torchtrt.targets import Target, canonical_spelling, parse_target
+from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets
 
 API_VERSION = (1, 0)
 """The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
-
-_IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -262,7 +261,7 @@ class ConverterPack:
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
             raise PackError(message)
-        if isinstance(implementation, str) and not _IMPLEMENTATION.fullmatch(implementation):
+        if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
         named = _Named(
@@ -290,14 +289,21 @@ class ConverterPack:
 
         The function has the op's own signature and computes it with other ops. One decomposition of
         an op is used: the first by the order law.
+
+        Args:
+            target: The op. A packet stands for all its overloads that write to no argument, as in
+                PyTorch's ``register_decomposition``.
+            enabled: With ``False`` the function is not registered.
+            priority: ``HIGH`` puts it before every ``STANDARD`` one of any pack.
         """
 
         def register(function: Function) -> Function:
             if enabled:
                 self._check_open()
-                self._decompositions.append(
-                    Decomposition(_target_or_name(target), function, ConverterPriority(priority))
-                )
+                self._decompositions += [
+                    Decomposition(op, function, ConverterPriority(priority))
+                    for op in _functional_targets(target)
+                ]
                 self._changed()
             return function
 
@@ -338,10 +344,15 @@ class ConverterPack:
         """Is called after each registration."""
 
 
+def _is_place(text: str) -> bool:
+    """Returns whether a text has the form ``module:function``."""
+    module, _, function = text.replace(".", "_").partition(":")
+    return module.isidentifier() and function.isidentifier()
+
+
 def _is_one_op(name: str) -> bool:
     """Returns whether a name is of one op for certain: with its overload, or of a library other than PyTorch."""
-    namespace, separator, rest = name.partition("::")
-    return bool(separator) and ("." in rest or namespace not in ("aten", "prims"))
+    return "::" in name and ("." in name or not name.startswith(("aten::", "prims::")))
 
 
 def _target_or_name(target: Target | str) -> Target | str:
@@ -349,6 +360,17 @@ def _target_or_name(target: Target | str) -> Target | str:
         return parse_target(target)
     except UnknownTargetError:
         return canonical_spelling(str(target))
+
+
+def _functional_targets(target: Target | str) -> Sequence[Target | str]:
+    try:
+        targets = sorted(parse_targets(target), key=str)
+    except UnknownTargetError:
+        return (canonical_spelling(str(target)),)
+    functional = [
+        op for op in targets if not (isinstance(op, OpOverload) and op._schema.is_mutable)
+    ]
+    return functional or targets
 
 
 def _joined(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ class EngineModule(torch.nn.Module):
     """Runs one engine on PyTorch tensors.
 
     Args:
-        plan: The serialized engine.
+        plan: The serialized engine: bytes, or anything with a buffer of them. Copies of the module share it.
         inputs: The profile of each input, in the order that ``forward`` takes them.
         output_names: The engine's outputs, in the order that ``forward`` returns them.
         output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.
@@ -45,7 +46,7 @@ class EngineModule(torch.nn.Module):
 
     def __init__(
         self,
-        plan: bytes,
+        plan: Any,
         inputs: Sequence[InputProfile],
         output_names: Sequence[str],
         output_dtypes: Sequence[torch.dtype],
@@ -176,6 +177,13 @@ class EngineModule(torch.nn.Module):
             tuple(self._context.get_tensor_shape(name)) for name in self.output_names
         ]
         self._shapes = shapes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
+        state = self.__getstate__()
+        plan = state.pop("plan")
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__({**copy.deepcopy(state, memo), "plan": plan})
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         # The plan is the engine: what was loaded from it stays behind.

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from torchtrt.errors import EngineError, InputError
+from torchtrt.inputs import check_strided
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
@@ -46,10 +47,11 @@ class UsageChecks:
             EngineError: A weight has changed, autocast is another, or the call is being traced.
         """
         for leaf in leaves:
-            is_plain = type(leaf) in _PLAIN
-            if isinstance(leaf, torch.Tensor) and not (is_plain and leaf.layout is torch.strided):
-                kind = leaf.layout if is_plain else type(leaf).__name__
-                message = f"Engines run on plain strided tensors, and an input is a {kind}."
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            check_strided(leaf)
+            if type(leaf) not in _PLAIN:
+                message = f"Engines run on plain strided tensors, and an input is a {type(leaf).__name__}."
                 raise InputError(message)
         for reference, version, name in self._watched:
             weight = reference()

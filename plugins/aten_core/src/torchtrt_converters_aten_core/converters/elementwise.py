@@ -285,7 +285,7 @@ def remainder(ctx, self, other):
     return elementwise.remainder(ctx, self, other, dtype, rounding)
 
 
-def _whole_power(node: Node) -> str | None:
+def _integer_power_varies(node: Node) -> str | None:
     if node.meta["val"].dtype.is_floating_point:
         return None
     exponent = value_of(node.args[1])
@@ -295,18 +295,18 @@ def _whole_power(node: Node) -> str | None:
         return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
     if isinstance(exponent, int) and 0 < exponent < 64:
         return None
-    return "TensorRT raises integers only to a fixed whole power of at least 1"
+    return "TensorRT raises integers only to a fixed integer power of at least 1"
 
 
 @converts_elementwise(
     aten.pow.Tensor_Tensor,
     aten.pow.Tensor_Scalar,
     aten.pow.Scalar,
-    unless=_whole_power,
+    unless=_integer_power_varies,
     keep_constants=True,
 )
 def power(ctx, self, exponent):
-    """Converts a power; small whole ones by multiplication, which is exact for integers."""
+    """Converts a power; small integer ones by multiplication, which is exact for integers."""
     base = self
     dtype = types.output_dtype(ctx)
     if types.is_integer(dtype) and not isinstance(exponent, int):

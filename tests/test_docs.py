@@ -1,0 +1,71 @@
+"""Every name that a person can use has its place in the docs, and a test that uses it."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+import torchtrt_cli
+from torchtrt import CompilationSettings
+from torchtrt.packs import hooks
+
+ROOT = Path(__file__).parents[1]
+
+
+def texts(*patterns):
+    """Returns the files of the repository that match a pattern, as one text."""
+    paths = {path for pattern in patterns for path in ROOT.glob(pattern)} - {Path(__file__)}
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(paths))
+
+
+PAGES = texts("docs/*.md")
+TESTS = texts("tests/**/*.py", "core/tests/**/*.py", "plugins/**/tests/**/*.py")
+CODE = texts("core/src/**/*.py", "plugins/**/src/**/*.py")
+PACKS = texts("core/src/torchtrt/packs/*.py", "core/src/torchtrt/registry/*.py")
+
+
+def hook_names():
+    """Returns the hooks that a pack may implement."""
+    return [name for name in vars(hooks) if name.startswith("torchtrt_")]
+
+
+def setting_names():
+    """Returns the settings of a compilation."""
+    return [field.name for field in dataclasses.fields(CompilationSettings)]
+
+
+def environment_variables():
+    """Returns the variables that the code reads."""
+    return sorted(set(re.findall(r"TORCHTRT_[A-Z_]*[A-Z]", CODE)))
+
+
+def problem_codes():
+    """Returns the codes of problems: nothing else in these folders is a literal with one hyphen, or ``shadowed``."""
+    return sorted(set(re.findall(r'"([a-z]+-[a-z]+|shadowed)"', PACKS)))
+
+
+def is_explained(name):
+    """Returns whether a heading, or the first cell of a row, in the docs is the name, with or without arguments."""
+    return re.search(rf"^(\||##).*?`(torchtrt )?{re.escape(name)}\b[^|]*", PAGES, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "name", [*hook_names(), *setting_names(), *environment_variables(), *problem_codes()]
+)
+def test_a_public_name_is_explained_and_used_in_a_test(name):
+    """Hooks, settings, environment variables and codes of problems."""
+    assert is_explained(name)
+    assert re.search(rf"\b{re.escape(name)}\b", TESTS)
+
+
+def test_every_command_is_explained_and_run_in_a_test(capsys):
+    """The commands are those that ``torchtrt --help`` lists."""
+    with pytest.raises(SystemExit):
+        torchtrt_cli.main(["--help"])
+    commands = re.findall(r"^    ([a-z-]+)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
+
+    assert {"packs", "converters", "explain"} <= set(commands)
+    for command in commands:
+        assert is_explained(command), command
+        assert f'"{command}"' in TESTS, command
