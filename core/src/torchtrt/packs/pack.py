@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
 
 from torchtrt.contract import (
@@ -65,7 +66,7 @@ class _Named(NamedTuple):
     implementation: Converter | str
     validator: Validator | None
     priority: ConverterPriority
-    flags: tuple[bool, bool, bool]
+    flags: tuple[bool, bool, bool, str]
 
     def registration(self) -> Registration:
         op, implementation = _target_or_name(self.target), self.implementation
@@ -191,6 +192,7 @@ class ConverterPack:
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
+        tensorrt: str = "",
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
@@ -209,6 +211,7 @@ class ConverterPack:
             requires_output_allocator: Whether an output's size depends on the data.
             keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
                 than as network tensors.
+            tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -232,6 +235,7 @@ class ConverterPack:
                     supports_dynamic_shapes=supports_dynamic_shapes,
                     requires_output_allocator=requires_output_allocator,
                     keep_constants=keep_constants,
+                    tensorrt=tensorrt,
                 )
             return function
 
@@ -249,6 +253,7 @@ class ConverterPack:
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
+        tensorrt: str = "",
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
@@ -257,9 +262,12 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants, tensorrt)
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            raise PackError(message)
+        if tensorrt != "" and not _is_range(tensorrt):
+            message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
         if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
@@ -348,6 +356,13 @@ def _is_place(text: str) -> bool:
     """Returns whether a text has the form ``module:function``."""
     module, _, function = text.replace(".", "_").partition(":")
     return module.isidentifier() and function.isidentifier()
+
+
+def _is_range(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(SpecifierSet(text))
+    except InvalidSpecifier:
+        return False
 
 
 def _is_one_op(name: str) -> bool:

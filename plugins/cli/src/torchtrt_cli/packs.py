@@ -20,8 +20,8 @@ from torchtrt.packs.pieces import installed
 from torchtrt.packs.problem import describe as describe_error
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.registry.listing import IN_USE, PackRow, list_packs
-from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.selection import describe
+from torchtrt_cli.converters import conflict_as_json
 from torchtrt_cli.output import Commands, add_command, console, print_json, table
 
 
@@ -88,12 +88,7 @@ def _show(json: bool, found: Sequence[Problem], versions: Mapping[str, str]) -> 
     for problem in found:
         out.print(f"problem: {problem}", style="yellow")
     for conflict in DYNAMO_CONVERTERS.conflicts():
-        winner, *others = (candidate.pack.name for candidate in conflict.candidates)
-        text = (
-            f"conflict: {qualified_name(conflict.target)} is claimed with HIGH by {winner} and {', '.join(others)}; "
-            f"{winner} is asked first. Set TORCHTRT_PACKS_PREFER to choose."
-        )
-        out.print(text, style="yellow")
+        out.print(f"conflict: {conflict}", style="yellow")
     if missing := DYNAMO_CONVERTERS.missing_targets():
         out.print(f"not in this PyTorch: {', '.join(sorted(missing))}")
 
@@ -119,13 +114,7 @@ def as_json(rows: Sequence[PackRow], found: Sequence[Problem]) -> dict[str, Any]
             for row in rows
         ],
         "missing_ops": sorted(DYNAMO_CONVERTERS.missing_targets()),
-        "conflicts": [
-            {
-                "op": qualified_name(conflict.target),
-                "packs": [candidate.pack.name for candidate in conflict.candidates],
-            }
-            for conflict in DYNAMO_CONVERTERS.conflicts()
-        ],
+        "conflicts": [conflict_as_json(conflict) for conflict in DYNAMO_CONVERTERS.conflicts()],
         "problems": [problem_as_json(problem) for problem in found],
     }
 
