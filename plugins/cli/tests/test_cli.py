@@ -522,7 +522,7 @@ def test_the_doctor_finds_a_tensorrt_that_cannot_be_used(site: Any) -> None:
     done = site.run("-m", "torchtrt", "doctor", TORCHTRT_TENSORRT="nosuch")
 
     assert 1 == done.returncode
-    assert "TensorRT: No TensorRT named 'nosuch' is installed." in done.stdout
+    assert "no TensorRT can be used: No TensorRT named 'nosuch' is installed." in done.stdout
 
 
 @pytest.mark.parametrize(

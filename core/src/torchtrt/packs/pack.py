@@ -24,11 +24,8 @@ from torchtrt.contract import (
     with_settings,
 )
 from torchtrt.errors import PackError, UnknownTargetError
-from torchtrt.packs.info import is_pack_name
+from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets
-
-API_VERSION = (1, 0)
-"""The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""

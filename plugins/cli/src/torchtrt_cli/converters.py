@@ -11,7 +11,6 @@ from torchtrt.contract import check_names, qualified_function
 from torchtrt.registry import (
     DYNAMO_CONVERTERS,
     Candidate,
-    Conflict,
     DecompositionCandidate,
     PackInfo,
     PackPass,
@@ -19,17 +18,10 @@ from torchtrt.registry import (
 )
 from torchtrt.registry.listing import notes, shadowed_by
 from torchtrt.targets import parse_targets, qualified_name
-from torchtrt_cli.output import Commands, add_command, console, print_json, table
+from torchtrt_cli.output import console, print_json, table
+from torchtrt_cli.packs import conflict_as_json
 
 CandidatesByName = Mapping[str, Sequence[Candidate]]
-
-
-def add_converters_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "list the converters and decompositions of all ops, or of one, and the passes"
-    parser = add_command(commands, "converters", summary, run)
-    examples = "an op in any spelling: aten.gelu, aten::add.Tensor"
-    parser.add_argument("op", nargs="?", metavar="OP", help=examples)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -196,12 +188,3 @@ def decompositions_as_json(
         }
         for place, each in enumerate(decompositions)
     ]
-
-
-def conflict_as_json(conflict: Conflict) -> dict[str, Any]:
-    """Returns a conflict as plain data: the op, what is claimed, and by whom, the winner first."""
-    return {
-        "op": qualified_name(conflict.target),
-        "kind": conflict.kind,
-        "packs": [candidate.pack.name for candidate in conflict.candidates],
-    }

@@ -12,7 +12,7 @@ from torchtrt import __version__
 from torchtrt.errors import PackError
 from torchtrt.packs.info import LOCAL, PACKS, is_pack_name, normalize
 from torchtrt.packs.scan import scan
-from torchtrt_cli.output import Commands, add_command, print_json
+from torchtrt_cli.output import answers, print_json
 
 FILES = {
     "pyproject.toml": "pyproject.toml",
@@ -35,13 +35,6 @@ OF_PYTORCH = frozenset({"aten", "at", "prim", "prims", "torch", "pytorch"})
 """Names that PyTorch keeps for its own ops."""
 
 
-def add_new_pack_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "write a converter pack, ready to be tested and published, into a new folder here"
-    parser = add_command(commands, "new-pack", summary, run)
-    parser.add_argument("name", metavar="NAME", help="the pack's name, such as vision")
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Writes the pack and prints what to do next."""
     name = checked_name(arguments.name)
@@ -49,10 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"pack": name, "folder": str(folder), "files": files})
         return 0
-    print(f"{folder.name}/")
-    for file in files:
-        print(f"  {file}")
-    print(f'\nNext: cd {folder.name} && pip install --editable ".[test]" && pytest')
+    lines = [f"{folder.name}/", *(f"  {file}" for file in files), ""]
+    lines.append(f'Next: cd {folder.name} && pip install --editable ".[test]" && pytest')
+    print("\n".join(lines), file=answers())
     return 0
 
 
