@@ -530,6 +530,8 @@ def test_the_doctor_finds_a_tensorrt_that_cannot_be_used(site: Any) -> None:
     [
         ("packs", ["aten_core", "torchtrt-converters-aten-core", "TORCHTRT_PACKS_DISABLE"]),
         ("converters aten.gelu", ["aten.gelu.default", "torchtrt-converters-vision"]),
+        ("converters", ["aten.silu.default", "Passes over the graph", "torchtrt-converters-zebra"]),
+        ("packs --no-load", ["aten_experimental", "torchtrt-converters-aten-experimental"]),
         ("coverage nn.functional.pad", ["float32", "10.16.1"]),
         ("doctor", ["torchtrt-converters-zebra", "TORCHTRT_PACKS_PREFER"]),
     ],

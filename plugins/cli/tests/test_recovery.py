@@ -160,7 +160,8 @@ def test_json_is_json_whatever_a_pack_prints(site, source_of_pack, tmp_path, com
         site.wheel("loud", 'print("loud")\n' + source_of_pack("loud", "print('louder')") + check)
     )
     (site.path / "noisy.py").write_text("print('noise')")
-    program = f"import os, runpy, sys; os.chdir({str(tmp_path)!r}); runpy.run_module('torchtrt', run_name='__main__', alter_sys=True)"
+    start = "runpy.run_module('torchtrt', run_name='__main__', alter_sys=True)"
+    program = f"import os, runpy, sys; os.chdir({str(tmp_path)!r}); {start}"
 
     done = site.run("-c", program, *command.split(), "--json", "--import", "noisy")
 

@@ -121,6 +121,15 @@ def test_the_parameters_are_what_use_tensorrt_takes(tensorrt):
         assert_close(run_compiled(compiled, torch.ones(3)), torch.ones(3).tanh())
 
 
+def test_where_the_real_tensorrt_is_in_use_tests_run_on_it_under_a_mark(monkeypatch):
+    """So that ``pytest -m tensorrt`` chooses them."""
+    monkeypatch.setattr("torchtrt_testing.versions.is_real", lambda: True)
+
+    (parameter,) = tensorrts()
+
+    assert (("real",), ["tensorrt"]) == (parameter.values, [mark.name for mark in parameter.marks])
+
+
 def test_first_party_cases_are_found_by_op():
     """In any spelling; a packet stands for its overloads; decompositions too."""
     assert len(first_party_cases()) > 900
