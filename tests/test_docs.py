@@ -2,6 +2,8 @@
 
 import dataclasses
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,52 @@ def test_every_command_is_explained_and_run_in_a_test(capsys):
     for command in commands:
         assert is_explained(command), command
         assert f'"{command}"' in TESTS, command
+
+
+CODE_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+TOLD = {
+    "compile-a-model.md": """
+import torch
+
+class MyModel(torch.nn.Module):
+    def forward(self, x, mask=None):
+        return x * 2 if mask is None else x * mask
+
+ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
+"""
+}
+"""What a page expects its readers to have."""
+TESTED_ELSEWHERE = {
+    "publish-a-pack.md": "core/tests/packs/test_tutorial.py builds and installs it",
+    "write-a-converter.md": "shows parts of aten_core, before and after",
+}
+
+
+def pages_with_code():
+    """Returns the pages that show Python."""
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    return [page.name for page in pages if CODE_BLOCK.search(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages_with_code() if page not in TESTED_ELSEWHERE]
+)
+def test_the_code_of_a_page_runs(page, tmp_path):
+    """From the first block to the last, as one program, with warnings as errors."""
+    blocks = CODE_BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    program = tmp_path / "page.py"
+    program.write_text("\n".join((TOLD.get(page, ""), *blocks)), encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert 0 == done.returncode, done.stderr
+
+
+def test_pages_that_are_tested_elsewhere_show_code():
+    """So that nothing is excused that is not there."""
+    assert set(TESTED_ELSEWHERE) <= set(pages_with_code())

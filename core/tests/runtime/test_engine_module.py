@@ -93,3 +93,12 @@ def test_threads_may_share_a_module(compiled):
         thread.join()
 
     assert [] == wrong
+
+
+def test_fractions_are_never_cut_off():
+    """What PyTorch traced as integers and computes as fractions, as PyTorch 2.9 does for some quotients."""
+    model = torch.nn.ReLU().eval()
+    compiled = torchtrt.compile(model, [torch.ones(2, 4, dtype=torch.int32)], min_block_size=1)
+
+    with pytest.raises(EngineError, match=r"computed torch\.float32 .* traced it as an integer"):
+        engine_of(compiled)(torch.rand(2, 4))

@@ -1,6 +1,8 @@
 """The conformance class passes a pack that keeps the rules, and names what one does that breaks them all."""
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -158,3 +160,23 @@ def test_a_pack_that_is_not_in_use_is_said_to_be_missing(tried):
 
     assert "test_it_is_installed_and_in_use" in outcomes["FAILED"]
     assert "The pack 'absent' is not in use: disabled by TORCHTRT_PACKS_DISABLE." in text
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("pass", "TestPack names no pack: write pack = 'vision' in it."),
+        ("pack, sizes = 'aten_core', ('varying',)", "write 'fixed sizes', 'varying sizes', or both."),
+        ("pack, op_info = 'aten_core', ('nn.functional.gelo',)", "Did you mean 'nn.functional.gelu'?"),
+    ],
+)
+def test_a_class_that_is_written_wrongly_says_how(body, words, tmp_path):
+    """And does not pass, or test something else."""
+    (tmp_path / "test_pack.py").write_text(
+        f"from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    {body}\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "says_who or samples", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    assert done.returncode
+    assert words in done.stdout

@@ -12,7 +12,13 @@ from torchtrt.packs.modules import import_modules
 from torchtrt.packs.problem import Problem
 
 if TYPE_CHECKING:
-    from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport, Reject
+    from torchtrt.contract import (
+        AutocastRule,
+        CallingConvention,
+        ConverterPriority,
+        ConverterSupport,
+        Reject,
+    )
     from torchtrt.packs.hooks import hookimpl
     from torchtrt.packs.load import LoadedPack, PackSet
     from torchtrt.packs.pack import ConverterPack
@@ -29,6 +35,7 @@ __all__ = [
     "FRONT_ENDS",
     "PACKS",
     "TENSORRTS",
+    "AutocastRule",
     "CallingConvention",
     "ConverterPack",
     "ConverterPriority",
@@ -49,6 +56,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "AutocastRule": "torchtrt.contract",
     "CallingConvention": "torchtrt.contract",
     "ConverterPack": "torchtrt.packs.pack",
     "ConverterPriority": "torchtrt.contract",

@@ -11,6 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
 
 from torchtrt.contract import (
+    AutocastRule,
     CallingConvention,
     Converter,
     ConverterPriority,
@@ -25,7 +26,13 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, is_pack_name
-from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets
+from torchtrt.targets import (
+    Target,
+    canonical_spelling,
+    parse_target,
+    parse_targets,
+    qualified_name,
+)
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
@@ -109,6 +116,7 @@ class ConverterPack:
     """
 
     __slots__ = (
+        "_autocast_rules",
         "_converters",
         "_decompositions",
         "_lowering_passes",
@@ -144,6 +152,7 @@ class ConverterPack:
         self._converters: list[Registration | _Named] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
+        self._autocast_rules: list[tuple[str, AutocastRule]] = []
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -178,6 +187,11 @@ class ConverterPack:
     def lowering_passes(self) -> Sequence[LoweringPass]:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
+
+    @property
+    def autocast_rules(self) -> Sequence[tuple[str, AutocastRule]]:
+        """The ops that have a rule, by their qualified names, in the order in which they were registered."""
+        return tuple(self._autocast_rules)
 
     def converter(
         self,
@@ -330,6 +344,23 @@ class ConverterPack:
             return function
 
         return register
+
+    def autocast_rule(self, rule: AutocastRule, *targets: Target | str) -> None:
+        """Says in which precision ops compute where the setting ``autocast`` lowers a model's.
+
+        The first pack in pack order that has a rule for an op decides.
+
+        Args:
+            rule: The rule.
+            *targets: The ops. A packet stands for all its overloads that write to no argument.
+        """
+        self._check_open()
+        ops = (op for target in targets for op in _functional_targets(target))
+        rule = AutocastRule(rule)
+        self._autocast_rules += [
+            (op if isinstance(op, str) else qualified_name(op), rule) for op in ops
+        ]
+        self._changed()
 
     def seal(self) -> None:
         """Ends registration: whoever asks from now on sees the same contents."""

@@ -135,7 +135,7 @@ class EngineModule(torch.nn.Module):
         device = self._device
         for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
             if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
-                tensor = tensor.to(dtype).resolve_neg().contiguous()
+                tensor = self._as(dtype, tensor, name).resolve_neg().contiguous()
                 held.append(tensor)
             set_address(name, tensor.data_ptr() or _no_elements(device).data_ptr())
         outputs = []
@@ -154,6 +154,16 @@ class EngineModule(torch.nn.Module):
             output if output.dtype is dtype else output.to(dtype)
             for output, dtype in zip(outputs, self.output_dtypes, strict=True)
         )
+
+    def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
+        if tensor.is_floating_point() and not dtype.is_floating_point:
+            message = (
+                f"PyTorch computed {tensor.dtype} for the input {name!r} of {self.name}, and had traced it as an "
+                f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
+            )
+            raise EngineError(message)
+        return tensor.to(dtype)
 
     def _set_shapes(self, shapes: list[torch.Size]) -> None:
         self._shapes = None

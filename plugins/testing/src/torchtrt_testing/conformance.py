@@ -18,7 +18,7 @@ from torch.fx import Node
 
 import torchtrt
 from torchtrt.contract import SchemaArguments, calling_convention, objection, qualified_function
-from torchtrt.errors import FullCompilationError, TorchTRTError
+from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
 from torchtrt.lowering.symbols import no_new_assumptions
 from torchtrt.packs import (
     API_VERSION,
@@ -302,13 +302,16 @@ class PackConformance:
         """Every sample of PyTorch's own database is computed as PyTorch does, or rejected."""
         from torchtrt_cli.coverage import CORRECT, CRASHED, WRONG
         from torchtrt_testing.comparison import eager
-        from torchtrt_testing.op_info import samples_of
+        from torchtrt_testing.op_info import ops, samples_of
         from torchtrt_testing.outcome import (
             export_sample,
             outcome,
             quietly,
         )
 
+        if op_info not in ops():
+            hint = did_you_mean(op_info, ops(), "torch.testing._internal has the names in `op_db`.")
+            pytest.fail(f"`op_info` names {op_info!r}, which PyTorch's database does not have. {hint}", pytrace=False)
         kinds, wrong = [], []
         for sample in samples_of(op_info, dtype):
             with quietly(), torchtrt.use_tensorrt(tensorrt):
@@ -333,6 +336,9 @@ class PackConformance:
 
     def pytest_generate_tests(self, metafunc: Any) -> None:
         """Makes a test of every case, size and TensorRT. pytest calls it."""
+        unknown = {*self.sizes} - {FIXED, VARYING}
+        if unknown or not self.sizes:
+            raise ValueError(f"sizes={self.sizes!r}: write {FIXED!r}, {VARYING!r}, or both.")
         self._import_libraries()
         names = set(metafunc.fixturenames)
         if {"case", "sizes"} <= names:
@@ -366,6 +372,8 @@ class PackConformance:
     @property
     def loaded(self) -> LoadedPack:
         """The pack in use."""
+        if not self.pack:
+            pytest.fail(f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False)
         self._import_libraries()
         for loaded in loaded_packs():
             if loaded.info.name == self.pack:

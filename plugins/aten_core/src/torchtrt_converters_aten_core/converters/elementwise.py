@@ -235,6 +235,16 @@ def _is_power_of_two(divisor: Any) -> bool:
     )
 
 
+def _traced_as_integer(node: Node) -> str | None:
+    """Rejects a true quotient that PyTorch 2.9 traces as an integer where the sizes of integer operands vary."""
+    is_true = node.kwargs.get("rounding_mode") is None
+    if is_true and types.is_integer(node.meta["val"].dtype):
+        return (
+            "this PyTorch traces the quotient as an integer, and computes a floating-point number"
+        )
+    return None
+
+
 @converts_elementwise(
     aten.div.Tensor,
     aten.div.Scalar,
@@ -242,6 +252,7 @@ def _is_power_of_two(divisor: Any) -> bool:
     aten.div.Scalar_mode,
     aten.divide.Tensor,
     aten.true_divide.Tensor,
+    unless=_traced_as_integer,
     keep_constants=True,
 )
 def divide(ctx, self, other, rounding_mode=None):
