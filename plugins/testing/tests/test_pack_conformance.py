@@ -166,8 +166,14 @@ def test_a_pack_that_is_not_in_use_is_said_to_be_missing(tried):
     ("body", "words"),
     [
         ("pass", "TestPack names no pack: write pack = 'vision' in it."),
-        ("pack, sizes = 'aten_core', ('varying',)", "write 'fixed sizes', 'varying sizes', or both."),
-        ("pack, op_info = 'aten_core', ('nn.functional.gelo',)", "Did you mean 'nn.functional.gelu'?"),
+        (
+            "pack, sizes = 'aten_core', ('varying',)",
+            "write 'fixed sizes', 'varying sizes', or both.",
+        ),
+        (
+            "pack, op_info = 'aten_core', ('nn.functional.gelo',)",
+            "Did you mean 'nn.functional.gelu'?",
+        ),
     ],
 )
 def test_a_class_that_is_written_wrongly_says_how(body, words, tmp_path):

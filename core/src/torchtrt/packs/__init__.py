@@ -55,21 +55,14 @@ __all__ = [
     "problems",
 ]
 
+_CONTRACT = ("AutocastRule", "CallingConvention", "ConverterPriority", "ConverterSupport", "Reject")
+_STATE = ("current_packs", "load_packs", "loaded_packs", "local_pack", "problems")
 _LAZY = {
-    "AutocastRule": "torchtrt.contract",
-    "CallingConvention": "torchtrt.contract",
+    **dict.fromkeys(_CONTRACT, "torchtrt.contract"),
+    **dict.fromkeys(_STATE, "torchtrt.packs.state"),
+    **dict.fromkeys(("LoadedPack", "PackSet"), "torchtrt.packs.load"),
     "ConverterPack": "torchtrt.packs.pack",
-    "ConverterPriority": "torchtrt.contract",
-    "ConverterSupport": "torchtrt.contract",
-    "LoadedPack": "torchtrt.packs.load",
-    "PackSet": "torchtrt.packs.load",
-    "Reject": "torchtrt.contract",
-    "current_packs": "torchtrt.packs.state",
     "hookimpl": "torchtrt.packs.hooks",
-    "load_packs": "torchtrt.packs.state",
-    "loaded_packs": "torchtrt.packs.state",
-    "local_pack": "torchtrt.packs.state",
-    "problems": "torchtrt.packs.state",
 }
 
 

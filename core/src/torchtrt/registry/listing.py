@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
 
 from torchtrt.contract import qualified_function
 from torchtrt.packs import Problem
 from torchtrt.packs.listing import IN_USE, PackRow, list_packs
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
+from torchtrt.registry.order import Entry
 from torchtrt.registry.table import Table
 from torchtrt.targets import Target, qualified_name
-
-Entry = TypeVar("Entry", Candidate, DecompositionCandidate)
 
 
 def notes(candidates: Sequence[Candidate], position: int) -> Iterator[str]:

@@ -7,16 +7,16 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torchtrt.packs import ConverterPriority, PackInfo
+from torchtrt.packs import ConverterPriority
 from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
 from torchtrt.targets import Target, qualified_name
 
-Entry = TypeVar("Entry")
+Entry = TypeVar("Entry", Candidate, DecompositionCandidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +44,21 @@ class Conflict:
         )
 
 
-def in_order(
-    registered: Iterable[Entry],
-    priority_of: Callable[[Entry], ConverterPriority],
-    pack_of: Callable[[Entry], PackInfo],
-    preferred: Sequence[str] = (),
-) -> tuple[Entry, ...]:
-    """Returns the entries for one op in the order in which they are asked.
+def in_order(registered: Iterable[Entry], preferred: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """Returns the converters, or the decompositions, of one op in the order in which they are asked.
 
     Args:
         registered: The entries in pack order and, within a pack, in the order of registration.
-        priority_of: Tells an entry's priority.
-        pack_of: Tells an entry's pack.
         preferred: Names of the packs to ask first, in this order.
     """
     standard: list[Entry] = []
     high: list[Entry] = []
     for entry in registered:
-        (high if priority_of(entry) is ConverterPriority.HIGH else standard).append(entry)
-    ordered = [*reversed(high), *standard]
+        (high if entry.priority is ConverterPriority.HIGH else standard).append(entry)
+    ordered: list[Entry] = [*reversed(high), *standard]
     if preferred:
         rank = {name: position for position, name in enumerate(preferred)}
-        ordered.sort(key=lambda entry: rank.get(pack_of(entry).name, len(rank)))
+        ordered.sort(key=lambda entry: rank.get(entry.pack.name, len(rank)))
     return tuple(ordered)
 
 

@@ -8,7 +8,7 @@ import importlib
 import traceback
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from torchtrt.contract import (
     CallingConvention,
@@ -24,10 +24,9 @@ from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection
-from torchtrt.registry.order import Conflict, find_conflicts, in_order
+from torchtrt.registry.order import Conflict, Entry, find_conflicts, in_order
 from torchtrt.targets import Target, parse_target, qualified_name
 
-Entry = TypeVar("Entry", Candidate, DecompositionCandidate)
 Decompositions = Mapping[Target, tuple[Callable[..., Any], PackInfo]]
 
 
@@ -116,7 +115,8 @@ class Table:
         if unusable is None:
             fits = functools.cache(functools.partial(satisfies, tensorrt_version))
             unusable = self._unusable[tensorrt_version] = {
-                candidate: f"{_works_with(candidate, fits)}, and {tensorrt_version} is in use"
+                candidate: f"{'this converter' if candidate.support.tensorrt else candidate.pack.name} works with "
+                f"TensorRT {candidate.tensorrt}, and {tensorrt_version} is in use"
                 for entries in self.candidates.values()
                 for candidate in entries
                 if not fits(candidate.tensorrt)
@@ -147,23 +147,8 @@ def _find(target: Target | str) -> Target | str:
 def _in_order(
     registered: Mapping[Target, list[Entry]], packs: PackSet
 ) -> Mapping[Target, tuple[Entry, ...]]:
-    return MappingProxyType(
-        {
-            target: in_order(
-                entries, lambda entry: entry.priority, lambda entry: entry.pack, packs.preferred
-            )
-            for target, entries in registered.items()
-        }
-    )
-
-
-def _works_with(candidate: Candidate, fits: Callable[[str], bool]) -> str:
-    """Returns what does not fit: the converter's own range, or else its pack's."""
-    own = candidate.support.tensorrt
-    if not fits(own):
-        return f"this converter works with TensorRT {own}"
-    pack_range = candidate.tensorrt.removesuffix(own).rstrip(",")
-    return f"{candidate.pack.name} works with TensorRT {pack_range}"
+    merged = {target: in_order(registered[target], packs.preferred) for target in registered}
+    return MappingProxyType(merged)
 
 
 def _candidate(

@@ -311,7 +311,10 @@ class PackConformance:
 
         if op_info not in ops():
             hint = did_you_mean(op_info, ops(), "torch.testing._internal has the names in `op_db`.")
-            pytest.fail(f"`op_info` names {op_info!r}, which PyTorch's database does not have. {hint}", pytrace=False)
+            pytest.fail(
+                f"`op_info` names {op_info!r}, which PyTorch's database does not have. {hint}",
+                pytrace=False,
+            )
         kinds, wrong = [], []
         for sample in samples_of(op_info, dtype):
             with quietly(), torchtrt.use_tensorrt(tensorrt):
@@ -373,7 +376,9 @@ class PackConformance:
     def loaded(self) -> LoadedPack:
         """The pack in use."""
         if not self.pack:
-            pytest.fail(f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False)
+            pytest.fail(
+                f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False
+            )
         self._import_libraries()
         for loaded in loaded_packs():
             if loaded.info.name == self.pack:
