@@ -55,7 +55,7 @@ def in_order(registered: Iterable[Entry], preferred: Sequence[str] = ()) -> tupl
     high: list[Entry] = []
     for entry in registered:
         (high if entry.priority is ConverterPriority.HIGH else standard).append(entry)
-    ordered: list[Entry] = [*reversed(high), *standard]
+    ordered = high[::-1] + standard
     if preferred:
         rank = {name: position for position, name in enumerate(preferred)}
         ordered.sort(key=lambda entry: rank.get(entry.pack.name, len(rank)))
