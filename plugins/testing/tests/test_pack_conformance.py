@@ -123,6 +123,21 @@ def test_a_pack_that_keeps_the_rules_passes(tried):
     assert "test_pytorchs_samples_are_right" in outcomes["PASSED"]
 
 
+LIBRARY = """
+    library = torch.library.Library("{name}_more", "FRAGMENT")
+    library.define("thrice(Tensor x) -> Tensor")
+    library.impl("thrice", lambda x: x * 3, "CompositeExplicitAutograd")
+    globals()["kept"] = library
+"""
+
+
+def test_a_pack_that_defines_ops_with_a_library_can_be_loaded_twice(tried):
+    """PyTorch takes no op twice, so the test gives up the first library."""
+    outcomes, text = tried("libraries", more=LIBRARY.format(name="libraries"))
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text
+
+
 def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
     """What it did, in words, and not only that something is wrong."""
     outcomes, text = tried("faulty", "PROD", FAULTS, "Nothing.")
@@ -151,6 +166,30 @@ def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
         "This would assume",
     ):
         assert words in text, words
+
+
+OVERRIDE = """
+    @pack.converter("aten.hardtanh.default", priority=ConverterPriority.HIGH, supports_dynamic_shapes=True)
+    def hardtanh(ctx, self, min_val, max_val):
+        layer = ctx.net.add_activation(self, trt.ActivationType.CLIP)
+        layer.alpha, layer.beta = {bounds}
+        return layer.get_output(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "outcome"), [("min_val, max_val", "PASSED"), ("-1, 1", "FAILED")]
+)
+def test_a_pack_that_overrides_an_op_is_tried_with_the_first_party_cases_of_it(
+    tried, bounds, outcome
+):
+    """Without a line of its own for them; one that is wrong at other arguments fails."""
+    more = OVERRIDE.format(bounds=bounds)
+    outcomes, text = tried("high", more=more, page="`high::twice` and `aten.hardtanh`")
+
+    assert "test_an_override_agrees_with_pytorch" in outcomes[outcome], text
+    assert "aten.hardtanh.default" in text
+    assert ("FAILED" == outcome) == bool(outcomes["FAILED"]), text
 
 
 def test_a_pack_that_is_not_in_use_is_said_to_be_missing(tried):

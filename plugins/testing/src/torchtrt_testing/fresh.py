@@ -83,7 +83,7 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
 
 def main(answer: str, request: str) -> None:
     """Loads a pack and writes down what that did."""
-    import torch  # noqa: F401
+    import torch
 
     import torchtrt  # noqa: F401
 
@@ -96,7 +96,10 @@ def main(answer: str, request: str) -> None:
     after, imported = _state(), sorted(set(sys.modules) - modules)
     package = f"torchtrt_converters_{asked['pack']}"
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
-        del sys.modules[name]
+        held: list[Any] = list(vars(sys.modules.pop(name)).values())
+        for library in held:
+            if isinstance(library, torch.library.Library):
+                library._destroy()  # type: ignore[no-untyped-call]  # PyTorch takes no op twice
     found = {
         "imported": imported,
         "changed": list(_differences(before, after)),
