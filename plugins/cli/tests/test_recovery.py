@@ -115,6 +115,19 @@ def test_what_is_installed_twice_is_named(site, install):
     assert "version 0.0.9 at" in problem["what"]
 
 
+def test_a_folder_that_is_on_the_path_twice_is_no_second_install(site, install, tmp_path):
+    """Under another name, by a link."""
+    install(distribution("torchtrt-audio-tools", "2.0"))
+    (tmp_path / "link").symlink_to(site.path)
+
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'link')!r}); "
+        "from torchtrt_cli.installation import installation_problems; print(installation_problems())"
+    )
+
+    assert "()" == site.run("-c", program).stdout.strip()
+
+
 def test_what_is_required_and_not_there_is_named(site, install):
     """Of torchtrt's own pieces and of packs; extras and other platforms are nobody's need."""
     needs = (

@@ -87,7 +87,7 @@ def _twice() -> Iterator[Problem]:
         # An editable install may be seen twice: as itself, and as the egg-info beside its sources.
         if kept is distribution or (same_version and _folder(distribution).endswith(".egg-info")):
             continue
-        if same_version and kept.locate_file("") == distribution.locate_file(""):
+        if same_version and _place(kept) == _place(distribution):  # a folder is on the path twice
             continue
         yield Problem(
             f"version {kept.version} at {kept.locate_file('')} hides this one",
@@ -153,6 +153,10 @@ def _editable_source(distribution: Distribution) -> str | None:
     if str(folder).endswith(".egg-info"):
         return str(Path(str(folder)).parent)
     return None
+
+
+def _place(distribution: Distribution) -> Path:
+    return Path(str(distribution.locate_file(""))).resolve()
 
 
 def _folder(distribution: Distribution) -> str:
