@@ -137,7 +137,7 @@ def test_what_is_required_and_not_there_is_named(site, install):
         "win; sys_platform == 'none'",
         "torch",
     )
-    install(distribution("torchtrt-converters-needy", "1.0", *needs))
+    install(distribution("torchtrt-needy", "1.0", *needs))
 
     done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
 

@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+BEGIN = "\x1e"
+"""What the new process prints before it loads the pack."""
+
 
 @dataclass(frozen=True)
 class Loading:
@@ -76,7 +79,7 @@ def load_in_new_process(pack: str, libraries: tuple[str, ...] = (), seed: int = 
             )
         found = json.loads(answer.read_text(encoding="utf-8"))
     return Loading(
-        tuple(found["imported"]), tuple(found["changed"]), done.stdout,
+        tuple(found["imported"]), tuple(found["changed"]), done.stdout.partition(BEGIN)[2],
         tuple(found["contents"]), tuple(found["again"]),
     )  # fmt: skip
 
@@ -92,6 +95,7 @@ def main(answer: str, request: str) -> None:
         importlib.import_module(library)
     _load_once(None)  # what loading any pack imports
     modules, before = set(sys.modules), _state()
+    print(end=BEGIN, flush=True)  # what libraries printed is before it
     contents = _load_once(asked["pack"])
     after, imported = _state(), sorted(set(sys.modules) - modules)
     package = f"torchtrt_converters_{asked['pack']}"
