@@ -119,6 +119,7 @@ class ConverterPack:
         "_autocast_rules",
         "_converters",
         "_decompositions",
+        "_kept",
         "_lowering_passes",
         "_owner",
         "_sealed",
@@ -152,6 +153,7 @@ class ConverterPack:
         self._converters: list[Registration | _Named] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
+        self._kept: list[Target | str] = []
         self._autocast_rules: list[tuple[str, AutocastRule]] = []
         self._sealed = False
 
@@ -187,6 +189,20 @@ class ConverterPack:
     def lowering_passes(self) -> Sequence[LoweringPass]:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
+
+    @property
+    def kept(self) -> Sequence[Target | str]:
+        """The ops that are not computed while compiling; see :meth:`keep`."""
+        return tuple(self._kept)
+
+    def keep(self, *targets: Target | str) -> None:
+        """Names ops that go into the network although all that they read is constant, as Dequantize of a weight does.
+
+        Otherwise what depends on no input is computed once, before any converter is asked.
+        """
+        self._check_open()
+        self._kept += map(_target_or_name, targets)
+        self._changed()
 
     @property
     def autocast_rules(self) -> Sequence[tuple[str, AutocastRule]]:
