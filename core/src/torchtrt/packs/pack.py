@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
 
 from torchtrt.contract import (
@@ -24,7 +26,7 @@ from torchtrt.contract import (
     with_settings,
 )
 from torchtrt.errors import PackError, UnknownTargetError
-from torchtrt.packs.info import is_pack_name
+from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.targets import (
     Target,
     canonical_spelling,
@@ -33,12 +35,10 @@ from torchtrt.targets import (
     qualified_name,
 )
 
-API_VERSION = (1, 0)
-"""The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
-
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
 
+ExportContext = Callable[[], AbstractContextManager[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -72,7 +72,7 @@ class _Named(NamedTuple):
     implementation: Converter | str
     validator: Validator | None
     priority: ConverterPriority
-    flags: tuple[bool, bool, bool]
+    flags: tuple[bool, bool, bool, str]
 
     def registration(self) -> Registration:
         op, implementation = _target_or_name(self.target), self.implementation
@@ -121,6 +121,7 @@ class ConverterPack:
         "_autocast_rules",
         "_converters",
         "_decompositions",
+        "_export_contexts",
         "_kept",
         "_lowering_passes",
         "_owner",
@@ -156,6 +157,7 @@ class ConverterPack:
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
         self._kept: list[Target | str] = []
+        self._export_contexts: list[ExportContext] = []
         self._autocast_rules: list[tuple[str, AutocastRule]] = []
         self._sealed = False
 
@@ -221,6 +223,7 @@ class ConverterPack:
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
+        tensorrt: str = "",
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
@@ -239,6 +242,7 @@ class ConverterPack:
             requires_output_allocator: Whether an output's size depends on the data.
             keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
                 than as network tensors.
+            tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -262,6 +266,7 @@ class ConverterPack:
                     supports_dynamic_shapes=supports_dynamic_shapes,
                     requires_output_allocator=requires_output_allocator,
                     keep_constants=keep_constants,
+                    tensorrt=tensorrt,
                 )
             return function
 
@@ -279,6 +284,7 @@ class ConverterPack:
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
+        tensorrt: str = "",
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
@@ -287,9 +293,12 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants, tensorrt)
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            raise PackError(message)
+        if tensorrt != "" and not _is_range(tensorrt):
+            message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
         if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
@@ -373,6 +382,22 @@ class ConverterPack:
         ]
         self._changed()
 
+    @property
+    def export_contexts(self) -> Sequence[ExportContext]:
+        """What models are exported inside of, in the order in which it was registered."""
+        return tuple(self._export_contexts)
+
+    def while_exporting(self, context: ExportContext) -> ExportContext:
+        """Registers a function without arguments, and returns it: models are exported inside what it returns.
+
+        For telling PyTorch the sizes of ops that it would take apart or fix. It may change nothing that
+        other threads see.
+        """
+        self._check_open()
+        self._export_contexts.append(context)
+        self._changed()
+        return context
+
     def seal(self) -> None:
         """Ends registration: whoever asks from now on sees the same contents."""
         self._sealed = True
@@ -395,6 +420,13 @@ def _is_place(text: str) -> bool:
     """Returns whether a text has the form ``module:function``."""
     module, _, function = text.replace(".", "_").partition(":")
     return module.isidentifier() and function.isidentifier()
+
+
+def _is_range(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(SpecifierSet(text))
+    except InvalidSpecifier:
+        return False
 
 
 def _is_one_op(name: str) -> bool:

@@ -7,13 +7,14 @@ from torchtrt.packs import (
     PackInfo,
     Reject,
 )
-from torchtrt.registry.candidate import Candidate, Rejection, Resolution
+from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
 from torchtrt.registry.order import Conflict
 from torchtrt.registry.register import (
     PackPass,
     autocast_rules,
     decompositions,
     dynamo_tensorrt_converter,
+    export_contexts,
     get_graph_converter_support,
     lowering_passes,
     register_torch_trt_decomposition,
@@ -28,6 +29,7 @@ __all__ = [
     "ConverterPriority",
     "ConverterRegistry",
     "ConverterSupport",
+    "DecompositionCandidate",
     "PackInfo",
     "PackPass",
     "Reject",
@@ -36,6 +38,7 @@ __all__ = [
     "autocast_rules",
     "decompositions",
     "dynamo_tensorrt_converter",
+    "export_contexts",
     "get_graph_converter_support",
     "lowering_passes",
     "register_torch_trt_decomposition",
