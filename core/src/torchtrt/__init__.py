@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torchtrt.engines  # the operator of saved models, which torch.export.load looks for  # noqa: F401
 from torchtrt.lazy import lazy_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt, use_tensorrt
 
 if TYPE_CHECKING:
     from torchtrt.compiler import compile, explain
+    from torchtrt.engines import load, refit_module_weights, save
     from torchtrt.inputs import Input
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.runtime import CompiledModule
@@ -29,6 +31,9 @@ __all__ = [
     "compile",
     "dynamo_tensorrt_converter",
     "explain",
+    "load",
+    "refit_module_weights",
+    "save",
     "trt",
     "use_tensorrt",
 ]
@@ -42,6 +47,9 @@ _LAZY = {
     "compile": "torchtrt.compiler",
     "dynamo_tensorrt_converter": "torchtrt.registry",
     "explain": "torchtrt.compiler",
+    "load": "torchtrt.engines",
+    "refit_module_weights": "torchtrt.engines",
+    "save": "torchtrt.engines",
 }
 
 

@@ -41,6 +41,7 @@ from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
+from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
@@ -85,7 +86,7 @@ def compile(
     """
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
-    report = CompilationReport(describe())
+    report = CompilationReport(describe(), settings=options.to_json())
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
             "No converter pack is in use: `pip install torchtrt` brings the first, `torchtrt packs` says what there is."
@@ -118,7 +119,7 @@ def compile(
         checks,
         report,
         shared_inputs,
-        weights if report.blocks else {},
+        UsageChecks.of(weights if report.blocks else {}),
         _signature(model, program),
     )
 
@@ -246,7 +247,14 @@ def build_engine(
         name,
         interpreted.converted_by,
     )
-    return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
+    report = BlockReport(
+        name,
+        len(calls),
+        interpreted.network.num_layers,
+        len(plan),
+        interpreted.layer_types(),
+    )
+    return engine, report
 
 
 def explain(

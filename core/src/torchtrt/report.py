@@ -34,12 +34,14 @@ class BlockReport:
         nodes: How many calls it holds.
         layers: How many TensorRT layers they became; 0 in a dry run.
         plan_bytes: The size of its engine; 0 in a dry run.
+        precision: How many of the layers compute results of each TensorRT type.
     """
 
     name: str
     nodes: int
     layers: int = 0
     plan_bytes: int = 0
+    precision: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ class CompilationReport:
         passes: The packs' passes over the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
+        settings: The settings of the compilation.
     """
 
     tensorrt: str
@@ -102,6 +105,7 @@ class CompilationReport:
     passes: list[str] = field(default_factory=list)
     narrowed: list[NarrowedSize] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def add_partition(self, partition: Partition) -> None:
         """Fills in what partitioning decided."""

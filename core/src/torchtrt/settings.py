@@ -72,7 +72,8 @@ class CompilationSettings:
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its
             default.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
-        refittable: Build engines whose weights can be replaced without a rebuild.
+        immutable_weights: Engines keep the weights that they are built with. Without it
+            :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
@@ -89,7 +90,7 @@ class CompilationSettings:
     workspace_size: int = 0
     optimization_level: int | None = None
     disable_tf32: bool = False
-    refittable: bool = False
+    immutable_weights: bool = True
     tactic_sources: int | None = None
     progress: bool | None = None
 
@@ -115,6 +116,10 @@ class CompilationSettings:
 
     def _values(self) -> dict[str, Any]:
         return {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(self)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the settings as data that ``json.dumps`` accepts: ops by name, in order."""
+        return {name: _as_json(value) for name, value in self._values().items()}
 
     def __hash__(self) -> int:
         values = self._values()
@@ -147,6 +152,14 @@ def _by_name(value: Any) -> Any:
     if isinstance(value, frozenset):
         return frozenset(map(_by_name, value))
     return qualified_name(value) if isinstance(value, OperatorBase) else value
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {qualified_name(target): pack for target, pack in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(map(qualified_name, value))
+    return value
 
 
 def _parse_all(specs: Iterable[TargetSpec] | TargetSpec) -> frozenset[Target]:

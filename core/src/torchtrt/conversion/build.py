@@ -45,7 +45,7 @@ def build_plan(
         config.builder_optimization_level = settings.optimization_level
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
-    if settings.refittable:
+    if not settings.immutable_weights:
         config.set_flag(trt.BuilderFlag.REFIT)
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)

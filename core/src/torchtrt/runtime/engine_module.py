@@ -14,7 +14,7 @@ from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import collecting, logger
-from torchtrt.tensorrt.selection import current, describe, use_module
+from torchtrt.tensorrt.selection import current, describe, describe_gpu, use_module
 
 
 @functools.cache
@@ -34,24 +34,26 @@ class EngineModule(torch.nn.Module):
     """Runs one engine on PyTorch tensors.
 
     Args:
-        plan: The serialized engine.
+        plan: The serialized engine: bytes, or whatever has them in a buffer.
         inputs: The profile of each input, in the order that ``forward`` takes them.
         output_names: The engine's outputs, in the order that ``forward`` returns them.
         output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.
         requires_output_allocator: Whether an output's size depends on the data.
         name: The block's name, for messages.
         converted_by: For each node, the pack and version that converted it.
+        gpu: The GPU that it was built for; the one in use if omitted.
     """
 
     def __init__(
         self,
-        plan: bytes,
+        plan: Any,
         inputs: Sequence[InputProfile],
         output_names: Sequence[str],
         output_dtypes: Sequence[torch.dtype],
         requires_output_allocator: bool = False,
         name: str = "block",
         converted_by: Mapping[str, str] | None = None,
+        gpu: str | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -61,6 +63,8 @@ class EngineModule(torch.nn.Module):
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
+        self.tensorrt = describe()
+        self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
 
     def _unload(self) -> None:

@@ -18,21 +18,35 @@ class UsageChecks:
     """What must be as it was when a model was compiled.
 
     Args:
-        weights: The model's weights that are constants of the engines, by name.
+        trains: Whether eager PyTorch computes gradients for the model's weights.
+        autocast: Whether autocast was on, on the CPU and on CUDA; as it is now if omitted.
     """
 
-    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, trains: bool = False, autocast: tuple[bool, bool] | None = None) -> None:
+        self.trains = trains
+        self.autocast = _autocast() if autocast is None else autocast
+        self._watched: list[tuple[Any, int, str]] = []
+
+    @classmethod
+    def of(cls, weights: Mapping[str, torch.Tensor]) -> UsageChecks:
+        """Returns the checks for a model whose weights, by name, are constants of the engines."""
+        checks = cls(any(weight.requires_grad for weight in weights.values()))
+        checks.watch(weights)
+        return checks
+
+    def watch(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Makes these the weights that the engines hold, and that must not change any more."""
         # Weak: who drops the model need not keep its weights for the engines' sake.
         self._watched = [
             (weakref.ref(weight), weight._version, name)
             for name, weight in weights.items()
             if not weight.is_inference()
         ]
-        self._trains = any(weight.requires_grad for weight in weights.values())
-        self._autocast = _autocast()
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
-        return self
+        copied = UsageChecks(self.trains, self.autocast)
+        copied._watched = self._watched
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         # Whoever loads this has another model's weights, or none.
@@ -59,7 +73,7 @@ class UsageChecks:
                     "values. Compile again."
                 )
                 raise EngineError(message)
-        if _autocast() != self._autocast:
+        if _autocast() != self.autocast:
             message = (
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "
                 "compiled in. Compile and call it alike."
@@ -76,7 +90,7 @@ class UsageChecks:
             InputError: A result is a view of an input that requires grad.
         """
         wanting = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-        if not (self._trains or wanting):
+        if not (self.trains or wanting):
             return outputs
         memory = {leaf.untyped_storage().data_ptr() for leaf in wanting}
         places = [
