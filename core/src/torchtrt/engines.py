@@ -101,7 +101,7 @@ def _no_gradients(_: Any, *gradients: Any) -> Any:
     return engines().no_gradients(*gradients)
 
 
-_LIBRARY = torch.library.Library("torchtrt", "FRAGMENT")
+_LIBRARY: Any = torch.library.Library("torchtrt", "FRAGMENT")  # type: ignore[no-untyped-call]
 _LIBRARY.define(
     "execute_engine(Tensor[] inputs, Tensor plan, str description) -> Tensor[]",
     tags=torch.Tag.pt2_compliant_tag,

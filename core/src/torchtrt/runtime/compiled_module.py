@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -103,6 +104,14 @@ class CompiledModule(torch.nn.Module):
             )
             raise EngineError(message)
         return super().train(mode)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        # Trees never change, and PyTorch warns where its own are copied.
+        memo.update({id(tree): tree for tree in (self.input_tree, self.output_tree)})
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
+        return copied
 
     def _apply(self, fn: Any, recurse: bool = True) -> CompiledModule:
         if fn(torch.empty(0)).dtype is not torch.float32:

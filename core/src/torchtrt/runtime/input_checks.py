@@ -52,9 +52,7 @@ class InputChecks:
                 sizes = tuple(
                     size if isinstance(size, int) else size.node.expr for size in value.shape
                 )
-                inputs.append(
-                    (node.name, TensorCheck(node.name, value.dtype, value.layout, sizes))
-                )
+                inputs.append((node.name, TensorCheck(node.name, value.dtype, value.layout, sizes)))
             else:
                 inputs.append((node.name, value))
         shape_env = shape_env_of(placeholders[0].graph) if placeholders else None

@@ -146,7 +146,7 @@ def version() -> str:
 
 
 def describe_gpu() -> str:
-    """Returns the GPU that engines are built for, ``"NVIDIA H200 (9.0)"``; ``""`` where the TensorRT in use needs none."""
+    """Returns the GPU that engines are built for, ``"NVIDIA H200 (9.0)"``; ``""`` for a TensorRT that needs none."""
     if not is_real():
         return ""
     import torch

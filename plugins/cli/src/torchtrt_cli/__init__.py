@@ -14,6 +14,7 @@ from torchtrt.errors import TorchTRTError
 from torchtrt_cli.converters import add_converters_command
 from torchtrt_cli.coverage import add_coverage_command
 from torchtrt_cli.explain import add_explain_command
+from torchtrt_cli.inspect import add_inspect_command
 from torchtrt_cli.packs import add_doctor_command, add_packs_command
 
 
@@ -60,4 +61,5 @@ def _parser() -> argparse.ArgumentParser:
     add_converters_command(commands)
     add_coverage_command(commands)
     add_explain_command(commands)
+    add_inspect_command(commands)
     return parser

@@ -37,7 +37,7 @@ _CONFIGS = {
     "data/weights/": "data/weights/model_weights_config.json",
     "data/constants/": "data/constants/model_constants_config.json",
 }
-_CHUNK = 1 << 24
+_CHUNK = 1 << 20
 _LARGEST_ELEMENT = 16
 
 File = str | os.PathLike[str] | IO[bytes]
@@ -75,7 +75,9 @@ def write(
         source = Archive(skeleton)
         configs = {config: json.loads(source.read(config)) for config in _CONFIGS.values()}
         weights, constants = configs.values()
-        payloads = {entry["path_name"] for each in configs.values() for entry in each["config"].values()}
+        payloads = {
+            entry["path_name"] for each in configs.values() for entry in each["config"].values()
+        }
         _write_tensors(writer, "data/weights/", weights["config"], tensors)
         _write_plans(writer, "data/constants/", constants["config"], plans)
         for name in source.names():
@@ -113,7 +115,9 @@ def _write_memory(writer: Any, name: str, address: int, size: int) -> None:
     writer.write_record(name, torch.from_numpy(memory).untyped_storage(), size)
 
 
-def _write_plans(writer: Any, folder: str, config: dict[str, Any], plans: Mapping[str, Any]) -> None:
+def _write_plans(
+    writer: Any, folder: str, config: dict[str, Any], plans: Mapping[str, Any]
+) -> None:
     for name, plan in plans.items():
         data = buffer_of(plan)
         _write_memory(writer, folder + config[name]["path_name"], data.ctypes.data, data.size)
@@ -141,9 +145,7 @@ def _write_tensors(
             raise UnsupportedProgramError(message)
         storage = tensor.untyped_storage()
         start, stop = _extent(tensor)
-        span = spans.setdefault(
-            (storage._cdata, tensor.dtype), _Span(storage, start, stop, [])
-        )
+        span = spans.setdefault((storage._cdata, tensor.dtype), _Span(storage, start, stop, []))
         span.start, span.stop = min(span.start, start), max(span.stop, stop)
         span.names.append(name)
     for index, span in enumerate(spans.values()):
@@ -173,16 +175,19 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Returns the first byte that a tensor uses of its storage, and the one after its last."""
     if not tensor.numel():
         return 0, 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    offset = tensor.storage_offset()
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    offset = int(tensor.storage_offset())
     return offset * tensor.itemsize, (offset + last + 1) * tensor.itemsize
 
 
 def _bytes(span: _Span) -> torch.Tensor:
     """Returns the bytes on the CPU: the same memory if they are there."""
-    data = torch.empty(0, dtype=torch.uint8, device=span.storage.device)
-    data.set_(span.storage, span.start, (span.stop - span.start,))  # type: ignore[arg-type]
-    return data.cpu()
+    data: Any = torch.empty(0, dtype=torch.uint8, device=span.storage.device)
+    data.set_(span.storage, span.start, (span.stop - span.start,), (1,))
+    made: torch.Tensor = data.cpu()
+    return made
 
 
 class Archive:
@@ -263,8 +268,8 @@ class Archive:
         if f"extra/{METADATA}" not in self._infos:
             if _PROGRAM in self._infos:
                 raise UnreadableFileError(
-                    f"{self._name} is an exported program, not a compiled model: torchtrt.compile(torch.export.load(...)) "
-                    "compiles it."
+                    f"{self._name} is an exported program, not a compiled model. Compile it: "
+                    "torchtrt.compile(torch.export.load(...))."
                 )
             raise self._damaged("a record is missing")
         data = self.json(f"extra/{METADATA}")
@@ -342,12 +347,16 @@ class Archive:
             stand_in = program.state_dict[name]
             try:
                 device = torch.device(meta["device"]["type"], meta["device"]["index"])
-                sizes, strides = ([int(each["as_int"]) for each in meta[key]] for key in ("sizes", "strides"))
+                sizes, strides = (
+                    [int(each["as_int"]) for each in meta[key]] for key in ("sizes", "strides")
+                )
                 offset = int(meta["storage_offset"]["as_int"])
                 path = entry["path_name"]
                 if path not in flat:
-                    data = torch.from_numpy(self.read_array(folder + path))
-                    flat[path] = data.view(stand_in.dtype).to(device)
+                    data = self.read_array(folder + path)
+                    values = torch.frombuffer(data, dtype=stand_in.dtype) if data.size else None
+                    flat[path] = torch.empty(0, dtype=stand_in.dtype) if values is None else values
+                    flat[path] = flat[path].to(device)
                 tensor = flat[path].as_strided(sizes, strides, offset)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise self._damaged(error) from error

@@ -29,7 +29,7 @@ _FIELDS = {
 }
 
 
-def buffer_of(plan: Any) -> np.ndarray[Any, Any]:
+def buffer_of(plan: Any) -> Any:
     """Returns the bytes of a plan as an array over the same memory."""
     return np.frombuffer(plan, dtype=np.uint8)
 
@@ -65,7 +65,9 @@ def describe_engine(
             {
                 "name": name,
                 "dtype": dtype_to_json(dtype),
-                "shape": None if not outputs else [sizes.describe(size) for size in outputs[index].shape],
+                "shape": None
+                if not outputs
+                else [sizes.describe(size) for size in outputs[index].shape],
             }
             for index, (name, dtype) in enumerate(
                 zip(engine.output_names, engine.output_dtypes, strict=True)
@@ -84,11 +86,12 @@ class _Sizes:
     def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
         self._places: dict[Any, list[int]] = {}
         for index, value in enumerate(inputs):
-            for dim, size in enumerate(value.shape):
+            sizes: Sequence[Any] = value.shape
+            for dim, size in enumerate(sizes):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                     self._places.setdefault(size.node.expr, [index, dim])
 
-    def describe(self, size: int | torch.SymInt) -> Any:
+    def describe(self, size: Any) -> Any:
         """Returns a number, an expression, or the name of a size that only running tells."""
         if isinstance(size, int):
             return size
@@ -157,7 +160,9 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         names = [each["name"] for each in description["outputs"]]
         dtypes = [dtype_from_json(each["dtype"]) for each in description["outputs"]]
     except (KeyError, TypeError) as error:
-        raise UnreadableFileError(f"The description of {what.lower()} is unreadable. {_AGAIN}") from error
+        raise UnreadableFileError(
+            f"The description of {what.lower()} is unreadable. {_AGAIN}"
+        ) from error
     with selection.use_module(_tensorrt_for(description, what)):
         return EngineModule(
             plan,
@@ -178,7 +183,9 @@ def _tensorrt_for(description: dict[str, Any], what: str) -> Any:
     try:
         module = selection.load("real" if is_real else built_by)
     except TensorRTUnavailableError as error:
-        raise EngineMismatchError(f"{what} was built by {built_by}, which is not here. {error}") from error
+        raise EngineMismatchError(
+            f"{what} was built by {built_by}, which is not here. {error}"
+        ) from error
     if is_real:
         if module.__version__ != built_by.removeprefix(_REAL):
             raise EngineMismatchError(

@@ -16,7 +16,9 @@ from torchtrt.runtime import EngineModule
 from torchtrt_engines import expressions
 from torchtrt_engines.description import dtype_from_json, load_engine, parse_description
 
-_loaded: Any = WeakIdKeyDictionary()  # for each plan its engine, and the description that it was loaded by
+_loaded: Any = (
+    WeakIdKeyDictionary()
+)  # for each plan its engine, and the description that it was loaded by
 _lock = threading.Lock()
 
 
@@ -52,7 +54,7 @@ def _load(plan: torch.Tensor, description: str) -> EngineModule:
 
 def engine_outputs(
     inputs: Sequence[torch.Tensor],
-    plan: torch.Tensor,  # noqa: ARG001
+    plan: torch.Tensor,
     description: str,
 ) -> list[torch.Tensor]:
     """Returns the outputs as PyTorch traces them: their dtypes, and their sizes as expressions of the inputs' sizes."""

@@ -13,7 +13,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from torchtrt.errors import UnreadableFileError
 
-_KINDS: dict[str, Any] = {
+KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         *(sympy.Add, sympy.Mul, sympy.Pow, sympy.Mod, sympy.floor, sympy.ceiling, sympy.Abs),
@@ -26,9 +26,9 @@ _KINDS: dict[str, Any] = {
         *(functions.TruncToInt, functions.TruncToFloat, functions.RoundToInt),
     )
 }
-_KINDS["Mod"] = functions.Mod  # PyTorch's own, which prints as SymPy's
-_NAMES = {kind: name for name, kind in _KINDS.items()} | {sympy.Mod: "SympyMod"}
-_KINDS["SympyMod"] = sympy.Mod
+KINDS["Mod"] = functions.Mod  # PyTorch's own, which prints as SymPy's
+_NAMES = {kind: name for name, kind in KINDS.items()} | {sympy.Mod: "SympyMod"}
+KINDS["SympyMod"] = sympy.Mod
 
 
 def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Any:
@@ -55,7 +55,9 @@ def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Any:
         return ["float", float(expression)]
     name = _NAMES.get(type(expression))
     if name is None:
-        message = f"The size {expression} has a {type(expression).__name__}, which has no form in a file."
+        message = (
+            f"The size {expression} has a {type(expression).__name__}, which has no form in a file."
+        )
         raise ValueError(message)
     return [name, *(to_json(argument, symbol) for argument in expression.args)]
 
@@ -81,9 +83,9 @@ def from_json(data: Any, symbol: Callable[[Any], Any]) -> Any:
             return sympy.Rational(numerator, denominator)
         case ["float", float(value)]:
             return sympy.Float(value)
-        case [str(name), *arguments] if name in _KINDS:
+        case [str(name), *arguments] if name in KINDS:
             # As PyTorch had it, and not simplified once more: a symbol's sign may be known no longer.
-            return _KINDS[name](*(sympy.sympify(from_json(each, symbol)) for each in arguments))
+            return KINDS[name](*(sympy.sympify(from_json(each, symbol)) for each in arguments))
     message = f"The file describes a size as {data!r}, which is no expression."
     raise UnreadableFileError(message)
 

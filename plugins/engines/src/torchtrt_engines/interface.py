@@ -37,7 +37,9 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         UnsupportedProgramError: An input has a form that cannot be written.
     """
     try:
-        trees = [pytree.treespec_dumps(each) for each in (compiled.input_tree, compiled.output_tree)]
+        trees = [
+            pytree.treespec_dumps(each) for each in (compiled.input_tree, compiled.output_tree)
+        ]
     except NotImplementedError as error:
         message = f"The model takes or returns a container that PyTorch cannot write: {error}"
         raise UnsupportedProgramError(message) from error
@@ -166,7 +168,9 @@ def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignatur
     for each in data:
         default: Any = inspect.Parameter.empty
         if "default" in each:
-            default = tuple(each["default"]) if isinstance(each["default"], list) else each["default"]
+            default = (
+                tuple(each["default"]) if isinstance(each["default"], list) else each["default"]
+            )
         elif "unwritten" in each:
             default = _Unwritten(each["unwritten"])
         kind = getattr(inspect.Parameter, each["kind"])

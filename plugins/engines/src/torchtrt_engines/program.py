@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
@@ -157,7 +158,7 @@ class _Lifting:
 
     def fresh(self, name: str) -> str:
         taken = {node.name for node in self.source.graph.nodes if node.op == "placeholder"}
-        name = name.replace(".", "_")
+        name = "lifted_" + re.sub(r"\W", "_", name)
         while name in taken:
             name += "_"
         return name
@@ -208,10 +209,8 @@ class _Lifting:
             name = str(node.target)
             root.add_module(name, self.source.get_submodule(name))
         stand_ins = {name: _stand_in(tensor) for name, tensor in self.tensors.items()}
-        plans = {name: torch.zeros(1, dtype=torch.uint8) for name in self.plans}
-        signature = ModuleCallSignature(
-            [], [], self.compiled.input_tree, self.compiled.output_tree
-        )
+        plans: dict[str, Any] = {name: torch.zeros(1, dtype=torch.uint8) for name in self.plans}
+        signature = ModuleCallSignature([], [], self.compiled.input_tree, self.compiled.output_tree)
         return ExportedProgram(
             root=root,
             graph=self.graph,
@@ -292,9 +291,7 @@ def from_program(
     env: dict[Node, Any] = {}
     source = program.graph_module.graph
     inputs = dict(
-        zip(
-            source.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True
-        )
+        zip(source.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
     )
     plan_names: dict[Node, str] = {}
     for node, spec in inputs.items():
@@ -316,9 +313,9 @@ def from_program(
             env[node] = graph.node_copy(node)
         elif node.op == "call_function" and node.target is RUN:
             given, plan, text = node.args
-            engine = load_engine(parse_description(str(text)), plans[plan_names[plan]])  # type: ignore[index]
+            engine = load_engine(parse_description(str(text)), plans[plan_names[plan]])
             root.add_module(engine.name, engine)
-            env[node] = graph.call_module(engine.name, tuple(env[each] for each in given))  # type: ignore[union-attr]
+            env[node] = graph.call_module(engine.name, tuple(env[each] for each in given))
         elif node.op == "call_function":
             _check_target(node)
             env[node] = graph.node_copy(node, env.__getitem__)
@@ -331,7 +328,9 @@ def _check_target(node: Node) -> None:
     target: Any = node.target
     known = ("_operator", "builtins", "math", "torch", "torch.fx.experimental.sym_node")
     if not isinstance(target, OperatorBase) and getattr(target, "__module__", None) not in known:
-        message = f"The file calls {target!r}, which is no operator. It is not what torchtrt.save writes."
+        message = (
+            f"The file calls {target!r}, which is no operator. It is not what torchtrt.save writes."
+        )
         raise UnreadableFileError(message)
 
 
@@ -355,9 +354,10 @@ def _add_output(
         if spec.kind is OutputKind.USER_OUTPUT:
             results.append(result)
             continue
-        owner = owners.get((kinds[spec.kind], str(spec.target))) or owners[
-            InputKind.PARAMETER, str(spec.target)
-        ]
+        owner = (
+            owners.get((kinds[spec.kind], str(spec.target)))
+            or owners[InputKind.PARAMETER, str(spec.target)]
+        )
         copy = graph.call_function(torch.ops.aten.copy_.default, (env[owner], result))
         copy.meta["val"] = owner.meta.get("val")
     graph.output(tuple(results)).meta["val"] = None

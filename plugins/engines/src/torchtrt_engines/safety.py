@@ -8,15 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchtrt.errors import UnreadableFileError
+from torchtrt_engines.expressions import KINDS
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*|")
 _SYMBOL = re.compile(r"(s|u|z|f|zf|zuf)[0-9]+")
-_FUNCTIONS = frozenset(
-    "Abs Add And CeilDiv CeilToInt CleanDiv Eq Float FloatPow FloatTrueDiv FloorDiv FloorToInt Ge Gt Identity Integer "
-    "IntTrueDiv IsNonOverlappingAndDenseIndicator Le Lt Max Min Mod ModularIndexing Mul Ne Not Or Piecewise Pow "
-    "PowByNatural PythonMod Rational RoundDecimal RoundToInt Symbol ToFloat TruncToFloat TruncToInt Where ceiling floor "
-    "true false True False int_oo oo".split()
-)
+_FUNCTIONS = {"Float", "Integer", "Piecewise", "Rational", "RoundDecimal", "Symbol", *KINDS} | {
+    *("IsNonOverlappingAndDenseIndicator", "true", "false", "True", "False", "int_oo", "oo"),
+}
 _NODES = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Call, ast.keyword, ast.Tuple),
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare),
@@ -66,9 +64,7 @@ def _is_arithmetic(text: str) -> bool:
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
             return False
-        if isinstance(node, ast.Name) and not (
-            node.id in _FUNCTIONS or _SYMBOL.fullmatch(node.id)
-        ):
+        if isinstance(node, ast.Name) and not (node.id in _FUNCTIONS or _SYMBOL.fullmatch(node.id)):
             return False
         if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
             return False

@@ -86,8 +86,8 @@ def read_metadata(archive: Archive) -> dict[str, Any]:
     metadata = archive.metadata()
     if metadata.get("format") != FORMAT:
         raise UnreadableFileError(
-            f"The file has format {metadata.get('format')!r} of torchtrt {metadata.get('torchtrt')}, and this torchtrt, "
-            f"{torchtrt.__version__}, reads {FORMAT}. Save the model again."
+            f"The file has format {metadata.get('format')!r} of torchtrt {metadata.get('torchtrt')}, and this "
+            f"torchtrt, {torchtrt.__version__}, reads {FORMAT}. Save the model again."
         )
     return metadata
 
