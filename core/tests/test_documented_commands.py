@@ -69,6 +69,7 @@ def test_a_documented_command_runs(folder: Path, page: str, command: str) -> Non
     program, *arguments = shlex.split(command)
     module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}
+    environment["TORCHTRT_CACHE"] = str(folder / "cache")
 
     done = subprocess.run(
         [sys.executable, *module, *arguments],

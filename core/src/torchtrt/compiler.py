@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
+from torchtrt.engines import engine_cache
 from torchtrt.errors import (
     BuildError,
     FullCompilationError,
@@ -227,34 +228,39 @@ def build_engine(
     """Returns one block's engine as a module, and its line in the report."""
     placeholders = block.graph.find_nodes(op="placeholder")
     calls = [node for node in block.graph.nodes if node.op == "call_function"]
-    with stages.stage("TensorRT start"):
-        builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
-    with stages.stage("conversion", len(calls)):
-        inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
-        interpreter = TRTInterpreter(
-            block, create_network(builder), inputs, settings, weight_names, stages.advance
+    inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
+    cache = engine_cache(settings.engine_cache)
+
+    def build() -> tuple[EngineModule, BlockReport]:
+        with stages.stage("TensorRT start"):
+            builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
+        with stages.stage("conversion", len(calls)):
+            network = create_network(builder)
+            interpreter = TRTInterpreter(
+                block, network, inputs, settings, weight_names, stages.advance
+            )
+            interpreted = interpreter.run()
+        with stages.stage("building"):
+            plan = build_plan(builder, interpreted, settings, cache)
+            interpreted.context.clear_cpu_weights_reference_holder()
+        engine = EngineModule(
+            plan,
+            inputs,
+            interpreted.output_names,
+            interpreted.output_dtypes,
+            interpreted.requires_output_allocator,
+            name,
+            interpreted.converted_by,
         )
-        interpreted = interpreter.run()
-    with stages.stage("building"):
-        plan = build_plan(builder, interpreted, settings)
-        interpreted.context.clear_cpu_weights_reference_holder()
-    engine = EngineModule(
-        plan,
-        inputs,
-        interpreted.output_names,
-        interpreted.output_dtypes,
-        interpreted.requires_output_allocator,
-        name,
-        interpreted.converted_by,
+        layers, types = interpreted.network.num_layers, interpreted.layer_types()
+        return engine, BlockReport(name, len(calls), layers, len(plan), types)
+
+    if cache is None:
+        return build()
+    found: tuple[EngineModule, BlockReport] = cache.get_or_build(
+        name, block, inputs, settings, build
     )
-    report = BlockReport(
-        name,
-        len(calls),
-        interpreted.network.num_layers,
-        len(plan),
-        interpreted.layer_types(),
-    )
-    return engine, report
+    return found
 
 
 def explain(

@@ -6,6 +6,7 @@ It is found through the entry-point group ``torchtrt.engines``.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import IO, TYPE_CHECKING, Any
@@ -15,9 +16,9 @@ import torch
 from torchtrt.errors import MissingPieceError
 
 if TYPE_CHECKING:
-    import os
-
     from torchtrt.runtime import CompiledModule
+
+CACHE_VARIABLE = "TORCHTRT_CACHE"
 
 
 @functools.cache
@@ -34,6 +35,16 @@ def engines() -> Any:
             "`pip install torchtrt-engines`."
         )
     return found[0].load()
+
+
+def engine_cache(setting: bool | str | os.PathLike[str] | None) -> Any:
+    """Returns the cache that a compilation with this setting uses, or None.
+
+    Raises:
+        MissingPieceError: There shall be one, and ``torchtrt-engines`` is not installed.
+    """
+    where = os.environ.get(CACHE_VARIABLE, "") if setting is None else setting
+    return engines().open_cache(where) if where and where != "0" else None
 
 
 def save(compiled: CompiledModule, path: str | os.PathLike[str] | IO[bytes]) -> None:

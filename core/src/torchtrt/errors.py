@@ -78,6 +78,10 @@ class PackWarning(UserWarning):
     """A converter pack was found but is not used, or not as asked."""
 
 
+class CacheWarning(UserWarning):
+    """The cache of engines cannot be used as asked. Compiling goes on without it."""
+
+
 class InputError(TorchTRTError, ValueError):
     """An input, given to compile for or to run on, does not fit: its kind, dtype, shape or number."""
 

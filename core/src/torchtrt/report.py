@@ -35,6 +35,7 @@ class BlockReport:
         layers: How many TensorRT layers they became; 0 in a dry run.
         plan_bytes: The size of its engine; 0 in a dry run.
         precision: How many of the layers compute results of each TensorRT type.
+        cached: Whether its engine was taken from the cache.
     """
 
     name: str
@@ -42,6 +43,7 @@ class BlockReport:
     layers: int = 0
     plan_bytes: int = 0
     precision: Mapping[str, int] = field(default_factory=dict)
+    cached: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ nothing stores them globally, so two threads can compile with different settings
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -39,6 +40,10 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "min_block_size": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
     "workspace_size": (_is_size, "bytes, 0 or more"),
+    "engine_cache": (
+        lambda value: value is None or isinstance(value, (bool, str, os.PathLike)),
+        "True, False, None or a folder",
+    ),
     "optimization_level": (
         lambda value: value is None or (_is_size(value) and value <= 5),
         "0 to 5 or None",
@@ -75,6 +80,8 @@ class CompilationSettings:
         immutable_weights: Engines keep the weights that they are built with. Without it
             :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
+            folder. ``None`` does what ``TORCHTRT_CACHE`` says.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
 
@@ -92,6 +99,7 @@ class CompilationSettings:
     disable_tf32: bool = False
     immutable_weights: bool = True
     tactic_sources: int | None = None
+    engine_cache: bool | str | os.PathLike[str] | None = None
     progress: bool | None = None
 
     def __post_init__(self) -> None:
@@ -159,7 +167,7 @@ def _as_json(value: Any) -> Any:
         return {qualified_name(target): pack for target, pack in value.items()}
     if isinstance(value, frozenset):
         return sorted(map(qualified_name, value))
-    return value
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _parse_all(specs: Iterable[TargetSpec] | TargetSpec) -> frozenset[Target]:

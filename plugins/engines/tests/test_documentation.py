@@ -12,7 +12,7 @@ from torch import nn
 import torchtrt
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = ("save-and-load.md",)
+PAGES = ("save-and-load.md", "cache.md")
 
 
 class MyModel(nn.Module):
@@ -31,6 +31,7 @@ class MyModel(nn.Module):
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     """From top to bottom, in one session, with the reference TensorRT."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHTRT_CACHE", str(tmp_path / "cache"))
     names = {"MyModel": MyModel}
     code = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S))
 

@@ -20,9 +20,15 @@ from torchtrt.tensorrt.shims import (
 
 
 def build_plan(
-    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings
+    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings, cache: Any = None
 ) -> bytes:
     """Returns the serialized engine of a network.
+
+    Args:
+        builder: The builder.
+        interpreted: The network.
+        settings: The compilation's settings.
+        cache: The cache of engines, which keeps TensorRT's timings, too.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged.
@@ -54,11 +60,15 @@ def build_plan(
         keep_single_precision(interpreted.network, config)
     allow_quantization(interpreted.network, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    if cache is not None:
+        cache.use_timings(config)
     with collecting() as log:
         plan = builder.build_serialized_network(interpreted.network, config)
     if plan is None:
         message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
         raise BuildError(message)
+    if cache is not None:
+        cache.keep_timings(config)
     return bytes(plan)
 
 

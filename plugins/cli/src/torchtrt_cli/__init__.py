@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 
 from torchtrt import __version__
 from torchtrt.errors import TorchTRTError
+from torchtrt_cli.cache import add_cache_command
 from torchtrt_cli.converters import add_converters_command
 from torchtrt_cli.coverage import add_coverage_command
 from torchtrt_cli.explain import add_explain_command
@@ -62,4 +63,5 @@ def _parser() -> argparse.ArgumentParser:
     add_coverage_command(commands)
     add_explain_command(commands)
     add_inspect_command(commands)
+    add_cache_command(commands)
     return parser

@@ -7,25 +7,30 @@ from typing import TYPE_CHECKING
 from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from torchtrt_engines.cache import EngineCache, open_cache
     from torchtrt_engines.execution import engine_outputs, execute_engine, no_gradients
     from torchtrt_engines.inspection import inspect_file
     from torchtrt_engines.saving import load, save
 
 __all__ = [
+    "EngineCache",
     "engine_outputs",
     "execute_engine",
     "inspect_file",
     "load",
     "no_gradients",
+    "open_cache",
     "save",
 ]
 
 _LAZY = {
+    "EngineCache": "torchtrt_engines.cache",
     "engine_outputs": "torchtrt_engines.execution",
     "execute_engine": "torchtrt_engines.execution",
     "inspect_file": "torchtrt_engines.inspection",
     "load": "torchtrt_engines.saving",
     "no_gradients": "torchtrt_engines.execution",
+    "open_cache": "torchtrt_engines.cache",
     "save": "torchtrt_engines.saving",
 }
 
