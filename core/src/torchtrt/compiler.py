@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
-from torchtrt.engines import engine_cache
+from torchtrt.engines import engine_cache, engines
 from torchtrt.errors import (
     BuildError,
     FullCompilationError,
@@ -96,7 +97,8 @@ def compile(
         with TRACING, stages.stage("exporting"):
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
         with TRACING, stages.stage("lowering"):
-            program = lower(exported, options)
+            recorder = None if options.immutable_weights else engines().ProgramRecorder(exported)
+            program = lower(exported, options, recorder)
             report.passes = [str(lowering_pass) for lowering_pass in lowering_passes()]
             weights = _constants(exported, program)
             ranges = size_ranges(program, inputs, kwarg_inputs)
@@ -110,9 +112,12 @@ def compile(
         if options.dryrun:
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
-            graph_module = _build_engines(program, partition, ranges, options, report, stages)
+            graph_module = _build_engines(
+                program, partition, ranges, options, report, stages, recorder
+            )
     shared_inputs = keep_results_apart(graph_module, program.origins)
     checks = InputChecks.of(program.placeholders, ranges)
+    recipes = recorder and recorder.attributes(program.graph_module)
     return CompiledModule(
         graph_module,
         program.input_tree,
@@ -122,6 +127,7 @@ def compile(
         shared_inputs,
         UsageChecks.of(weights if report.blocks else {}),
         _signature(model, program),
+        recipes,
     )
 
 
@@ -161,6 +167,7 @@ def _build_engines(
     options: CompilationSettings,
     report: CompilationReport,
     stages: Stages,
+    recorder: Any,
 ) -> GraphModule:
     """Returns the graph with an engine for each block. A block that TensorRT cannot build as one becomes two."""
     weight_names = _weight_names(program.graph_module)
@@ -170,7 +177,9 @@ def _build_engines(
         remaining = list(blocks.items())[len(built) :]
         try:
             for name, block in remaining:
-                built.append(build_engine(name, block, ranges, options, weight_names, stages))
+                built.append(
+                    build_engine(name, block, ranges, options, weight_names, stages, recorder)
+                )
         except BuildError as error:
             level = list(partition.blocks)[len(built)]
             smaller = split_block(partition, level)
@@ -186,15 +195,24 @@ def _build_engines(
         return graph_module
 
 
-def lower(exported: ExportedProgram, settings: CompilationSettings) -> Program:
-    """Returns the exported program as a graph whose nodes all know their resolution."""
+def lower(
+    exported: ExportedProgram, settings: CompilationSettings, recorder: Any = None
+) -> Program:
+    """Returns the exported program as a graph whose nodes all know their resolution.
+
+    Args:
+        exported: The program.
+        settings: The compilation's settings.
+        recorder: What records how the graph's weights follow from the program's, if they may change later.
+    """
     program = open_program(exported)
     remove_no_ops(program.graph_module)
-    fold_constants(program.graph_module, program.mutated)
-    for lowering_pass in lowering_passes():
-        _run_pass(lowering_pass, program.graph_module, settings)
-    resolve_nodes(program.graph_module, settings)
-    fold_constants(program.graph_module, program.mutated)  # what decompositions brought
+    with contextlib.nullcontext() if recorder is None else recorder.recording():
+        fold_constants(program.graph_module, program.mutated)
+        for lowering_pass in lowering_passes():
+            _run_pass(lowering_pass, program.graph_module, settings)
+        resolve_nodes(program.graph_module, settings)
+        fold_constants(program.graph_module, program.mutated)  # what decompositions brought
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     return program
@@ -224,6 +242,7 @@ def build_engine(
     settings: CompilationSettings,
     weight_names: Mapping[int, str],
     stages: Stages,
+    recorder: Any = None,
 ) -> tuple[EngineModule, BlockReport]:
     """Returns one block's engine as a module, and its line in the report."""
     placeholders = block.graph.find_nodes(op="placeholder")
@@ -236,8 +255,9 @@ def build_engine(
             builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
         with stages.stage("conversion", len(calls)):
             network = create_network(builder)
+            recording = recorder and recorder.block(block)
             interpreter = TRTInterpreter(
-                block, network, inputs, settings, weight_names, stages.advance
+                block, network, inputs, settings, weight_names, stages.advance, recording
             )
             interpreted = interpreter.run()
         with stages.stage("building"):
@@ -251,6 +271,7 @@ def build_engine(
             interpreted.requires_output_allocator,
             name,
             interpreted.converted_by,
+            weights=recording and recording.recipe(),
         )
         layers, types = interpreted.network.num_layers, interpreted.layer_types()
         return engine, BlockReport(name, len(calls), layers, len(plan), types)

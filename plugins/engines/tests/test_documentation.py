@@ -32,7 +32,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     """From top to bottom, in one session, with the reference TensorRT."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCHTRT_CACHE", str(tmp_path / "cache"))
-    names = {"MyModel": MyModel}
+    names = {"MyModel": MyModel, "train_further": lambda model: MyModel().eval()}
     code = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.S))
 
     with torchtrt.use_tensorrt("reference"):

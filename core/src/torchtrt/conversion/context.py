@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ class ConversionContext:
         convert_graph: From a graph inside the node (a branch, a loop's body) and the network tensors
             for its placeholders to its results. ``None`` when a converter is called by hand.
         depth: How many branches and loops the node in conversion is inside of.
+        recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
     """
 
@@ -56,7 +58,9 @@ class ConversionContext:
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
     depth: int = 0
+    recorder: Any = None
     attachments: dict[str, Any] = field(default_factory=dict)
+    _weights: dict[int, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -102,12 +106,21 @@ class ConversionContext:
 
     def weights(self, tensor: torch.Tensor) -> Any:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
-        weights, owner = weights_of(tensor)
-        self.cpu_weights_reference_holder.append(owner)
-        return weights
+        if self.recorder is None:
+            weights, owner = weights_of(tensor)
+            self.cpu_weights_reference_holder.append(owner)
+            return weights
+        if id(tensor) not in self._weights:  # once, for TensorRT knows weights by their memory
+            with self.recorder.paused():
+                weights, owner = weights_of(tensor)
+            self.cpu_weights_reference_holder.append(owner)
+            self._weights[id(tensor)] = tensor, weights
+        return self._weights[id(tensor)][1]
 
     def name_weights(self, weights: Any, tensor: torch.Tensor) -> None:
         """Gives weights that a layer now uses the model's name for ``tensor``, if it is one of its weights."""
+        if self.recorder is not None:
+            return  # all at once, in the end
         name = self.weight_names.get(id(tensor))
         if (
             name is not None
@@ -120,9 +133,15 @@ class ConversionContext:
         """Notes that the engine's weights ``name`` hold ``weight``, so that they can be refitted."""
         self.weight_refit_map[name] = weight
 
+    def name_recorded_weights(self) -> None:
+        """Names all weights that follow from the model's, whichever converter made them."""
+        for tensor, weights in self._weights.values():
+            self.recorder.name_weights(tensor, partial(self.net.set_weights_name, weights))
+
     def clear_cpu_weights_reference_holder(self) -> None:
         """Lets go of the weights' memory. Call it once the engine is built, not before."""
         self.cpu_weights_reference_holder.clear()
+        self._weights.clear()
 
     def remember(self, tensor: Any, value: Any) -> None:
         """Notes what PyTorch knows of a network tensor: a fake tensor, or a symbolic number for a scalar."""

@@ -30,6 +30,7 @@ class CompiledModule(torch.nn.Module):
         shared_inputs: The positions of inputs that results share memory with.
         signature: What the model's ``forward`` takes, if it is known.
         usage_checks: What must be as it was when the model was compiled.
+        weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
 
     What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
     engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
@@ -46,6 +47,7 @@ class CompiledModule(torch.nn.Module):
         shared_inputs: Collection[int] = (),
         usage_checks: UsageChecks | None = None,
         signature: CallSignature | None = None,
+        weight_recipes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.graph_module = graph_module
@@ -54,6 +56,7 @@ class CompiledModule(torch.nn.Module):
         self.output_tree = output_tree
         self.checks = checks
         self.signature = signature
+        self.weight_recipes = weight_recipes
         self._memory_checks = MemoryChecks.of(graph_module)
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
@@ -91,6 +94,13 @@ class CompiledModule(torch.nn.Module):
         if self._returns_one_leaf:
             return outputs[0]
         return pytree.tree_unflatten(outputs, self.output_tree)
+
+    def written_attributes(self) -> frozenset[str]:
+        """Returns the names of the buffers and parameters that a call writes to."""
+        if self._memory_checks is None:
+            return frozenset()
+        attributes = self._memory_checks.attributes.items()
+        return frozenset(name for name, is_written in attributes if is_written)
 
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ class EngineModule(torch.nn.Module):
         name: The block's name, for messages.
         converted_by: For each node, the pack and version that converted it.
         gpu: The GPU that it was built for; the one in use if omitted.
+        weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class EngineModule(torch.nn.Module):
         name: str = "block",
         converted_by: Mapping[str, str] | None = None,
         gpu: str | None = None,
+        weights: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -63,6 +66,7 @@ class EngineModule(torch.nn.Module):
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
+        self.weights = weights
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
@@ -76,6 +80,16 @@ class EngineModule(torch.nn.Module):
         self._device: torch.device | None = None
         self._shapes: list[torch.Size] | None = None
         self._output_shapes: list[tuple[int, ...]] = []
+
+    def using_tensorrt(self) -> AbstractContextManager[Any]:
+        """Uses the TensorRT that built the engine inside a ``with`` block."""
+        return use_module(self._tensorrt)
+
+    def replace_plan(self, plan: Any) -> None:
+        """Makes another plan the engine, from the next call on."""
+        with self._lock:
+            self.plan = plan
+            self._device = None
 
     def _load(self, device: torch.device) -> None:
         if is_real() and device.type != "cuda":
@@ -119,7 +133,7 @@ class EngineModule(torch.nn.Module):
                 raise EngineError(message)
         with self._lock:
             if device != self._device:
-                with use_module(self._tensorrt):
+                with self.using_tensorrt():
                     self._load(device)
             if device.type != "cuda":
                 return self._run(inputs, 0)

@@ -70,7 +70,7 @@ class UsageChecks:
             if weight is not None and weight._version != version:
                 message = (
                     f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
-                    "values. Compile again."
+                    "values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
                 )
                 raise EngineError(message)
         if _autocast() != self.autocast:

@@ -75,6 +75,7 @@ def describe_engine(
         ],
         "requires_output_allocator": engine.requires_output_allocator,
         "converted_by": engine.converted_by,
+        "weights": engine.weights,
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -173,6 +174,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             description["name"],
             description["converted_by"],
             description["gpu"],
+            description.get("weights"),
         )
 
 

@@ -57,6 +57,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "trains": compiled.usage_checks.trains,
         "autocast": list(compiled.usage_checks.autocast),
         "report": compiled.report.to_json(),
+        "weight_recipes": compiled.weight_recipes,
     }
 
 
@@ -89,6 +90,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         data["shared_inputs"],
         UsageChecks(bool(data["trains"]), (first, second)),
         signature and _signature_from_json(signature, input_tree),
+        data["weight_recipes"],
     )
 
 

@@ -1,0 +1,171 @@
+"""``torchtrt.refit_module_weights``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from torchtrt.errors import ConversionError, RefitError, UnsupportedDtypeError
+from torchtrt.runtime import CompiledModule, EngineModule
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.shims import weights_of
+from torchtrt_engines.description import dtype_to_json
+from torchtrt_engines.refit.recipe import Recipe, decode_tensor
+
+
+def refit_module_weights(
+    compiled: CompiledModule, new_weights: Any, *, in_place: bool = False
+) -> CompiledModule:
+    """Returns a compiled model with other weights; see :func:`torchtrt.refit_module_weights`."""
+    recipes = getattr(compiled, "weight_recipes", None)
+    if recipes is None:
+        message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
+        raise RefitError(message)
+    given = _named(new_weights)
+    weights = _checked(given, recipes)
+    attributes = Recipe.from_json(recipes["recipe"]).run(weights.__getitem__, "the model")
+    engines = {
+        name: module
+        for name, module in compiled.graph_module.named_modules()
+        if isinstance(module, EngineModule)
+    }
+    plans = {name: _refitted(engine, attributes) for name, engine in engines.items()}
+    tensors = _new_attributes(compiled, attributes)
+    # Nothing has changed so far, and nothing can fail any more.
+    target = compiled if in_place else _copied(compiled, engines)
+    for name, plan in plans.items():
+        target.graph_module.get_submodule(name).replace_plan(plan)  # type: ignore[operator]
+    for name, tensor in tensors.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(target.graph_module.get_submodule(owner), leaf, tensor)
+    written = target.written_attributes()
+    target.usage_checks.watch({name: each for name, each in given.items() if name not in written})
+    return target
+
+
+def _named(new_weights: Any) -> dict[str, torch.Tensor]:
+    """Returns weights by the model's names for them."""
+    if isinstance(new_weights, torch.nn.Module):
+        return {
+            **dict(new_weights.named_parameters(remove_duplicate=False)),
+            **dict(new_weights.named_buffers(remove_duplicate=False)),
+        }
+    if isinstance(new_weights, ExportedProgram):
+        names = new_weights.graph_signature.non_persistent_buffers
+        return {**new_weights.state_dict, **{name: new_weights.constants[name] for name in names}}
+    if isinstance(new_weights, Mapping) and all(
+        isinstance(each, torch.Tensor) for each in new_weights.values()
+    ):
+        return dict(new_weights)
+    raise RefitError(
+        "New weights come as a model, an exported program or a state dict of tensors, not as a "
+        f"{type(new_weights).__name__}."
+    )
+
+
+def _checked(
+    given: Mapping[str, torch.Tensor], recipes: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Returns a value for every weight of the model."""
+    known = recipes["weights"]
+    wrong = [f"{name!r} is none of the model's" for name in given if name not in known]
+    weights = {}
+    for name, wanted in known.items():
+        if name in given:
+            tensor = given[name]
+            expected, actual = (
+                f"{wanted['dtype']} {wanted['shape']}",
+                f"{dtype_to_json(tensor.dtype)} {list(tensor.shape)}",
+            )
+            if tensor.layout is not torch.strided or expected != actual:
+                wrong.append(f"{name!r} is {actual}, and was {expected}")
+            weights[name] = tensor
+        elif wanted["default"] is not None:
+            weights[name] = decode_tensor(wanted["default"])
+        else:
+            wrong.append(f"{name!r} is missing")
+    if not wrong:
+        for names in recipes["shared"]:
+            first = weights[names[0]]
+            wrong += [
+                f"{name!r} has other values than {names[0]!r}, with which it was one weight"
+                for name in names[1:]
+                if not _is_same(first, weights[name])
+            ]
+    if wrong:
+        listed = "".join(f"\n  {each}" for each in wrong)
+        raise RefitError(f"The new weights do not fit the model:{listed}\nNothing was changed.")
+    return weights
+
+
+def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.data_ptr() == second.data_ptr() and first.stride() == second.stride():
+        return True
+    return torch.equal(first.nan_to_num(), second.nan_to_num()) and torch.equal(
+        first.isnan(), second.isnan()
+    )
+
+
+def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> Any:
+    """Returns an engine's plan with the weights that follow from the graph's attributes."""
+    if engine.weights is None:
+        raise RefitError(
+            f"The engine of {engine.name} does not know its weights. Compile the model again."
+        )
+    recipe = Recipe.from_json(engine.weights)
+    values = recipe.run(attributes.__getitem__, f"the engine of {engine.name}")
+    if not values:
+        return engine.plan
+    with engine.using_tensorrt(), collecting() as log:
+        loaded = trt.Runtime(logger()).deserialize_cuda_engine(engine.plan)
+        refitter = trt.Refitter(loaded, logger())
+        owners = []
+        for name, value in values.items():
+            try:
+                weights, owner = weights_of(value)
+            except (ConversionError, UnsupportedDtypeError) as error:
+                raise RefitError(
+                    f"The weights {name!r} of {engine.name} cannot have these values: {error}"
+                ) from error
+            owners.append(owner)
+            if not refitter.set_named_weights(name, weights):
+                raise RefitError(
+                    f"TensorRT refused the weights {name!r} of {engine.name}: {log.text()}"
+                )
+        if not refitter.refit_cuda_engine():
+            missing = ", ".join(refitter.get_missing_weights())
+            raise RefitError(
+                f"TensorRT could not refit {engine.name}: {log.text()} (missing: {missing or 'none'})"
+            )
+        return bytes(loaded.serialize())
+
+
+def _new_attributes(
+    compiled: CompiledModule, attributes: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Returns new tensors for what PyTorch reads and writes between the engines; they are the compiled model's own."""
+    module = compiled.graph_module
+    made: dict[int, torch.Tensor] = {}
+    tensors = {}
+    for node in module.graph.find_nodes(op="get_attr"):
+        name = str(node.target)
+        old = attrgetter(name)(module)
+        if not isinstance(old, torch.Tensor) or name not in attributes:
+            continue
+        if id(old) not in made:
+            new = attributes[name].detach().to(old.device).clone()
+            is_parameter = isinstance(old, torch.nn.Parameter)
+            made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_parameter else new
+        tensors[name] = made[id(old)]
+    return tensors
+
+
+def _copied(compiled: CompiledModule, engines: Mapping[str, EngineModule]) -> CompiledModule:
+    """Returns a copy, which does not copy the plans that it gets others for."""
+    return copy.deepcopy(compiled, {id(each.plan): each.plan for each in engines.values()})
