@@ -32,6 +32,8 @@ class Folded(nn.Module):
     def forward(self, x):
         combined = (self.first.t() @ self.second).half().float() + self.scale[:, None].expand(4, 4)
         gathered = self.first[self.ids]
+        again = self.frequencies.cos()
+        x = x * again[None] + again.unsqueeze(0)
         y = x @ combined + x @ self.first + nn.functional.linear(x, self.first) * self.scale.exp()
         return y + gathered + self.frequencies + self.scale.flip(0) * torch.ones(4) + self.ids
 

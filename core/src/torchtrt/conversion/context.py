@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -60,7 +60,7 @@ class ConversionContext:
     depth: int = 0
     recorder: Any = None
     attachments: dict[str, Any] = field(default_factory=dict)
-    _weights: dict[int, tuple[torch.Tensor, Any]] = field(default_factory=dict)
+    _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -106,16 +106,14 @@ class ConversionContext:
 
     def weights(self, tensor: torch.Tensor) -> Any:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
-        if self.recorder is None:
+        with nullcontext() if self.recorder is None else self.recorder.paused():
             weights, owner = weights_of(tensor)
-            self.cpu_weights_reference_holder.append(owner)
-            return weights
-        if id(tensor) not in self._weights:  # once, for TensorRT knows weights by their memory
-            with self.recorder.paused():
-                weights, owner = weights_of(tensor)
-            self.cpu_weights_reference_holder.append(owner)
-            self._weights[id(tensor)] = tensor, weights
-        return self._weights[id(tensor)][1]
+            # TensorRT knows weights by their memory, and what shares it has one name.
+            address = owner.data_ptr() if isinstance(owner, torch.Tensor) else owner.ctypes.data
+        self.cpu_weights_reference_holder.append(owner)
+        if self.recorder is not None:
+            self._weights.setdefault((address, weights.dtype), (tensor, weights))
+        return weights
 
     def name_weights(self, weights: Any, tensor: torch.Tensor) -> None:
         """Gives weights that a layer now uses the model's name for ``tensor``, if it is one of its weights."""
