@@ -12,7 +12,7 @@ demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
 
 test: $(VENV)/ready lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

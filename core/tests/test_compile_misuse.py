@@ -41,6 +41,24 @@ def test_an_exported_program_needs_a_sequence_too():
         torchtrt.compile(torch.export.export(linear(), (X,)), X)
 
 
+@pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype stage")
+@pytest.mark.filterwarnings("ignore:.*Sparse.*beta state")
+@pytest.mark.parametrize(
+    ("example", "kind"),
+    [
+        (lambda: X.to_sparse(), "torch.sparse_coo"),
+        (lambda: X.to_sparse_csr(), "torch.sparse_csr"),
+        (lambda: torch.nested.nested_tensor([X, X[:1]]), "nested tensor"),
+        (lambda: torch.nested.nested_tensor([X, X[:1]], layout=torch.jagged), "nested tensor"),
+    ],
+    ids=["sparse", "csr", "nested", "jagged"],
+)
+def test_an_example_that_no_engine_can_read_is_refused_before_it_is_exported(example, kind):
+    """Whatever torch.export would say of it."""
+    with pytest.raises(InputError, match=f"plain strided tensors, and an input is a {kind}"):
+        torchtrt.compile(torch.nn.ReLU(), [example()])
+
+
 def test_a_sparse_tensor_where_a_dense_one_was_compiled_for_is_refused():
     """By name, before anything runs on it."""
     compiled = torchtrt.compile(linear(), [X], min_block_size=1)

@@ -36,11 +36,11 @@ def seconds_in_turn(
 
 
 def run_python(code: str, *paths: Path) -> str:
-    """Returns what a fresh Python prints, with ``paths`` in front of its import path."""
+    """Returns what a fresh Python prints, with ``paths`` in front of its import path, keeping bytecode as pip does."""
     search = os.pathsep.join([*map(str, paths), os.environ.get("PYTHONPATH", "")]).strip(os.pathsep)
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": search},
+        env={**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
         text=True,
         check=True,

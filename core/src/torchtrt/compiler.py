@@ -88,7 +88,7 @@ def compile(
     """
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
-    report = CompilationReport(describe(), settings=options.to_json())
+    report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
             "No converter pack is in use: `pip install torchtrt` brings the first, `torchtrt packs` says what there is."
@@ -125,8 +125,9 @@ def compile(
         checks,
         report,
         shared_inputs,
-        UsageChecks.of(weights if report.blocks else {}),
+        UsageChecks(weights if report.blocks else {}),
         _signature(model, program),
+        options,
         recipes,
     )
 
@@ -198,13 +199,7 @@ def _build_engines(
 def lower(
     exported: ExportedProgram, settings: CompilationSettings, recorder: Any = None
 ) -> Program:
-    """Returns the exported program as a graph whose nodes all know their resolution.
-
-    Args:
-        exported: The program.
-        settings: The compilation's settings.
-        recorder: What records how the graph's weights follow from the program's, if they may change later.
-    """
+    """Returns the exported program as a graph whose nodes all know their resolution."""
     program = open_program(exported)
     remove_no_ops(program.graph_module)
     with contextlib.nullcontext() if recorder is None else recorder.recording():
@@ -273,8 +268,7 @@ def build_engine(
             interpreted.converted_by,
             weights=recording and recording.recipe(),
         )
-        layers, types = interpreted.network.num_layers, interpreted.layer_types()
-        return engine, BlockReport(name, len(calls), layers, len(plan), types)
+        return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
 
     if cache is None:
         return build()

@@ -30,6 +30,23 @@ class ConverterPriority(enum.Enum):
     HIGH = "high"
 
 
+class AutocastRule(enum.Enum):
+    """In which precision an op computes where the setting ``autocast`` lowers a float32 model's.
+
+    The rules are those of PyTorch's own autocast. An op without one computes in float32.
+
+    Attributes:
+        LOWER_PRECISION: In the lower precision, whatever its inputs are: matrix products, convolutions.
+        PROMOTE: In the lower precision where all its inputs are of it, in float32 otherwise: activations,
+            sums, views.
+        FLOAT32: In float32: normalizations, exponentials, losses, reductions.
+    """
+
+    LOWER_PRECISION = "lower precision"
+    PROMOTE = "promote"
+    FLOAT32 = "float32"
+
+
 class CallingConvention(enum.Enum):
     """How a converter is called, told from its parameters.
 

@@ -97,7 +97,7 @@ class MissingNode:
     Attributes:
         node: Its name in the graph.
         op: The qualified name of its op.
-        reasons: Why, one reason for each converter that was asked.
+        reasons: Why: what each converter that was asked said, and what keeps the decomposition from serving.
         model_line: The line of the model that made it, or an empty string.
     """
 

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.frontends import front_end_for
-from torchtrt.inputs import Input, flatten, is_input, map_inputs
+from torchtrt.inputs import Input, check_strided, flatten, is_input, map_inputs
 from torchtrt.lowering import Program
 from torchtrt.lowering.memory import storage_of
 from torchtrt.recurrent_sizes import symbolic_sequence_lengths
@@ -140,6 +140,9 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
         )
     if not isinstance(kwarg_inputs, Mapping):
         raise InputError(f"kwarg_inputs is a {type(kwarg_inputs).__name__}: give inputs by name.")
+    for leaf in flatten((tuple(inputs), dict(kwarg_inputs))):
+        if isinstance(leaf, torch.Tensor):
+            check_strided(leaf)
 
 
 def size_ranges(

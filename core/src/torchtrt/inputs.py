@@ -104,6 +104,19 @@ def is_input(value: Any) -> bool:
     return isinstance(value, Input)
 
 
+def check_strided(tensor: torch.Tensor) -> None:
+    """Raises an :class:`InputError` for a tensor that no engine can read: sparse, nested or quantized."""
+    if tensor.is_nested:
+        kind = "nested tensor"
+    elif tensor.is_quantized:
+        kind = "quantized tensor"
+    elif tensor.layout is torch.strided:
+        return
+    else:
+        kind = str(tensor.layout)
+    raise InputError(f"Engines run on plain strided tensors, and an input is a {kind}.")
+
+
 def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:
     """Returns nested inputs with every leaf replaced by what the function returns for it."""
     return pytree.tree_map(function, tree, is_leaf=is_input)

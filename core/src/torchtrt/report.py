@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from torch.fx import Node
+from torch.utils import _pytree as pytree
 
 if TYPE_CHECKING:
     from torchtrt.partitioning import Partition
@@ -17,12 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConvertedOps:
-    """How many nodes of one op one pack's converter handles."""
+    """How many nodes of one op one pack's converter handles.
+
+    Attributes:
+        op: The op's qualified name.
+        pack: The pack's name and version.
+        converter: The converter, as ``module:function``.
+        count: How many nodes.
+        dtypes: How many of them have a first result of each dtype, the most frequent first.
+    """
 
     op: str
     pack: str
     converter: str
     count: int
+    dtypes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -34,7 +45,6 @@ class BlockReport:
         nodes: How many calls it holds.
         layers: How many TensorRT layers they became; 0 in a dry run.
         plan_bytes: The size of its engine; 0 in a dry run.
-        precision: How many of the layers compute results of each TensorRT type.
         cached: Whether its engine was taken from the cache.
     """
 
@@ -42,7 +52,6 @@ class BlockReport:
     nodes: int
     layers: int = 0
     plan_bytes: int = 0
-    precision: Mapping[str, int] = field(default_factory=dict)
     cached: bool = False
 
 
@@ -96,7 +105,6 @@ class CompilationReport:
         passes: The packs' passes over the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
-        settings: The settings of the compilation.
     """
 
     tensorrt: str
@@ -107,7 +115,6 @@ class CompilationReport:
     passes: list[str] = field(default_factory=list)
     narrowed: list[NarrowedSize] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
 
     def add_partition(self, partition: Partition) -> None:
         """Fills in what partitioning decided."""
@@ -145,13 +152,13 @@ class CompilationReport:
     def converter_table(self) -> Table:
         """Returns a table of which pack converted which ops."""
         table = Table(title=f"Converted for {self.tensorrt}", title_justify="left")
-        for heading in ("op", "nodes", "pack", "converter"):
+        for heading in ("op", "nodes", "dtype", "pack", "converter"):
             table.add_column(
                 heading, justify="right" if heading == "nodes" else "left", overflow="fold"
             )
         for row in self.converted:
             function = row.converter.partition(".")[2] or row.converter
-            table.add_row(row.op, str(row.count), row.pack, function)
+            table.add_row(row.op, str(row.count), ", ".join(row.dtypes), row.pack, function)
         return table
 
     def block_table(self) -> Table:
@@ -191,13 +198,17 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
     """Yields, most frequent first, which converter handles how many nodes of which op."""
     from torchtrt.lowering import resolution_of
     from torchtrt.targets import qualified_name
+    from torchtrt.tensorrt.dtypes import dtype_name
 
-    counts: Counter[tuple[str, str, str]] = Counter()
+    dtypes: dict[tuple[str, str, str], Counter[str]] = {}
     for node in nodes:
         resolution = resolution_of(node)
         if resolution is not None and resolution.chosen is not None:
             chosen = resolution.chosen
             pack = f"{chosen.pack.name} {chosen.pack.version}"
-            counts[qualified_name(node.target), pack, chosen.qualified_function] += 1
-    for (op, pack, converter), count in counts.most_common():
-        yield ConvertedOps(op, pack, converter, count)
+            key = qualified_name(node.target), pack, chosen.qualified_function
+            first = next(iter(pytree.tree_leaves(node.meta.get("val"))), None)
+            name = dtype_name(first.dtype) if isinstance(first, torch.Tensor) else "size"
+            dtypes.setdefault(key, Counter())[name] += 1
+    for (op, pack, converter), counts in sorted(dtypes.items(), key=lambda item: -item[1].total()):
+        yield ConvertedOps(op, pack, converter, counts.total(), dict(counts.most_common()))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch._ops import OperatorBase
 
 from torchtrt.errors import SettingsError, did_you_mean
@@ -48,6 +50,14 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value is None or (_is_size(value) and value <= 5),
         "0 to 5 or None",
     ),
+    "autocast": (
+        lambda value: value in (None, torch.float16, torch.bfloat16),
+        "torch.float16, torch.bfloat16 or None",
+    ),
+    "autocast_excluded_nodes": (
+        lambda value: not isinstance(value, str) and all(map(_is_pattern, value)),
+        "a collection of regular expressions",
+    ),
     "tactic_sources": (lambda value: value is None or _is_size(value), "a bit mask or None"),
 }
 """For a setting, or for settings of a type, which values are usable and how to say that."""
@@ -73,6 +83,11 @@ class CompilationSettings:
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
+        autocast: Compute in float16 or bfloat16 what a float32 model need not compute in float32; see
+            :class:`torchtrt.packs.AutocastRule`. Inputs and outputs keep their dtypes.
+        autocast_excluded_ops: Ops that compute in float32 even so.
+        autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
+            the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its
             default.
@@ -94,6 +109,9 @@ class CompilationSettings:
     torch_enabled_decompositions: frozenset[Target] = frozenset()
     torch_disabled_decompositions: frozenset[Target] = frozenset()
     truncate_double: bool = False
+    autocast: torch.dtype | None = None
+    autocast_excluded_ops: frozenset[Target] = frozenset()
+    autocast_excluded_nodes: frozenset[str] = frozenset()
     workspace_size: int = 0
     optimization_level: int | None = None
     disable_tf32: bool = False
@@ -111,6 +129,7 @@ class CompilationSettings:
                 raise SettingsError(message)
             if spec.type == "frozenset[Target]":
                 object.__setattr__(self, spec.name, _parse_all(value))
+        object.__setattr__(self, "autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
@@ -125,10 +144,6 @@ class CompilationSettings:
     def _values(self) -> dict[str, Any]:
         return {spec.name: getattr(self, spec.name) for spec in dataclasses.fields(self)}
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the settings as data that ``json.dumps`` accepts: ops by name, in order."""
-        return {name: _as_json(value) for name, value in self._values().items()}
-
     def __hash__(self) -> int:
         values = self._values()
         preferences = frozenset(values.pop("converter_preferences").items())
@@ -142,10 +157,14 @@ class CompilationSettings:
     def from_keywords(cls, **keywords: Any) -> CompilationSettings:
         """Returns settings from ``compile``'s keyword arguments.
 
+        ``enabled_precisions``, as Torch-TensorRT has it, is taken for ``autocast`` to the lower one of them.
+
         Raises:
             SettingsError: A name is unknown (the closest known one is named) or a value is
                 unusable.
         """
+        if "enabled_precisions" in keywords:
+            keywords.setdefault("autocast", _lowest(keywords.pop("enabled_precisions")))
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
@@ -154,20 +173,33 @@ class CompilationSettings:
         return cls(**keywords)
 
 
+def _is_pattern(text: Any) -> bool:
+    try:
+        re.compile(text)
+    except (re.error, TypeError):
+        return False
+    return isinstance(text, str)
+
+
+def _lowest(precisions: Any) -> torch.dtype | None:
+    """Returns the dtype to lower a model to where these may be computed with."""
+    allowed = {torch.float32, torch.float16, torch.bfloat16}
+    found = {precisions} if isinstance(precisions, torch.dtype) else set(precisions)
+    lower = found - {torch.float32}
+    if not found <= allowed or len(lower) > 1:
+        raise SettingsError(
+            f"enabled_precisions={precisions!r} is not usable: it must be torch.float32, and torch.float16 or "
+            "torch.bfloat16 beside it. Quantized models are compiled as they are."
+        )
+    return lower.pop() if lower else None
+
+
 def _by_name(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {_by_name(target): pack for target, pack in value.items()}
     if isinstance(value, frozenset):
         return frozenset(map(_by_name, value))
     return qualified_name(value) if isinstance(value, OperatorBase) else value
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {qualified_name(target): pack for target, pack in value.items()}
-    if isinstance(value, frozenset):
-        return sorted(map(qualified_name, value))
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _parse_all(specs: Iterable[TargetSpec] | TargetSpec) -> frozenset[Target]:

@@ -73,7 +73,8 @@ def local() -> Iterator[ConverterPack]:
     """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
     packs, problems = _state.packs, list(_state.problems)
     contents = {
-        name: list(getattr(local_pack, name)) for name in ("_converters", "_decompositions")
+        name: list(getattr(local_pack, name))
+        for name in ("_converters", "_decompositions", "_autocast_rules")
     }
     yield local_pack
     for name, entries in contents.items():

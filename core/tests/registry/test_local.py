@@ -72,6 +72,20 @@ def test_a_decomposition_of_the_program_is_used(local: ConverterPack) -> None:
     assert info.name == "local"
 
 
+def test_a_decomposition_of_a_packet_serves_all_overloads_that_write_nothing(
+    local: ConverterPack,
+) -> None:
+    """As PyTorch's own registration does."""
+
+    @register_torch_trt_decomposition(torch.ops.aten.addmm, priority=ConverterPriority.HIGH)
+    def decompose(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return x + a @ b
+
+    aten = torch.ops.aten
+    found = {op for op, (function, _) in decompositions().items() if function is decompose}
+    assert {aten.addmm.default, aten.addmm.dtype} == found
+
+
 def test_passes_run_in_pack_order() -> None:
     """Whatever is installed, by tier and name."""
     order = [entry.pack.order for entry in lowering_passes()]

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Graph, Node, symbolic_trace
 
 from torchtrt.errors import NoConverterError, PackWarning, UnknownTargetError
-from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject
+from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject, problems
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterRegistry, get_graph_converter_support
 from torchtrt.settings import CompilationSettings
 
@@ -197,6 +197,7 @@ def test_a_validator_that_raises_is_a_rejection_with_a_traceback(
     (rejection,) = first.rejections
     assert "ZeroDivisionError: oops" in rejection.reason
     assert "line" in (rejection.traceback or "")
+    assert ["validator-failed"] == [problem.code for problem in problems()]
 
 
 def test_a_lazy_implementation_that_cannot_be_imported_yields_to_the_next_candidate(
@@ -452,6 +453,27 @@ def test_an_op_that_its_library_adds_later_is_found_by_name(
         assert registry.resolve(call(op))
         assert registry.candidates(op)
         assert registry.missing_targets() == frozenset()
+
+
+def test_a_converter_that_does_not_fit_an_op_that_came_later_is_a_problem(
+    registry_of: RegistryOf, call: Call
+) -> None:
+    """Its parameters can only be compared with the schema once there is one."""
+
+    def converts_sound(ctx: Any, sound: Any) -> None:
+        """Takes a parameter that the op does not have."""
+
+    registry = registry_of(
+        pack(target="torchtrt_signature_test::later", implementation=converts_sound)
+    )
+
+    with torch.library._scoped_library("torchtrt_signature_test", "DEF") as library:
+        library.define("later(Tensor x) -> Tensor")
+        with pytest.warns(PackWarning, match="sound"):
+            resolution = registry.resolve(call(torch.ops.torchtrt_signature_test.later.default))
+
+    assert not resolution
+    assert ["bad-signature"] == [problem.code for problem in problems()]
 
 
 def test_the_registry_says_what_there_is(registry_of: RegistryOf) -> None:

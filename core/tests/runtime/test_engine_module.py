@@ -34,7 +34,7 @@ def test_an_empty_batch_gives_an_empty_result(compiled):
 
 def test_a_damaged_plan_is_an_error_and_no_result(compiled):
     """Flipped and missing bytes are noticed when the engine is loaded."""
-    plan = engine_of(compiled).plan
+    plan = bytes(engine_of(compiled).plan)
     for damaged in (
         plan[:-1],
         plan[: len(plan) // 2],
@@ -67,7 +67,9 @@ def test_copies_and_saved_modules_work(compiled):
 
     loaded = torch.load(buffer, weights_only=False)
 
-    torch.testing.assert_close(copy.deepcopy(compiled)(x), expected)
+    copied = copy.deepcopy(compiled)
+    assert engine_of(copied).plan is engine_of(compiled).plan
+    torch.testing.assert_close(copied(x), expected)
     torch.testing.assert_close(loaded(x), expected)
     with pytest.raises(torchtrt.errors.InputError, match="0 to 64"):
         loaded(torch.rand(65, 4))
@@ -91,3 +93,12 @@ def test_threads_may_share_a_module(compiled):
         thread.join()
 
     assert [] == wrong
+
+
+def test_fractions_are_never_cut_off():
+    """What PyTorch traced as integers and computes as fractions, as PyTorch 2.9 does for some quotients."""
+    model = torch.nn.ReLU().eval()
+    compiled = torchtrt.compile(model, [torch.ones(2, 4, dtype=torch.int32)], min_block_size=1)
+
+    with pytest.raises(EngineError, match=r"computed torch\.float32 .* traced it as an integer"):
+        engine_of(compiled)(torch.rand(2, 4))

@@ -287,7 +287,7 @@ def test_a_hit_converts_and_builds_nothing(tmp_path):
     assert {"conversion", "building", "TensorRT start"} <= set(first.report.seconds)
     assert not {"conversion", "building", "TensorRT start"} & set(second.report.seconds)
     assert ([False], [True]) == (hits(first), hits(second))
-    for name in ("nodes", "layers", "plan_bytes", "precision"):
+    for name in ("nodes", "layers", "plan_bytes"):
         assert getattr(first.report.blocks[0], name) == getattr(second.report.blocks[0], name)
     for rows in (1, 4, 8):
         x = torch.rand(rows, 4)

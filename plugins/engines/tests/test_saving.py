@@ -400,7 +400,7 @@ def test_a_fresh_process_needs_neither_the_models_code_nor_a_compiler(tmp_path, 
     assert model(x).tolist() == pytest.approx(eval(fresh(code, path, tmp_path / "x.pt")), rel=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")  # PyTorch's, in pickling
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")  # PyTorch's, in copying
 def test_a_loaded_model_is_copied_pickled_and_called_by_threads_and_forks(tmp_path):
     """It is a compiled model like any other."""
     model = function(lambda m, x: SVD(x + m.w) * 2 + 1, w=torch.rand(3, 3))

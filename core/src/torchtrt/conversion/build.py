@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchtrt.conversion.interpreter import InterpretedNetwork
@@ -21,14 +22,10 @@ from torchtrt.tensorrt.shims import (
 
 def build_plan(
     builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings, cache: Any = None
-) -> bytes:
-    """Returns the serialized engine of a network.
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
 
-    Args:
-        builder: The builder.
-        interpreted: The network.
-        settings: The compilation's settings.
-        cache: The cache of engines, which keeps TensorRT's timings, too.
+    A cache of engines gives TensorRT the timings of earlier builds, and keeps those of this one.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged.
@@ -69,7 +66,7 @@ def build_plan(
         raise BuildError(message)
     if cache is not None:
         cache.keep_timings(config)
-    return bytes(plan)
+    return np.frombuffer(plan, dtype=np.uint8)
 
 
 def uses_half_precision(interpreted: InterpretedNetwork) -> bool:

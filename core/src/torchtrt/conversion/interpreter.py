@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import textwrap
 import traceback
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -51,11 +50,6 @@ class InterpretedNetwork:
     context: ConversionContext
     converted_by: Mapping[str, str]
     requires_output_allocator: bool
-
-    def layer_types(self) -> dict[str, int]:
-        """Returns how many layers have a first result of each TensorRT type."""
-        layers = map(self.network.get_layer, range(self.network.num_layers))
-        return dict(Counter(each.get_output(0).dtype.name for each in layers if each.num_outputs))
 
 
 class TRTInterpreter:

@@ -234,6 +234,8 @@ def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Re
     why = "; ".join(rejection.reason for rejection in of_part.rejections)
     if why:
         return _with_reason(resolution, f"its decomposition needs {name}: {why}")
+    if resolution.rejections:
+        return resolution  # what converters said of the node itself says more
     reason = f"its decomposition needs {name}, which has no converter either"
     return _with_reason(resolution, reason)
 

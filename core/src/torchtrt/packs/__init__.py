@@ -3,7 +3,13 @@
 A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``.
 """
 
-from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport, Reject
+from torchtrt.contract import (
+    AutocastRule,
+    CallingConvention,
+    ConverterPriority,
+    ConverterSupport,
+    Reject,
+)
 from torchtrt.packs.hooks import hookimpl
 from torchtrt.packs.info import FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
 from torchtrt.packs.load import LoadedPack, PackSet
@@ -17,6 +23,7 @@ __all__ = [
     "FRONT_ENDS",
     "PACKS",
     "TENSORRTS",
+    "AutocastRule",
     "CallingConvention",
     "ConverterPack",
     "ConverterPriority",

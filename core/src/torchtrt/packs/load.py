@@ -168,8 +168,9 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack
 
 def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> Hooks:
     """Returns a pack's implementations of the hooks, which pluggy has compared with their specifications."""
-    for function_name, function in inspect.getmembers(module, inspect.isroutine):
-        if function_name.startswith("torchtrt_") and not hasattr(function, f"{PROJECT}_impl"):
+    for function_name, function in vars(module).items():
+        is_named = function_name.startswith("torchtrt_") and inspect.isroutine(function)
+        if is_named and not hasattr(function, f"{PROJECT}_impl"):
             what = f"its function {function_name!r} is not marked, so that nobody would call it"
             hint = (
                 "Mark it @hookimpl, or name it otherwise: names that begin so are those of hooks."

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from torch._ops import OpOverload
+
 from torchtrt.contract import (
+    AutocastRule,
     CallingConvention,
     Converter,
     ConverterPriority,
@@ -23,15 +25,19 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import is_pack_name
-from torchtrt.targets import Target, canonical_spelling, parse_target
+from torchtrt.targets import (
+    Target,
+    canonical_spelling,
+    parse_target,
+    parse_targets,
+    qualified_name,
+)
 
 API_VERSION = (1, 0)
 """The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
-
-_IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -112,6 +118,7 @@ class ConverterPack:
     """
 
     __slots__ = (
+        "_autocast_rules",
         "_converters",
         "_decompositions",
         "_lowering_passes",
@@ -147,6 +154,7 @@ class ConverterPack:
         self._converters: list[Registration | _Named] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
+        self._autocast_rules: list[tuple[str, AutocastRule]] = []
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -181,6 +189,11 @@ class ConverterPack:
     def lowering_passes(self) -> Sequence[LoweringPass]:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
+
+    @property
+    def autocast_rules(self) -> Sequence[tuple[str, AutocastRule]]:
+        """The ops that have a rule, by their qualified names, in the order in which they were registered."""
+        return tuple(self._autocast_rules)
 
     def converter(
         self,
@@ -262,7 +275,7 @@ class ConverterPack:
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
             raise PackError(message)
-        if isinstance(implementation, str) and not _IMPLEMENTATION.fullmatch(implementation):
+        if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
         named = _Named(
@@ -290,14 +303,21 @@ class ConverterPack:
 
         The function has the op's own signature and computes it with other ops. One decomposition of
         an op is used: the first by the order law.
+
+        Args:
+            target: The op. A packet stands for all its overloads that write to no argument, as in
+                PyTorch's ``register_decomposition``.
+            enabled: With ``False`` the function is not registered.
+            priority: ``HIGH`` puts it before every ``STANDARD`` one of any pack.
         """
 
         def register(function: Function) -> Function:
             if enabled:
                 self._check_open()
-                self._decompositions.append(
-                    Decomposition(_target_or_name(target), function, ConverterPriority(priority))
-                )
+                self._decompositions += [
+                    Decomposition(op, function, ConverterPriority(priority))
+                    for op in _functional_targets(target)
+                ]
                 self._changed()
             return function
 
@@ -320,6 +340,23 @@ class ConverterPack:
 
         return register
 
+    def autocast_rule(self, rule: AutocastRule, *targets: Target | str) -> None:
+        """Says in which precision ops compute where the setting ``autocast`` lowers a model's.
+
+        The first pack in pack order that has a rule for an op decides.
+
+        Args:
+            rule: The rule.
+            *targets: The ops. A packet stands for all its overloads that write to no argument.
+        """
+        self._check_open()
+        ops = (op for target in targets for op in _functional_targets(target))
+        rule = AutocastRule(rule)
+        self._autocast_rules += [
+            (op if isinstance(op, str) else qualified_name(op), rule) for op in ops
+        ]
+        self._changed()
+
     def seal(self) -> None:
         """Ends registration: whoever asks from now on sees the same contents."""
         self._sealed = True
@@ -338,10 +375,15 @@ class ConverterPack:
         """Is called after each registration."""
 
 
+def _is_place(text: str) -> bool:
+    """Returns whether a text has the form ``module:function``."""
+    module, _, function = text.replace(".", "_").partition(":")
+    return module.isidentifier() and function.isidentifier()
+
+
 def _is_one_op(name: str) -> bool:
     """Returns whether a name is of one op for certain: with its overload, or of a library other than PyTorch."""
-    namespace, separator, rest = name.partition("::")
-    return bool(separator) and ("." in rest or namespace not in ("aten", "prims"))
+    return "::" in name and ("." in name or not name.startswith(("aten::", "prims::")))
 
 
 def _target_or_name(target: Target | str) -> Target | str:
@@ -349,6 +391,17 @@ def _target_or_name(target: Target | str) -> Target | str:
         return parse_target(target)
     except UnknownTargetError:
         return canonical_spelling(str(target))
+
+
+def _functional_targets(target: Target | str) -> Sequence[Target | str]:
+    try:
+        targets = sorted(parse_targets(target), key=str)
+    except UnknownTargetError:
+        return (canonical_spelling(str(target)),)
+    functional = [
+        op for op in targets if not (isinstance(op, OpOverload) and op._schema.is_mutable)
+    ]
+    return functional or targets
 
 
 def _joined(

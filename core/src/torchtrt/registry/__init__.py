@@ -11,6 +11,7 @@ from torchtrt.registry.candidate import Candidate, Rejection, Resolution
 from torchtrt.registry.order import Conflict
 from torchtrt.registry.register import (
     PackPass,
+    autocast_rules,
     decompositions,
     dynamo_tensorrt_converter,
     get_graph_converter_support,
@@ -32,6 +33,7 @@ __all__ = [
     "Reject",
     "Rejection",
     "Resolution",
+    "autocast_rules",
     "decompositions",
     "dynamo_tensorrt_converter",
     "get_graph_converter_support",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule
 
-from torchtrt.contract import Validator
+from torchtrt.contract import AutocastRule, Validator
 from torchtrt.packs import ConverterPriority, PackInfo, current_packs
 from torchtrt.packs.pack import Function
 from torchtrt.packs.state import local_pack
@@ -93,6 +93,15 @@ def decompositions() -> Decompositions:
     it.
     """
     return DYNAMO_CONVERTERS.decompositions()
+
+
+def autocast_rules() -> Mapping[str, AutocastRule]:
+    """Returns the rule of each op that has one, by its qualified name: that of the first pack in pack order."""
+    rules: dict[str, AutocastRule] = {}
+    for loaded in current_packs().loaded:
+        for op, rule in loaded.pack.autocast_rules:
+            rules.setdefault(op, rule)
+    return rules
 
 
 def lowering_passes() -> tuple[PackPass, ...]:

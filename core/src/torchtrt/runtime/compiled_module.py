@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.memory_checks import MemoryChecks
 from torchtrt.runtime.usage_checks import UsageChecks
+from torchtrt.settings import CompilationSettings
 
 
 class CompiledModule(torch.nn.Module):
@@ -24,12 +24,8 @@ class CompiledModule(torch.nn.Module):
     Attributes:
         graph_module: One graph with an :class:`EngineModule` per block.
         report: What went where and why, which pack converted what, and how long each stage took.
-        input_tree: How ``(args, kwargs)`` nest.
-        output_tree: How the outputs nest.
-        checks: What the flattened inputs must be.
-        shared_inputs: The positions of inputs that results share memory with.
-        signature: What the model's ``forward`` takes, if it is known.
-        usage_checks: What must be as it was when the model was compiled.
+        settings: The settings that it was compiled with.
+        input_tree, output_tree, checks, shared_inputs, signature, usage_checks: How it may be called.
         weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
 
     What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
@@ -47,6 +43,7 @@ class CompiledModule(torch.nn.Module):
         shared_inputs: Collection[int] = (),
         usage_checks: UsageChecks | None = None,
         signature: CallSignature | None = None,
+        settings: CompilationSettings | None = None,
         weight_recipes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -56,6 +53,7 @@ class CompiledModule(torch.nn.Module):
         self.output_tree = output_tree
         self.checks = checks
         self.signature = signature
+        self.settings = settings or CompilationSettings()
         self.weight_recipes = weight_recipes
         self._memory_checks = MemoryChecks.of(graph_module)
         self.usage_checks = usage_checks or UsageChecks()
@@ -95,13 +93,6 @@ class CompiledModule(torch.nn.Module):
             return outputs[0]
         return pytree.tree_unflatten(outputs, self.output_tree)
 
-    def written_attributes(self) -> frozenset[str]:
-        """Returns the names of the buffers and parameters that a call writes to."""
-        if self._memory_checks is None:
-            return frozenset()
-        attributes = self._memory_checks.attributes.items()
-        return frozenset(name for name, is_written in attributes if is_written)
-
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.
 
@@ -114,14 +105,6 @@ class CompiledModule(torch.nn.Module):
             )
             raise EngineError(message)
         return super().train(mode)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
-        # Trees never change, and PyTorch warns where its own are copied.
-        memo.update({id(tree): tree for tree in (self.input_tree, self.output_tree)})
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
-        copied.__setstate__(copy.deepcopy(self.__dict__, memo))  # type: ignore[no-untyped-call]
-        return copied
 
     def _apply(self, fn: Any, recurse: bool = True) -> CompiledModule:
         if fn(torch.empty(0)).dtype is not torch.float32:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ class EngineModule(torch.nn.Module):
     """Runs one engine on PyTorch tensors.
 
     Args:
-        plan: The serialized engine: bytes, or whatever has them in a buffer.
+        plan: The serialized engine: bytes, or anything with a buffer of them. Copies of the module share it.
         inputs: The profile of each input, in the order that ``forward`` takes them.
         output_names: The engine's outputs, in the order that ``forward`` returns them.
         output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.
@@ -80,10 +80,6 @@ class EngineModule(torch.nn.Module):
         self._device: torch.device | None = None
         self._shapes: list[torch.Size] | None = None
         self._output_shapes: list[tuple[int, ...]] = []
-
-    def using_tensorrt(self) -> AbstractContextManager[Any]:
-        """Uses the TensorRT that built the engine inside a ``with`` block."""
-        return use_module(self._tensorrt)
 
     def replace_plan(self, plan: Any) -> None:
         """Makes another plan the engine, from the next call on."""
@@ -133,7 +129,7 @@ class EngineModule(torch.nn.Module):
                 raise EngineError(message)
         with self._lock:
             if device != self._device:
-                with self.using_tensorrt():
+                with use_module(self._tensorrt):
                     self._load(device)
             if device.type != "cuda":
                 return self._run(inputs, 0)
@@ -152,7 +148,7 @@ class EngineModule(torch.nn.Module):
         device = self._device
         for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
             if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
-                tensor = tensor.to(dtype).resolve_neg().contiguous()
+                tensor = self._as(dtype, tensor, name).resolve_neg().contiguous()
                 held.append(tensor)
             set_address(name, tensor.data_ptr() or _no_elements(device).data_ptr())
         outputs = []
@@ -171,6 +167,16 @@ class EngineModule(torch.nn.Module):
             output if output.dtype is dtype else output.to(dtype)
             for output, dtype in zip(outputs, self.output_dtypes, strict=True)
         )
+
+    def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
+        if tensor.is_floating_point() and not dtype.is_floating_point:
+            message = (
+                f"PyTorch computed {tensor.dtype} for the input {name!r} of {self.name}, and had traced it as an "
+                f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
+            )
+            raise EngineError(message)
+        return tensor.to(dtype)
 
     def _set_shapes(self, shapes: list[torch.Size]) -> None:
         self._shapes = None
@@ -194,6 +200,13 @@ class EngineModule(torch.nn.Module):
             tuple(self._context.get_tensor_shape(name)) for name in self.output_names
         ]
         self._shapes = shapes
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
+        state = self.__getstate__()
+        plan = state.pop("plan")
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__({**copy.deepcopy(state, memo), "plan": plan})
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         # The plan is the engine: what was loaded from it stays behind.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from torchtrt.errors import EngineError, InputError
+from torchtrt.inputs import check_strided
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
@@ -18,35 +20,28 @@ class UsageChecks:
     """What must be as it was when a model was compiled.
 
     Args:
-        trains: Whether eager PyTorch computes gradients for the model's weights.
+        weights: The model's weights that are constants of the engines, by name.
+        trains: Whether eager PyTorch computes gradients even without these.
         autocast: Whether autocast was on, on the CPU and on CUDA; as it is now if omitted.
     """
 
-    def __init__(self, trains: bool = False, autocast: tuple[bool, bool] | None = None) -> None:
-        self.trains = trains
-        self.autocast = _autocast() if autocast is None else autocast
-        self._watched: list[tuple[Any, int, str]] = []
-
-    @classmethod
-    def of(cls, weights: Mapping[str, torch.Tensor]) -> UsageChecks:
-        """Returns the checks for a model whose weights, by name, are constants of the engines."""
-        checks = cls(any(weight.requires_grad for weight in weights.values()))
-        checks.watch(weights)
-        return checks
-
-    def watch(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Makes these the weights that the engines hold, and that must not change any more."""
+    def __init__(
+        self,
+        weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        trains: bool = False,
+        autocast: tuple[bool, bool] | None = None,
+    ) -> None:
         # Weak: who drops the model need not keep its weights for the engines' sake.
         self._watched = [
             (weakref.ref(weight), weight._version, name)
             for name, weight in weights.items()
             if not weight.is_inference()
         ]
+        self.trains = trains or any(weight.requires_grad for weight in weights.values())
+        self.autocast = _autocast() if autocast is None else autocast
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
-        copied = UsageChecks(self.trains, self.autocast)
-        copied._watched = self._watched
-        return copied
+        return self
 
     def __getstate__(self) -> dict[str, Any]:
         # Whoever loads this has another model's weights, or none.
@@ -60,10 +55,11 @@ class UsageChecks:
             EngineError: A weight has changed, autocast is another, or the call is being traced.
         """
         for leaf in leaves:
-            is_plain = type(leaf) in _PLAIN
-            if isinstance(leaf, torch.Tensor) and not (is_plain and leaf.layout is torch.strided):
-                kind = leaf.layout if is_plain else type(leaf).__name__
-                message = f"Engines run on plain strided tensors, and an input is a {kind}."
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            check_strided(leaf)
+            if type(leaf) not in _PLAIN:
+                message = f"Engines run on plain strided tensors, and an input is a {type(leaf).__name__}."
                 raise InputError(message)
         for reference, version, name in self._watched:
             weight = reference()

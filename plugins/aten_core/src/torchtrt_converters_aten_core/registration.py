@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import value_of
 from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
@@ -84,9 +83,9 @@ def _tensors_in(value: Any) -> Iterable[torch.Tensor]:
     """Returns the fake tensors of a node's value. Most nodes have one, which is worth telling first."""
     if isinstance(value, torch.Tensor):
         return (value,)
-    if not isinstance(value, (tuple, list, dict)):
+    if not isinstance(value, (tuple, list)):
         return ()
-    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 def _leaves(args: Iterable[Any]) -> Iterable[Any]:
@@ -117,7 +116,7 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
                     )
                 if isinstance(value, (tuple, list)):
                     continue  # an output that nothing reads may be empty
-                if is_empty(leaf) and not (empty and (leaf.dim() >= rank or leaf.dim() == 1)):
+                if not (empty and (leaf.dim() >= rank or leaf.dim() == 1)) and _has_zero(leaf):
                     return "TensorRT does not do this with an empty tensor"
         return None
 
@@ -147,8 +146,7 @@ def is_backed(size: torch.SymInt) -> bool:
 def constants_within_32_bits(node: Node) -> str | None:
     """Rejects 64-bit integers that do not fit into 32 bits, where TensorRT has no more."""
     for source in node.all_input_nodes:
-        value = source.meta.get("val")
-        if source.op == "get_attr" and isinstance(value, torch.Tensor):
+        if source.op == "get_attr" and isinstance(source.meta.get("val"), torch.Tensor):
             values = attrgetter(str(source.target))(source.graph.owning_module)
             if _is_narrowed(values) and values.numel() and not _fits(values.aminmax()):
                 return "this TensorRT has integers of 32 bits, and a constant is beyond them"

@@ -33,13 +33,13 @@ def run(arguments: argparse.Namespace) -> int:
     if found["ranges"]:
         rows = [(name, *bounds) for name, bounds in found["ranges"].items()]
         out.print(table("Sizes", ("size", "min", "opt", "max"), rows))
-    headings = ("engine", "nodes", "layers", "bytes", "precision", "inputs", "outputs", "packs")
+    headings = ("engine", "nodes", "layers", "bytes", "inputs", "outputs", "packs")
     out.print(table("Engines", headings, [_engine(each) for each in found["engines"]]))
     rows = [
-        tuple(each[name] for name in ("op", "count", "pack", "converter"))
+        (each["op"], each["count"], _counts(each["dtypes"]), each["pack"], each["converter"])
         for each in found["converted"]
     ]
-    out.print(table("Converted", ("op", "nodes", "pack", "converter"), rows))
+    out.print(table("Converted", ("op", "nodes", "precision", "pack", "converter"), rows))
     if found["in_torch"]:
         rows = [(each["op"], each["node"], each["reason"]) for each in found["in_torch"]]
         out.print(table("In PyTorch", ("op", "node", "reason"), rows))
@@ -62,7 +62,6 @@ def _engine(found: dict[str, Any]) -> tuple[object, ...]:
         found["nodes"],
         found["layers"],
         found["plan_bytes"],
-        _counts(found["precision"]),
         ", ".join(f"{each['name']} {_sizes(each)}" for each in found["inputs"]),
         ", ".join(f"{each['name']} {each['dtype']}" for each in found["outputs"]),
         _counts(found["packs"]),

@@ -24,6 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torchtrt.compiler import compile as compile_model
 from torchtrt.errors import SettingsError
 from torchtrt.inputs import Input
+from torchtrt.packs.state import with_known_packs
 from torchtrt.settings import CompilationSettings
 
 ENGINES_KEPT = 8
@@ -66,7 +67,7 @@ def torchtrt(
         message = f"torchtrt has no mode {mode!r}. It has: {', '.join(map(repr, _MODES))}."
         raise SettingsError(message)
     settings = {**_MODES[mode], **(options or {})}
-    CompilationSettings.from_keywords(**settings)  # now, not on the first call
+    with_known_packs(CompilationSettings.from_keywords(**settings))  # now, not on the first call
     backend = aot_autograd(
         fw_compiler=functools.partial(_compile, settings=settings, bake_weights=False),
         bw_compiler=_run_in_pytorch,

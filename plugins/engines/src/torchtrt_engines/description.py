@@ -164,7 +164,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
         ) from error
-    with selection.use_module(_tensorrt_for(description, what)):
+    with selection.use_module(tensorrt_for(description["tensorrt"], description["gpu"], what)):
         return EngineModule(
             plan,
             profiles,
@@ -178,9 +178,17 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         )
 
 
-def _tensorrt_for(description: dict[str, Any], what: str) -> Any:
-    """Returns the TensorRT that an engine was built by."""
-    built_by, gpu = description["tensorrt"], description["gpu"]
+def tensorrt_for(built_by: str, gpu: str, what: str) -> Any:
+    """Returns the TensorRT that an engine was built by.
+
+    Args:
+        built_by: Its name.
+        gpu: The GPU that the engine was built on.
+        what: The engine, for messages.
+
+    Raises:
+        EngineMismatchError: The TensorRT or the GPU is another here.
+    """
     is_real = built_by.startswith(_REAL)
     try:
         module = selection.load("real" if is_real else built_by)

@@ -15,9 +15,9 @@ def inspect_file(file: File) -> dict[str, Any]:
     Returns:
         ``torchtrt`` and ``torch``, the versions that saved it; ``tensorrt`` and ``gpu``, what the engines are for;
         ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
-        minimum, optimum and maximum of each size that varies; ``engines`` with their nodes, layers, precision, bytes,
-        inputs, outputs, and how many nodes which pack converted; ``converted``, which converter handled which op;
-        ``in_torch``, what PyTorch runs; and the ``operators`` of other libraries that it calls.
+        minimum, optimum and maximum of each size that varies; ``engines`` with their nodes, layers, bytes, inputs,
+        outputs, and how many nodes which pack converted; ``converted``, which converter handled which op in which
+        dtypes; ``in_torch``, what PyTorch runs; and the ``operators`` of other libraries that it calls.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.
@@ -31,7 +31,7 @@ def inspect_file(file: File) -> dict[str, Any]:
         "torch": metadata["torch"],
         "tensorrt": report["tensorrt"],
         "gpu": next((each["gpu"] for each in metadata["engines"] if each["gpu"]), ""),
-        "settings": report["settings"],
+        "settings": metadata["settings"],
         "inputs": [{**each, **_readable_sizes(each)} for each in metadata["inputs"]],
         "ranges": metadata["ranges"],
         "engines": engines,
@@ -46,7 +46,6 @@ def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
         "name": engine["name"],
         "nodes": block.get("nodes"),
         "layers": block.get("layers"),
-        "precision": block.get("precision"),
         "plan_bytes": engine["plan_bytes"],
         "inputs": engine["inputs"],
         "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],

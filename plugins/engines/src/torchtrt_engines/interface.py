@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import sympy
@@ -12,12 +14,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import SizeRange
-from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
+from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
 from torchtrt.runtime import CompiledModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks, TensorCheck
 from torchtrt.runtime.usage_checks import UsageChecks
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
 from torchtrt_engines import expressions
 from torchtrt_engines.description import dtype_from_json, dtype_to_json
 
@@ -57,6 +61,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "trains": compiled.usage_checks.trains,
         "autocast": list(compiled.usage_checks.autocast),
         "report": compiled.report.to_json(),
+        "settings": settings_to_json(compiled.settings),
         "weight_recipes": compiled.weight_recipes,
     }
 
@@ -88,10 +93,38 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         checks,
         report_from_json(data["report"]),
         data["shared_inputs"],
-        UsageChecks(bool(data["trains"]), (first, second)),
+        UsageChecks({}, bool(data["trains"]), (first, second)),
         signature and _signature_from_json(signature, input_tree),
+        settings_from_json(data["settings"]),
         data["weight_recipes"],
     )
+
+
+def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
+    """Returns settings as data: ops by name, in order."""
+    return {each.name: _setting_to_json(getattr(settings, each.name)) for each in fields(settings)}
+
+
+def _setting_to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {qualified_name(target): pack for target, pack in value.items()}
+    if isinstance(value, (frozenset, set)):
+        return sorted(map(qualified_name, value))
+    if isinstance(value, torch.dtype):
+        return dtype_to_json(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def settings_from_json(data: Mapping[str, Any]) -> CompilationSettings:
+    """Returns settings from data; those that mean nothing here any more, such as ops of no library, are left out."""
+    settings = CompilationSettings()
+    for each in fields(CompilationSettings):
+        value: Any = data.get(each.name)
+        if str(each.type) == "torch.dtype | None" and value is not None:
+            value = dtype_from_json(value)
+        with contextlib.suppress(TorchTRTError):
+            settings = replace(settings, **{each.name: value})
+    return settings
 
 
 def report_from_json(data: Mapping[str, Any]) -> CompilationReport:

@@ -30,7 +30,18 @@ _PYTORCHS_OWN = frozenset({"aten", "prim", "prims", "higher_order", "torchtrt", 
 
 
 def save(compiled: CompiledModule, file: File) -> None:
-    """Writes a compiled model; see :func:`torchtrt.save`."""
+    """Writes a compiled model to a ``.pt2`` file, engines and all.
+
+    ``torchtrt.load`` reads it; so does, once torchtrt is imported, ``torch.export.load``.
+
+    Args:
+        compiled: What :func:`torchtrt.compile` returned.
+        file: A path, or something to write bytes to. At a path the file appears complete or not at all.
+
+    Raises:
+        InputError: ``compiled`` is something else.
+        UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
+    """
     if not isinstance(compiled, CompiledModule):
         raise InputError(
             f"torchtrt.save() takes what torchtrt.compile() returned, not a {type(compiled).__name__}."
@@ -57,7 +68,16 @@ def _foreign_operators(program: torch.export.ExportedProgram) -> Iterable[str]:
 
 
 def load(file: File) -> CompiledModule:
-    """Returns the compiled model in a file; see :func:`torchtrt.load`."""
+    """Returns the compiled model in a file that :func:`save` wrote. Nothing in the file is executed.
+
+    Args:
+        file: A path, or something to read bytes from that can seek.
+
+    Raises:
+        UnreadableFileError: The file is no saved model, or is damaged.
+        EngineMismatchError: Its engines are for another TensorRT, or for another GPU.
+        MissingOperatorError: A library has to be imported first, for an operator that the model calls.
+    """
     archive = Archive(file)
     metadata = read_metadata(archive)
     _check_operators(metadata["operators"])

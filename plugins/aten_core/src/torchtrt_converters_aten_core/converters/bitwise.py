@@ -213,12 +213,12 @@ def invert(ctx, self):
     return _invert(ctx, self)
 
 
-def _not_whole(node: Node) -> str | None:
+def _no_integer(node: Node) -> str | None:
     dtype = node.meta["val"].dtype
     return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
-@converts_elementwise(*SHIFTED_LEFT, unless=(_not_whole, _loses_bits), keep_constants=True)
+@converts_elementwise(*SHIFTED_LEFT, unless=(_no_integer, _loses_bits), keep_constants=True)
 def shift(ctx, self, other):
     """Converts a shift by any number of bits."""
     dtype = types.output_dtype(ctx)

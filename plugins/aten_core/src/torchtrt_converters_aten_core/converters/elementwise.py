@@ -235,6 +235,16 @@ def _is_power_of_two(divisor: Any) -> bool:
     )
 
 
+def _traced_as_integer(node: Node) -> str | None:
+    """Rejects a true quotient that PyTorch 2.9 traces as an integer where the sizes of integer operands vary."""
+    is_true = node.kwargs.get("rounding_mode") is None
+    if is_true and types.is_integer(node.meta["val"].dtype):
+        return (
+            "this PyTorch traces the quotient as an integer, and computes a floating-point number"
+        )
+    return None
+
+
 @converts_elementwise(
     aten.div.Tensor,
     aten.div.Scalar,
@@ -242,6 +252,7 @@ def _is_power_of_two(divisor: Any) -> bool:
     aten.div.Scalar_mode,
     aten.divide.Tensor,
     aten.true_divide.Tensor,
+    unless=_traced_as_integer,
     keep_constants=True,
 )
 def divide(ctx, self, other, rounding_mode=None):
@@ -285,7 +296,7 @@ def remainder(ctx, self, other):
     return elementwise.remainder(ctx, self, other, dtype, rounding)
 
 
-def _whole_power(node: Node) -> str | None:
+def _integer_power_varies(node: Node) -> str | None:
     if node.meta["val"].dtype.is_floating_point:
         return None
     exponent = value_of(node.args[1])
@@ -295,18 +306,18 @@ def _whole_power(node: Node) -> str | None:
         return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
     if isinstance(exponent, int) and 0 < exponent < 64:
         return None
-    return "TensorRT raises integers only to a fixed whole power of at least 1"
+    return "TensorRT raises integers only to a fixed integer power of at least 1"
 
 
 @converts_elementwise(
     aten.pow.Tensor_Tensor,
     aten.pow.Tensor_Scalar,
     aten.pow.Scalar,
-    unless=_whole_power,
+    unless=_integer_power_varies,
     keep_constants=True,
 )
 def power(ctx, self, exponent):
-    """Converts a power; small whole ones by multiplication, which is exact for integers."""
+    """Converts a power; small integer ones by multiplication, which is exact for integers."""
     base = self
     dtype = types.output_dtype(ctx)
     if types.is_integer(dtype) and not isinstance(exponent, int):

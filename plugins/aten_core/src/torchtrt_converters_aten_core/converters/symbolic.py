@@ -71,14 +71,14 @@ def _dtype(ctx: Any, values: Sequence[Any]) -> torch.dtype:
     return torch.float32 if floating else torch.int32
 
 
-def _not_whole(node: Node) -> str | None:
+def _no_integers(node: Node) -> str | None:
     values = [value_of(argument) for argument in node.args]
     if all(isinstance(value, (int, torch.SymInt)) for value in values):
         return None
-    return "the operands are not whole sizes"
+    return "the operands are not integers"
 
 
-@converts_elementwise(operator.mod, unless=_not_whole)
+@converts_elementwise(operator.mod, unless=_no_integers)
 def modulo(ctx, first, second):
     """Converts the remainder of sizes, with the divisor's sign as in Python."""
     quotient = sizes.combine(ctx, "FLOOR_DIV", first, second)
@@ -86,7 +86,7 @@ def modulo(ctx, first, second):
     return sizes.combine(ctx, "SUB", first, multiple)
 
 
-@converts_elementwise(operator.neg, unless=_not_whole)
+@converts_elementwise(operator.neg, unless=_no_integers)
 def negative(ctx, first):
     """Converts a size with the other sign."""
     return sizes.combine(ctx, "SUB", 0, first)
@@ -101,13 +101,13 @@ def quotient(ctx, first, second):
 def _power_of_sizes(node: Node) -> str | None:
     exponent = node.args[1]
     if isinstance(exponent, int) and 0 < exponent <= 8:
-        return _not_whole(node)
-    return "only a fixed whole power of a size is a size"
+        return _no_integers(node)
+    return "only a fixed integer power of a size is a size"
 
 
 @converts_elementwise(operator.pow, unless=_power_of_sizes)
 def power(ctx, first, second):
-    """Converts a fixed whole power of a size."""
+    """Converts a fixed integer power of a size."""
     return sizes.product(ctx, [first] * second)
 
 

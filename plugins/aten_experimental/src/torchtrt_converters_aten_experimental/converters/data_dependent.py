@@ -144,6 +144,8 @@ def unfit_unique(node: Node) -> str | None:
     tensor, dim = value_of(op.self), getattr(op, "dim", None)
     if any(isinstance(size, int) and size == 0 for size in tensor.shape):
         return "a tensor without elements"
+    if any(counts.dtype is not torch.int64 for counts in node.meta["val"][1:]):
+        return "this PyTorch traces indices and counts with the dtype of the elements"  # 2.9
     if node.target is torch.ops.aten.unique_consecutive.default:
         if dim is not None and node.meta["val"][0].dim() != tensor.dim():
             return "PyTorch mistakes the rank of what is unique along a negative dimension"

@@ -26,6 +26,7 @@ from torchtrt.packs.info import LOCAL
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
+from torchtrt_engines.interface import settings_to_json
 
 _LED_TO_THE_GRAPH = frozenset(
     {
@@ -62,7 +63,7 @@ def engine_key(
             "profiles": [[str(each.dtype), each.min, each.opt, each.max] for each in inputs],
             "settings": {
                 name: value
-                for name, value in settings.to_json().items()
+                for name, value in settings_to_json(settings).items()
                 if name not in _LED_TO_THE_GRAPH
             },
             "tensorrt": _tensorrt(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,8 @@ class Recipe:
             for op, args, kwargs, outputs in self.steps:
                 given, named = (decode(each, tensors.__getitem__) for each in (args, kwargs))
                 if op == SAME:
-                    self._check_same(*given, what=what)
+                    if digest(given[0]) != given[1]:
+                        raise self._changed(args[0]["tensor"], what)
                     continue
                 made = _op(op)(*given, **named)
                 flat = list(made) if isinstance(made, (list, tuple)) else [made]
@@ -70,13 +71,17 @@ class Recipe:
                         tensors[number] = value
         return {name: tensors[number] for name, number in self.results.items()}
 
-    def _check_same(self, value: torch.Tensor, expected: str, *, what: str) -> None:
-        if digest(value) != expected:
-            names = ", ".join(sorted(map(repr, self.sources.values())))
-            raise RefitError(
-                f"Values that follow from weights are compiled into {what} as numbers, and would be others with these "
-                f"weights (it reads {names}). Compile the model with the new weights."
-            )
+    def _changed(self, number: int, what: str) -> RefitError:
+        """Returns the error for a tensor whose values must stay what they are; it names the sources of it."""
+        wanted = {number}
+        for op, args, kwargs, outputs in reversed(self.steps):
+            if op != SAME and wanted.intersection(outputs):
+                wanted.update(numbers_in([args, kwargs]))
+        names = sorted(repr(name) for each, name in self.sources.items() if int(each) in wanted)
+        return RefitError(
+            f"Values that follow from {', '.join(names)} are compiled into {what} as numbers, and would be others with "
+            "these weights. Nothing was changed. Compile the model with the new weights."
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the recipe as data."""
@@ -168,6 +173,18 @@ def decode_tensor(data: Mapping[str, Any]) -> torch.Tensor:
     content = bytearray(base64.b64decode(data["data"]))
     values = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
     return values.reshape(data["shape"]).to(data["device"])
+
+
+def numbers_in(data: Any) -> Iterator[int]:
+    """Yields the numbers of the tensors in encoded arguments."""
+    if isinstance(data, dict):
+        if isinstance(data.get("tensor"), int):
+            yield data["tensor"]
+        for each in data.values():
+            yield from numbers_in(each)
+    elif isinstance(data, list):
+        for each in data:
+            yield from numbers_in(each)
 
 
 def slice_steps(

@@ -29,6 +29,7 @@ from torchtrt_engines.refit.recipe import (
     digest,
     encode,
     encode_tensor,
+    numbers_in,
     op_name,
     slice_steps,
 )
@@ -148,7 +149,7 @@ class Recorder:
         wanted = {name: each for name, each in results.items() if self.follows(each)}
         steps = slice_steps(self._steps, {_FIXED, *map(_memory, wanted.values())})
         numbers = {name: self._number(each) for name, each in wanted.items()}
-        used = {*numbers.values(), *_mentioned(steps)}
+        used = {*numbers.values(), *numbers_in(steps)}
         with self.paused():
             return Recipe(
                 {str(each): name for each, name in self._sources.items() if each in used},
@@ -179,17 +180,6 @@ class Recorder:
 
 _FIXED = -1
 """What a step "writes" that checks values: a memory that every result needs."""
-
-
-def _mentioned(data: Any) -> Iterator[int]:
-    if isinstance(data, dict):
-        if isinstance(data.get("tensor"), int):
-            yield data["tensor"]
-        for each in data.values():
-            yield from _mentioned(each)
-    elif isinstance(data, list):
-        for each in data:
-            yield from _mentioned(each)
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:

@@ -11,18 +11,34 @@ import torch
 from torch.export import ExportedProgram
 
 from torchtrt.errors import ConversionError, RefitError, UnsupportedDtypeError
+from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import CompiledModule, EngineModule
-from torchtrt.tensorrt import trt
+from torchtrt.runtime.usage_checks import UsageChecks
+from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import collecting, logger
 from torchtrt.tensorrt.shims import weights_of
-from torchtrt_engines.description import dtype_to_json
+from torchtrt_engines.description import dtype_to_json, tensorrt_for
 from torchtrt_engines.refit.recipe import Recipe, decode_tensor
 
 
 def refit_module_weights(
-    compiled: CompiledModule, new_weights: Any, *, in_place: bool = False
+    compiled: CompiledModule,
+    new_weights: torch.nn.Module | ExportedProgram | Mapping[str, torch.Tensor],
+    *,
+    in_place: bool = False,
 ) -> CompiledModule:
-    """Returns a compiled model with other weights; see :func:`torchtrt.refit_module_weights`."""
+    """Returns a compiled model with other weights, without building engines.
+
+    Args:
+        compiled: A model compiled with ``immutable_weights=False``, or loaded from a file of one.
+        new_weights: A model of the same class, its exported program, or a state dict: all of its weights, by their
+            names, with the shapes and dtypes that they had. Buffers that a state dict does not hold stay as they were.
+        in_place: Give the weights to ``compiled`` itself, rather than to a copy.
+
+    Raises:
+        RefitError: The weights do not fit, or something that depends on their values is compiled in. Nothing has
+            changed then.
+    """
     recipes = getattr(compiled, "weight_recipes", None)
     if recipes is None:
         message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
@@ -44,8 +60,10 @@ def refit_module_weights(
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         setattr(target.graph_module.get_submodule(owner), leaf, tensor)
-    written = target.written_attributes()
-    target.usage_checks.watch({name: each for name, each in given.items() if name not in written})
+    checks = compiled.usage_checks
+    written = _written_attributes(compiled)
+    watched = {name: each for name, each in given.items() if name not in written}
+    target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
     return target
 
 
@@ -122,7 +140,8 @@ def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> A
     values = recipe.run(attributes.__getitem__, f"the engine of {engine.name}")
     if not values:
         return engine.plan
-    with engine.using_tensorrt(), collecting() as log:
+    tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, f"The engine of {engine.name}")
+    with selection.use_module(tensorrt), collecting() as log:
         loaded = trt.Runtime(logger()).deserialize_cuda_engine(engine.plan)
         refitter = trt.Refitter(loaded, logger())
         owners = []
@@ -168,4 +187,13 @@ def _new_attributes(
 
 def _copied(compiled: CompiledModule, engines: Mapping[str, EngineModule]) -> CompiledModule:
     """Returns a copy, which does not copy the plans that it gets others for."""
-    return copy.deepcopy(compiled, {id(each.plan): each.plan for each in engines.values()})
+    shared = [*(each.plan for each in engines.values()), compiled.input_tree, compiled.output_tree]
+    return copy.deepcopy(compiled, {id(each): each for each in shared})
+
+
+def _written_attributes(compiled: CompiledModule) -> frozenset[str]:
+    """Returns the names of the buffers and parameters that a call writes to."""
+    destinations: list[Any] = [
+        node.args[0] for node in compiled.graph_module.graph.nodes if writes(node)
+    ]
+    return frozenset(str(node.target) for node in destinations if node.op == "get_attr")

@@ -84,7 +84,7 @@ class Builder(Implementation):
     ) -> Any:
         """Returns the plan; None, with the reason logged, if the network breaks a rule."""
         description = self._description(network, config)
-        return None if description is None else self._trt.IHostMemory(encode(description))
+        return None if description is None else encode(description, self._trt.IHostMemory)
 
     def build_serialized_network_to_stream(
         self, network: NetworkDefinition, config: BuilderConfig, writer: Any

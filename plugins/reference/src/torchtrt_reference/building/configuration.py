@@ -11,7 +11,7 @@ Ranges = dict[str, tuple[tuple[int, ...], ...]]
 TIMING_CACHE = b"reference timing cache "
 
 
-class HostMemory(Implementation, bytes):
+class HostMemory(Implementation, bytearray):
     """Bytes that a build produced."""
 
     _implements = ("IHostMemory",)

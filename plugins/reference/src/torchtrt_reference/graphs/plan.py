@@ -56,8 +56,13 @@ class EngineDescription:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def encode(description: EngineDescription) -> bytes:
-    """Returns the plan of an engine."""
+def encode(description: EngineDescription, allocate: Callable[[int], Any] = bytearray) -> Any:
+    """Returns the plan of an engine.
+
+    Args:
+        description: The engine.
+        allocate: Returns writable memory of a number of bytes; the plan is written into it and is not copied.
+    """
     blobs = _Blobs()
     header = {
         "version": description.version,
@@ -72,15 +77,15 @@ def encode(description: EngineDescription) -> bytes:
     }
     text = json.dumps(header, separators=(",", ":")).encode()
     start = -(-(_PREFIX.size + len(text)) // ALIGNMENT) * ALIGNMENT
-    body = bytearray(start - _PREFIX.size + blobs.size)
-    body[: len(text)] = text
-    for (offset, *_), tensor in zip(blobs.table, blobs.tensors, strict=True):
-        data = bytes_of(tensor)
-        at = start - _PREFIX.size + offset
-        body[at : at + len(data)] = data
-    lengths = len(text), _PREFIX.size + len(body)
-    checksum = zlib.crc32(body, zlib.crc32(_LENGTHS.pack(*lengths)))
-    return _PREFIX.pack(MAGIC, FORMAT_VERSION, checksum, *lengths) + body
+    plan = allocate(start + blobs.size)
+    view: Any = np.frombuffer(plan, dtype=np.uint8)
+    view[_PREFIX.size : _PREFIX.size + len(text)] = np.frombuffer(text, dtype=np.uint8)
+    for (offset, dtype, shape), tensor in zip(blobs.table, blobs.tensors, strict=True):
+        _constant(view, start + offset, dtype, shape).copy_(tensor)  # which may be a transpose
+    lengths = len(text), view.size
+    checksum = zlib.crc32(view[_PREFIX.size :], zlib.crc32(_LENGTHS.pack(*lengths)))
+    _PREFIX.pack_into(view, 0, MAGIC, FORMAT_VERSION, checksum, *lengths)
+    return plan
 
 
 def read_all(read: Callable[[int], bytes]) -> bytearray:
@@ -164,15 +169,19 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
 
 
 class _Blobs:
-    """Constants on their way into a plan."""
+    """Constants on their way into a plan. What is one tensor in memory, as tied weights are, is written once."""
 
     def __init__(self) -> None:
         self.table: list[tuple[int, str, list[int]]] = []
         self.tensors: list[torch.Tensor] = []
         self.size = 0
+        self._places: dict[tuple[Any, ...], int] = {}
 
     def add(self, tensor: torch.Tensor) -> int:
-        tensor = tensor.contiguous()
+        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and place in self._places:
+            return self._places[place]
+        self._places[place] = len(self.table)
         size = tensor.numel() * tensor.element_size()
         self.table.append((self.size, dtypes.NAMES[tensor.dtype], list(tensor.shape)))
         self.tensors.append(tensor)

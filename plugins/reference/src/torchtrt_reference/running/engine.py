@@ -211,7 +211,7 @@ class Engine(Implementation):
 
     def serialize(self) -> Any:
         """Returns the plan, with refitted weights."""
-        return self._trt.IHostMemory(encode(self._description))
+        return encode(self._description, self._trt.IHostMemory)
 
     def serialize_with_config(self, config: Any) -> Any:  # noqa: ARG002
         """Returns the plan; the reference always includes the weights."""

@@ -66,7 +66,7 @@ class _Editor:
     def add_constant(self, value: torch.Tensor, like: int) -> int:
         """Adds a constant of the same type as another; returns its slot."""
         slot = self.graph.new_slot()
-        self.graph.constants[slot] = value.contiguous()
+        self.graph.constants[slot] = value  # a view, as a transpose is, until the plan is written
         self.graph.constant_types[slot] = self.graph.constant_types[like]
         self.facts[slot] = TensorFacts(self.graph.constant_types[like], tuple(value.shape))
         return slot

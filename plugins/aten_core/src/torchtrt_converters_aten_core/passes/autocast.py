@@ -1,0 +1,303 @@
+"""Lowers a float32 model to float16 or bfloat16 by casts, as the setting ``autocast`` asks.
+
+The rules are those of PyTorch's autocast on CUDA (https://docs.pytorch.org/docs/stable/amp.html): matrix products and
+convolutions compute in the lower precision, what loses accuracy there (normalizations, exponentials, losses,
+reductions) and every op without a rule in float32, and the rest in what its inputs have. Beyond PyTorch's: a constant
+or a number that the lower precision cannot hold keeps its op in float32, and batch normalization, which is a product
+and a sum per channel here, follows its input.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from operator import attrgetter, getitem
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.packs import AutocastRule
+from torchtrt.registry import autocast_rules
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt_converters_aten_core._pack import pack
+
+aten = torch.ops.aten
+
+pack.autocast_rule(
+    AutocastRule.LOWER_PRECISION,
+    aten.addbmm,
+    aten.addmm,
+    aten.addmv,
+    aten.addr,
+    aten.baddbmm,
+    aten.bilinear,
+    aten.bmm,
+    aten.chain_matmul,
+    aten.conv1d,
+    aten.conv2d,
+    aten.conv3d,
+    aten.conv_tbc,
+    aten.conv_transpose1d,
+    aten.conv_transpose2d,
+    aten.conv_transpose3d,
+    aten.convolution,
+    aten.einsum,
+    aten.linalg_multi_dot,
+    aten.linear,
+    aten.matmul,
+    aten.mm,
+    aten.mv,
+    aten.scaled_dot_product_attention,
+)
+
+BATCH_NORMALIZATIONS = frozenset(
+    {
+        aten.batch_norm.default,
+        aten._native_batch_norm_legit_no_training.default,
+    }
+)
+"""Their statistics and weights are float32 beside an input of lower precision, in PyTorch too."""
+
+pack.autocast_rule(
+    AutocastRule.PROMOTE,
+    *BATCH_NORMALIZATIONS,
+    aten.abs,
+    aten.adaptive_avg_pool1d,
+    aten.adaptive_avg_pool2d,
+    aten._adaptive_avg_pool2d,
+    aten.adaptive_max_pool2d,
+    aten.add,
+    aten.alias,
+    aten.amax,
+    aten.amin,
+    aten.argmax,
+    aten.argmin,
+    aten.avg_pool1d,
+    aten.avg_pool2d,
+    aten.avg_pool3d,
+    aten.cat,
+    aten.channel_shuffle,
+    aten.chunk,
+    aten.clamp,
+    aten.clamp_max,
+    aten.clamp_min,
+    aten.clone,
+    aten.constant_pad_nd,
+    aten.contiguous,
+    aten.detach,
+    aten.diagonal,
+    aten.div,
+    aten.dropout,
+    aten.elu,
+    aten.embedding,
+    aten.eq,
+    aten.expand,
+    aten.expand_as,
+    aten.flatten,
+    aten.flip,
+    aten.gather,
+    aten.ge,
+    aten.gelu,
+    aten.glu,
+    aten.gt,
+    aten.hardsigmoid,
+    aten.hardswish,
+    aten.hardtanh,
+    aten.index,
+    aten.index_select,
+    aten.le,
+    aten.leaky_relu,
+    aten.lt,
+    aten.masked_fill,
+    aten.max,
+    aten.max_pool1d,
+    aten.max_pool2d,
+    aten.max_pool2d_with_indices,
+    aten.max_pool3d,
+    aten.maximum,
+    aten.min,
+    aten.minimum,
+    aten.mish,
+    aten.movedim,
+    aten.mul,
+    aten.narrow,
+    aten.ne,
+    aten.neg,
+    aten.pad,
+    aten.permute,
+    aten.pixel_shuffle,
+    aten.pixel_unshuffle,
+    aten.prelu,
+    aten.relu,
+    aten.relu6,
+    aten.repeat,
+    aten.reshape,
+    aten.roll,
+    aten.select,
+    aten.sigmoid,
+    aten.silu,
+    aten.slice,
+    aten.sort,
+    aten.split,
+    aten.split_with_sizes,
+    aten.squeeze,
+    aten.stack,
+    aten.sub,
+    aten.t,
+    aten.tanh,
+    aten.tile,
+    aten.topk,
+    aten.transpose,
+    aten.unbind,
+    aten.unflatten,
+    aten._unsafe_view,
+    aten.unsqueeze,
+    aten.upsample_bilinear2d,
+    aten.upsample_nearest1d,
+    aten.upsample_nearest2d,
+    aten.view,
+    aten.view_as,
+    aten.where,
+)
+
+
+@pack.lowering_pass()
+def autocast(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Casts what may compute in the lower precision; does nothing where the setting is not given."""
+    if settings.autocast is not None:
+        _Autocast(graph_module, settings.autocast, settings).run()
+
+
+class _Autocast:
+    def __init__(
+        self, graph_module: GraphModule, lower: torch.dtype, settings: CompilationSettings
+    ) -> None:
+        self.graph_module = graph_module
+        self.lower = lower
+        self.largest = torch.finfo(lower).max
+        self.rules = autocast_rules()
+        self.excluded_ops = settings.autocast_excluded_ops
+        self.excluded = [re.compile(pattern) for pattern in settings.autocast_excluded_nodes]
+        self.lowered: set[Node] = set()
+        self.casts: dict[tuple[Node, torch.dtype, bool], Node] = {}
+
+    def run(self) -> None:
+        for node in list(self.graph_module.graph.nodes):
+            if node.op == "output":
+                self.cast_inputs(node, torch.float32)
+            elif node.op == "call_function":
+                self.lower_or_not(node)
+
+    def lower_or_not(self, node: Node) -> None:
+        if node.target is getitem:
+            if node.args[0] in self.lowered:
+                self.mark(node)
+            return
+        is_lower = self.is_lower(node)
+        self.cast_inputs(node, self.lower if is_lower else torch.float32)
+        if is_lower:
+            self.mark(node)
+
+    def is_lower(self, node: Node) -> bool:
+        """Returns whether a node computes in the lower precision."""
+        sources = node.all_input_nodes
+        dtypes = {leaf.dtype for source in sources for leaf in _tensors(source)}
+        if not dtypes & {torch.float32, self.lower} or dtypes & _OTHERS or self.is_excluded(node):
+            return False
+        rule = self.rules.get(qualified_name(node.target), AutocastRule.FLOAT32)  # type: ignore[arg-type]
+        if rule is AutocastRule.FLOAT32 or not self.holds(node):
+            return False
+        if rule is AutocastRule.LOWER_PRECISION:
+            return True
+        values = [
+            source
+            for source in sources
+            if source.op != "get_attr"
+            and any(leaf.is_floating_point() for leaf in _tensors(source))
+        ]
+        return bool(values) and all(source in self.lowered for source in values)
+
+    def is_excluded(self, node: Node) -> bool:
+        asks_dtype = any(
+            isinstance(leaf, torch.dtype) for leaf in pytree.tree_leaves((node.args, node.kwargs))
+        )
+        if asks_dtype or node.target in self.excluded_ops:
+            return True
+        modules = (path for path, _ in node.meta.get("nn_module_stack", {}).values())
+        names = [node.name, *modules]
+        return any(pattern.fullmatch(name) for pattern in self.excluded for name in names)
+
+    def holds(self, node: Node) -> bool:
+        """Returns whether the lower precision holds the numbers and constants that a node is given."""
+        numbers = [
+            leaf
+            for leaf in pytree.tree_leaves((node.args, node.kwargs))
+            if isinstance(leaf, float) and abs(leaf) != float("inf")
+        ]
+        constants = (
+            attrgetter(str(source.target))(self.graph_module)
+            for source in node.all_input_nodes
+            if source.op == "get_attr" and node.target not in BATCH_NORMALIZATIONS
+        )
+        return all(abs(number) <= self.largest for number in numbers) and all(
+            self.fits(constant) for constant in constants if isinstance(constant, torch.Tensor)
+        )
+
+    def fits(self, constant: torch.Tensor) -> bool:
+        if constant.dtype is not torch.float32 or not constant.numel():
+            return True
+        low, high = constant.aminmax()
+        return bool(torch.maximum(-low, high) <= self.largest)
+
+    def cast_inputs(self, node: Node, dtype: torch.dtype) -> None:
+        """Casts the inputs of a node that are float32, or were."""
+        kept = node.all_input_nodes[1:] if node.target in BATCH_NORMALIZATIONS else ()
+        is_attention = node.target is aten.scaled_dot_product_attention.default
+        mask = node.args[3] if is_attention and len(node.args) > 3 else node.kwargs.get("attn_mask")
+        for source in node.all_input_nodes:
+            is_now = self.lower if source in self.lowered else torch.float32
+            if source in kept or is_now is dtype:
+                continue
+            if any(leaf.dtype is is_now for leaf in _tensors(source)):
+                cast = self.cast(source, dtype, node, clamp=is_attention and source is mask)
+                node.replace_input_with(source, cast)
+
+    def cast(self, source: Node, dtype: torch.dtype, before: Node, clamp: bool) -> Node:
+        key = (source, dtype, clamp)
+        if key not in self.casts:
+            graph = self.graph_module.graph
+            with graph.inserting_before(before):
+                value = source
+                if clamp:  # float32's minimum, which masks hold, is infinite in float16
+                    value = graph.call_function(aten.clamp.default, (source, -self.largest))
+                    value.meta = {**source.meta}
+                cast = graph.call_function(aten._to_copy.default, (value,), {"dtype": dtype})
+            cast.meta = {**before.meta, "val": source.meta["val"].to(dtype)}
+            self.casts[key] = cast
+        return self.casts[key]
+
+    def mark(self, node: Node) -> None:
+        """Notes that a node's float32 results are of the lower precision."""
+
+        def lowered(leaf: Any) -> Any:
+            is_wide = isinstance(leaf, torch.Tensor) and leaf.dtype is torch.float32
+            return leaf.to(self.lower) if is_wide else leaf
+
+        before = node.meta["val"]
+        node.meta["val"] = pytree.tree_map(lowered, before)
+        if any(leaf.dtype is torch.float32 for leaf in _leaves(before)):
+            self.lowered.add(node)
+
+
+_OTHERS = frozenset({torch.float64, torch.complex64, torch.complex128})
+
+
+def _tensors(node: Node) -> Iterable[torch.Tensor]:
+    return _leaves(node.meta.get("val"))
+
+
+def _leaves(value: Any) -> Iterable[torch.Tensor]:
+    return [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, torch.Tensor)]

@@ -1,0 +1,140 @@
+"""Every name that a person can use has its place in the docs, and a test that uses it."""
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchtrt_cli
+from torchtrt import CompilationSettings
+from torchtrt.packs import hooks
+
+ROOT = Path(__file__).parents[1]
+
+
+def texts(*patterns):
+    """Returns the files of the repository that match a pattern, as one text."""
+    paths = {path for pattern in patterns for path in ROOT.glob(pattern)} - {Path(__file__)}
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(paths))
+
+
+PAGES = texts("docs/*.md")
+TESTS = texts("tests/**/*.py", "core/tests/**/*.py", "plugins/**/tests/**/*.py")
+CODE = texts("core/src/**/*.py", "plugins/**/src/**/*.py")
+PACKS = texts("core/src/torchtrt/packs/*.py", "core/src/torchtrt/registry/*.py")
+
+
+def hook_names():
+    """Returns the hooks that a pack may implement."""
+    return [name for name in vars(hooks) if name.startswith("torchtrt_")]
+
+
+def setting_names():
+    """Returns the settings of a compilation."""
+    return [field.name for field in dataclasses.fields(CompilationSettings)]
+
+
+def environment_variables():
+    """Returns the variables that the code reads."""
+    return sorted(set(re.findall(r"TORCHTRT_[A-Z_]*[A-Z]", CODE)))
+
+
+def problem_codes():
+    """Returns the codes of problems: nothing else in these folders is a literal with one hyphen, or ``shadowed``."""
+    return sorted(set(re.findall(r'"([a-z]+-[a-z]+|shadowed)"', PACKS)))
+
+
+def is_explained(name):
+    """Returns whether a heading, or the first cell of a row, in the docs is the name, with or without arguments."""
+    return re.search(rf"^(\||##).*?`(torchtrt )?{re.escape(name)}\b[^|]*", PAGES, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "name", [*hook_names(), *setting_names(), *environment_variables(), *problem_codes()]
+)
+def test_a_public_name_is_explained_and_used_in_a_test(name):
+    """Hooks, settings, environment variables and codes of problems."""
+    assert is_explained(name)
+    assert re.search(rf"\b{re.escape(name)}\b", TESTS)
+
+
+def test_every_command_is_explained_and_run_in_a_test(capsys):
+    """The commands are those that ``torchtrt --help`` lists."""
+    with pytest.raises(SystemExit):
+        torchtrt_cli.main(["--help"])
+    commands = re.findall(r"^    ([a-z-]+)(?:  |$)", capsys.readouterr().out, re.MULTILINE)
+
+    assert {"packs", "converters", "explain"} <= set(commands)
+    for command in commands:
+        assert is_explained(command), command
+        assert f'"{command}"' in TESTS, command
+
+
+CODE_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+IMAGES = """
+import os
+import torch
+
+os.environ["TORCHTRT_CACHE"] = os.path.abspath("cache")
+
+class MyModel(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, images):
+        return torch.relu(self.convolution(images)).mean((2, 3)) * 2 + 1
+
+def train_further(model):
+    return MyModel().eval()
+"""
+TOLD = {
+    "compile-a-model.md": """
+import torch
+
+class MyModel(torch.nn.Module):
+    def forward(self, x, mask=None):
+        return x * 2 if mask is None else x * mask
+
+ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
+""",
+    **dict.fromkeys(("save-and-load.md", "cache.md"), IMAGES),
+}
+"""What a page expects its readers to have."""
+TESTED_ELSEWHERE = {
+    "publish-a-pack.md": "core/tests/packs/test_tutorial.py builds and installs it",
+    "write-a-converter.md": "shows parts of aten_core, before and after",
+}
+
+
+def pages_with_code():
+    """Returns the pages that show Python."""
+    pages = sorted((ROOT / "docs").glob("*.md"))
+    return [page.name for page in pages if CODE_BLOCK.search(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in pages_with_code() if page not in TESTED_ELSEWHERE]
+)
+def test_the_code_of_a_page_runs(page, tmp_path):
+    """From the first block to the last, as one program, with warnings as errors."""
+    blocks = CODE_BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    program = tmp_path / "page.py"
+    program.write_text("\n".join((TOLD.get(page, ""), *blocks)), encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert 0 == done.returncode, done.stderr
+
+
+def test_pages_that_are_tested_elsewhere_show_code():
+    """So that nothing is excused that is not there."""
+    assert set(TESTED_ELSEWHERE) <= set(pages_with_code())
