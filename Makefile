@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYPROJECTS := core/pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml plugins/contrib/*/pyproject.toml)) ./pyproject.toml
 DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 
-.PHONY: demo test lint bench conformance clean
+.PHONY: demo test lint docs bench conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
@@ -18,6 +18,9 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+docs: $(VENV)/ready
+	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/ready
 	$(BIN)/python -m tests.benchmarks

@@ -6,7 +6,6 @@ import contextlib
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -171,16 +170,13 @@ def _build_engines(
     recorder: Any,
 ) -> GraphModule:
     """Returns the graph with an engine for each block. A block that TensorRT cannot build as one becomes two."""
-    weight_names = _weight_names(program.graph_module)
     built: list[tuple[EngineModule, BlockReport]] = []
     while True:
         graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
         remaining = list(blocks.items())[len(built) :]
         try:
             for name, block in remaining:
-                built.append(
-                    build_engine(name, block, ranges, options, weight_names, stages, recorder)
-                )
+                built.append(build_engine(name, block, ranges, options, stages, recorder))
         except BuildError as error:
             level = list(partition.blocks)[len(built)]
             smaller = split_block(partition, level)
@@ -235,7 +231,6 @@ def build_engine(
     block: GraphModule,
     ranges: Mapping[Any, SizeRange],
     settings: CompilationSettings,
-    weight_names: Mapping[int, str],
     stages: Stages,
     recorder: Any = None,
 ) -> tuple[EngineModule, BlockReport]:
@@ -252,7 +247,7 @@ def build_engine(
             network = create_network(builder)
             recording = recorder and recorder.block(block)
             interpreter = TRTInterpreter(
-                block, network, inputs, settings, weight_names, stages.advance, recording
+                block, network, inputs, settings, stages.advance, recording
             )
             interpreted = interpreter.run()
         with stages.stage("building"):
@@ -314,11 +309,3 @@ def _check_complete(partition: Partition) -> None:
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )
     raise FullCompilationError(message, nodes)
-
-
-def _weight_names(graph_module: GraphModule) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for node in graph_module.graph.find_nodes(op="get_attr"):
-        name = str(node.target)
-        names.setdefault(id(attrgetter(name)(graph_module)), name)
-    return names

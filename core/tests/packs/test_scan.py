@@ -160,6 +160,29 @@ def test_entry_points_in_another_encoding_are_a_problem(tmp_path: Path, encoding
     assert "torchtrt_converters_probe-1.0.dist-info" == problem.distribution
 
 
+@pytest.mark.parametrize("entry_points", [None, b"", b"[console_scripts]\nfoo = foo:main\n"])
+def test_a_pack_that_forgot_its_entry_point_is_a_problem(
+    tmp_path: Path, entry_points: bytes | None
+) -> None:
+    """It would be installed and never seen; by its name it is one of ours."""
+    files = {} if entry_points is None else {"entry_points": entry_points}
+    stem = "torchtrt_converters_vision-1.0"
+    write_metadata(tmp_path, stem, METADATA=metadata_of("torchtrt-converters-vision"), **files)
+
+    (problem,) = scan_folders(tmp_path).problems
+
+    assert "bad-metadata" == problem.code
+    assert "torchtrt-converters-vision 1.0" in str(problem)
+    assert "no entry point in the group torchtrt.converters" in str(problem)
+
+
+def test_garbage_in_the_place_of_entry_points_is_a_problem(tmp_path: Path) -> None:
+    """Whether or not anything in it can be read."""
+    write_metadata(tmp_path, "torchtrt_converters_vision-1.0", entry_points=b"\xff\xfe\x00")
+
+    assert ["bad-metadata"] == codes(scan_folders(tmp_path))
+
+
 def test_a_half_deleted_distribution_does_not_hide_the_whole_one(tmp_path: Path) -> None:
     """An empty metadata folder is what an interrupted uninstall leaves behind."""
     write_metadata(tmp_path, "torchtrt_converters_vision-0.9")

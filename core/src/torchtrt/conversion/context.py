@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,7 +39,6 @@ class ConversionContext:
         requires_output_allocator: Whether an output's size depends on the data.
         weight_refit_map: Weights recorded for refit: the name in the engine to the model's tensor.
         cpu_weights_reference_holder: Owners of the memory that the network's weights point to.
-        weight_names: The model's name of each weight, by the weight's ``id``.
         node: The graph node in conversion. ``node.meta["val"]`` tells what PyTorch returns for it:
             dtype, and shape in the model's symbols. ``None`` when a converter is called by hand.
         convert_graph: From a graph inside the node (a branch, a loop's body) and the network tensors
@@ -54,7 +53,6 @@ class ConversionContext:
     requires_output_allocator: bool = False
     weight_refit_map: dict[str, torch.Tensor] = field(default_factory=dict)
     cpu_weights_reference_holder: list[Any] = field(default_factory=list)
-    weight_names: Mapping[int, str] = field(default_factory=dict)
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
     depth: int = 0
@@ -99,10 +97,8 @@ class ConversionContext:
             # Boolean weights are undocumented on some versions: an integer constant and a cast are
             # safe on all.
             return add_cast(self.net, self.add_constant(tensor.to(torch.int32), shape), torch.bool)
-        weights = self.weights(tensor)
-        layer = self.net.add_constant(tuple(tensor.shape) if shape is None else shape, weights)
-        self.name_weights(weights, tensor)
-        return layer.get_output(0)
+        given = tuple(tensor.shape) if shape is None else shape
+        return self.net.add_constant(given, self.weights(tensor)).get_output(0)
 
     def weights(self, tensor: torch.Tensor) -> Any:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
@@ -114,18 +110,6 @@ class ConversionContext:
         if self.recorder is not None:
             self._weights.setdefault((address, weights.dtype), (tensor, weights))
         return weights
-
-    def name_weights(self, weights: Any, tensor: torch.Tensor) -> None:
-        """Gives weights that a layer now uses the model's name for ``tensor``, if it is one of its weights."""
-        if self.recorder is not None:
-            return  # all at once, in the end
-        name = self.weight_names.get(id(tensor))
-        if (
-            name is not None
-            and name not in self.weight_refit_map
-            and self.net.set_weights_name(weights, name)
-        ):
-            self.record_weight(name, tensor)
 
     def record_weight(self, name: str, weight: torch.Tensor) -> None:
         """Notes that the engine's weights ``name`` hold ``weight``, so that they can be refitted."""

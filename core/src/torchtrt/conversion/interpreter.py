@@ -60,7 +60,6 @@ class TRTInterpreter:
         network: An empty network.
         inputs: The profile of each placeholder, in order.
         settings: The compilation's settings.
-        weight_names: The model's name of each weight, by the weight's ``id``.
         on_node: Called after each converted node, for progress.
         recorder: What records how weights are used, if they may change later.
     """
@@ -71,7 +70,6 @@ class TRTInterpreter:
         network: Any,
         inputs: Sequence[InputProfile],
         settings: CompilationSettings,
-        weight_names: Mapping[int, str] | None = None,
         on_node: Callable[[], None] = lambda: None,
         recorder: Any = None,
     ) -> None:
@@ -83,7 +81,6 @@ class TRTInterpreter:
         self.context = ConversionContext(
             self.network,
             settings,
-            weight_names=weight_names or {},
             convert_graph=self.convert_graph,
             recorder=recorder,
         )

@@ -118,14 +118,24 @@ def _folder(distribution: importlib_metadata.Distribution) -> str:
 def _read(
     distribution: importlib_metadata.Distribution, found: list[FoundPack], problems: list[Problem]
 ) -> None:
+    is_pack = _folder(distribution).lower().startswith(PACKS.package_name(""))
     try:
         text = distribution.read_text("entry_points.txt")
     except UnicodeDecodeError as error:
-        if not any(group.encode() in error.object.replace(b"\0", b"") for group in _GROUPS):
+        known = (group.encode() in error.object.replace(b"\0", b"") for group in _GROUPS)
+        if not (is_pack or any(known)):
             return  # It is broken, but it is none of ours.
         raise
     text = (text or "").removeprefix("\ufeff")  # which Windows' editors put there
     if f"{PROJECT}." not in text.replace("\0", ""):
+        if is_pack and distribution.read_text("METADATA"):  # not what a removal left behind
+            what = (
+                f"it has no entry point in the group {PACKS.group}, so that nothing of it is used"
+            )
+            hint = "Its authors name the pack's module there, in pyproject.toml."
+            name, version, location = _identity(distribution)
+            info = PackInfo("", name, version, location)
+            problems.append(Problem(what, hint, "bad-metadata").about(info))
         return
     if "\0" in text:
         raise ValueError("its entry_points.txt is not UTF-8")

@@ -1,0 +1,15 @@
+"""What the site does with links to the repository around the pages: they lead there, or are text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./([^)\s]*)\)")
+
+
+def on_page_markdown(markdown: str, config: Any, **_: Any) -> str:
+    """Returns a page's text for the site: mkdocs knows only what is in its folder."""
+    if config.repo_url:
+        return _OUTSIDE.sub(rf"[\1]({config.repo_url.rstrip('/')}/blob/main/\2)", markdown)
+    return _OUTSIDE.sub(r"\1", markdown)
