@@ -93,12 +93,15 @@ def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [str(registration.target) for registration in local.converters] == ["aten.relu.default"]
 
 
-@pytest.mark.parametrize("name", ["packs", "doctor", "converters", "coverage", "explain"])
+COMMANDS = ("packs", "doctor", "converters", "coverage", "explain", "inspect", "cache")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_flag_is_documented(name: str) -> None:
     """Each command has a section that mentions its flags."""
     parser = _parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    assert set(commands.choices) == {"packs", "doctor", "converters", "coverage", "explain"}
+    assert set(commands.choices) == set(COMMANDS)
     general = page("cli").split("\n## ")[0]
     assert all(flag in general for flag in ("--version", "--json", "--import"))
     section = page("cli").split(f"## `torchtrt {name}")[1].split("\n## ")[0]
