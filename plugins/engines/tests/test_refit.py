@@ -361,6 +361,17 @@ def test_a_model_with_immutable_weights_says_how_to_change_them():
         torchtrt.refit_module_weights(model, made(Folded, 1))
 
 
+def test_engines_stay_with_the_tensorrt_that_built_them():
+    """Whichever is in use where they are loaded, refitted, copied and called."""
+    old, new = made(Half, 0), made(Half, 1)
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        model = compiled(old)
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        agree(old, model)
+        agree(new, torchtrt.refit_module_weights(model, new))
+        agree(old, copy.deepcopy(model))
+
+
 def test_the_watch_over_weights_moves_to_the_new_ones():
     """After training has changed the model's weights, refitting with them makes the compiled model usable again."""
     model = made(BetweenEngines, 0)

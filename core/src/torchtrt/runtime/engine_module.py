@@ -206,6 +206,7 @@ class EngineModule(torch.nn.Module):
         plan = state.pop("plan")
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__({**copy.deepcopy(state, memo), "plan": plan})
+        copied._tensorrt = self._tensorrt  # whichever is in use where it is copied
         return copied
 
     def __getstate__(self) -> dict[str, Any]:

@@ -54,7 +54,8 @@ def refit_module_weights(
     plans = {name: _refitted(engine, attributes) for name, engine in engines.items()}
     tensors = _new_attributes(compiled, attributes)
     # Nothing has changed so far, and nothing can fail any more.
-    target = compiled if in_place else _copied(compiled, engines)
+    trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
+    target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
     for name, plan in plans.items():
         target.graph_module.get_submodule(name).replace_plan(plan)  # type: ignore[operator]
     for name, tensor in tensors.items():
@@ -183,12 +184,6 @@ def _new_attributes(
             made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_parameter else new
         tensors[name] = made[id(old)]
     return tensors
-
-
-def _copied(compiled: CompiledModule, engines: Mapping[str, EngineModule]) -> CompiledModule:
-    """Returns a copy, which does not copy the plans that it gets others for."""
-    shared = [*(each.plan for each in engines.values()), compiled.input_tree, compiled.output_tree]
-    return copy.deepcopy(compiled, {id(each): each for each in shared})
 
 
 def _written_attributes(compiled: CompiledModule) -> frozenset[str]:
