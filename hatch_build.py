@@ -11,6 +11,9 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 FOLDERS = ("core", "plugins/*", "plugins/contrib/*")
 """Where the other distributions of this project are: every such folder with a pyproject.toml."""
 
+FOR_TESTS = "Framework :: Pytest"
+"""The classifier of what only tests need: ``pip install torchtrt`` does not bring it."""
+
 
 class SiblingDependencies(MetadataHookInterface):
     """Depends on the checkout's own folders, or on one released version of each (TORCHTRT_RELEASE=1)."""
@@ -25,7 +28,10 @@ class SiblingDependencies(MetadataHookInterface):
             return f"{name} @ {folder.as_uri()}" if from_checkout else f"{name}=={version}"
 
         folders = sorted(
-            path.parent for pattern in FOLDERS for path in root.glob(f"{pattern}/pyproject.toml")
+            path.parent
+            for pattern in FOLDERS
+            for path in root.glob(f"{pattern}/pyproject.toml")
+            if FOR_TESTS not in path.read_text(encoding="utf-8")
         )
         metadata["dependencies"] = [requirement(folder) for folder in folders]
         metadata["optional-dependencies"] = {"tensorrt": [requirement(root / "core", "[tensorrt]")]}

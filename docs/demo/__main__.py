@@ -18,7 +18,7 @@ import torchtrt
 from docs.demo.models import Decoder, ResNet18
 from docs.demo.sentences import QUERY, SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.packs import current_packs, problems
-from torchtrt.registry.listing import IN_USE, list_packs
+from torchtrt.packs.listing import IN_USE, list_packs
 from torchtrt.report import stage_table
 from torchtrt.runtime import CompiledModule
 from torchtrt.tensorrt import is_real

@@ -10,11 +10,11 @@ import time
 from collections import Counter
 
 from tests.conformance import golden
-from tests.conformance.outcome import VERSIONS
 from tests.conformance.running import Found, run
-from tests.conformance.samples import ops
 from torchtrt_cli import main as torchtrt
 from torchtrt_cli.coverage import CRASHED, REJECTED, WRONG, share
+from torchtrt_reference import VERSIONS
+from torchtrt_testing.op_info import ops
 
 
 def main(arguments: list[str] | None = None) -> int:

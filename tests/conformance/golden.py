@@ -8,9 +8,7 @@ from pathlib import Path
 
 import torch
 
-from tests.conformance.outcome import VERSIONS, Outcome
 from tests.conformance.running import Found
-from tests.conformance.samples import ops
 from torchtrt_cli.coverage import (
     CORRECT,
     CRASHED,
@@ -27,6 +25,9 @@ from torchtrt_cli.coverage import (
     share,
     totals,
 )
+from torchtrt_reference import VERSIONS
+from torchtrt_testing.op_info import ops
+from torchtrt_testing.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "plugins/aten_core/src/torchtrt_converters_aten_core" / FILE

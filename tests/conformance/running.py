@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from tests.conformance.outcome import Outcome, outcomes
-from tests.conformance.samples import DTYPES, Sample, samples_of
 from torchtrt_cli.coverage import CRASHED
+from torchtrt_testing.op_info import DTYPES, Sample, samples_of
+from torchtrt_testing.outcome import Outcome, outcomes
 
 SECONDS = 120
 """How long one sample may take."""

@@ -9,8 +9,6 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.conformance import golden
-from tests.conformance.outcome import VERSIONS, Outcome, outcomes
-from tests.conformance.samples import ops, samples_of
 from torchtrt_cli.coverage import (
     CORRECT,
     CRASHED,
@@ -23,6 +21,9 @@ from torchtrt_cli.coverage import (
     kind_of,
     totals,
 )
+from torchtrt_reference import VERSIONS
+from torchtrt_testing.op_info import ops, samples_of
+from torchtrt_testing.outcome import Outcome, outcomes
 
 KEPT = golden.read()
 PARTS = 16

@@ -33,13 +33,12 @@ FIRST = 60
 
 def cases() -> dict[str, Callable[[], None]]:
     """Returns every pack's cases by label."""
-    from plugins.aten_core.tests import harness
-    from plugins.aten_core.tests.cases import CASES
+    from torchtrt.testing import first_party_cases
+    from torchtrt_testing.aten import check_where_exact
 
-    harness.REAL.update(REAL)
     return {
-        f"{place} {case.label}": lambda case=case: harness.check_where_exact(case)
-        for place, case in enumerate(CASES)
+        f"{place} {case.label}": lambda case=case: check_where_exact(case, REAL)
+        for place, case in enumerate(first_party_cases())
     }
 
 
@@ -61,7 +60,7 @@ def architectures() -> dict[str, Callable[[], None]]:
 
 def samples() -> dict[str, Callable[[], None]]:
     """Returns the first samples of each op and dtype of PyTorch's OpInfo database."""
-    from tests.conformance.samples import DTYPES, ops
+    from torchtrt_testing.op_info import DTYPES, ops
 
     return {
         f"{name} {str(dtype).removeprefix('torch.')}": lambda name=name, dtype=dtype: (
@@ -79,9 +78,9 @@ def _check_samples(name: str, dtype: Any) -> None:
     from torch.utils import _pytree as pytree
 
     import torchtrt
-    from tests.conformance import outcome
-    from tests.conformance.samples import samples_of
     from torchtrt.errors import FullCompilationError, UnsupportedProgramError
+    from torchtrt_testing import comparison
+    from torchtrt_testing.op_info import samples_of
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     settings = REAL if device.type == "cuda" else {}
@@ -89,7 +88,7 @@ def _check_samples(name: str, dtype: Any) -> None:
     for place, sample in enumerate(samples_of(name, dtype)[:4]):
         try:
             with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-                expected = outcome._eager(sample)
+                expected = comparison.eager(sample)
                 exported = torch.export.export(sample.model, sample.tensors, strict=False)
                 compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
         except (FullCompilationError, UnsupportedProgramError):
@@ -102,7 +101,7 @@ def _check_samples(name: str, dtype: Any) -> None:
         tensors = [tensor.to(device) for tensor in sample.tensors]
         results = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
         actual = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, results)
-        difference = outcome._difference(sample, exported, actual, expected)
+        difference = comparison.difference(sample, exported, actual, expected)
         if difference is not None:
             wrong.append(f"sample {place} ({sample.describe()[:150]}): {difference}")
     assert not wrong, "; ".join(wrong)

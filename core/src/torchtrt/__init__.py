@@ -7,12 +7,10 @@ nor TensorRT.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
-import torchtrt.engines  # the operator of saved models, which torch.export.load looks for  # noqa: F401
 from torchtrt.lazy import lazy_names
-from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt import trt, use_tensorrt
 
 if TYPE_CHECKING:
     from torchtrt.compiler import compile, explain
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from torchtrt.inputs import Input
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.runtime import CompiledModule
+    from torchtrt.settings import CompilationSettings
+    from torchtrt.tensorrt import trt, use_tensorrt
 
 __version__ = "0.1.0"
 
@@ -39,8 +39,9 @@ __all__ = [
 ]
 
 # Imported on first use: torch.export and what compiling needs take longer to import than all packs
-# together.
+# together, and the commands that look for what is broken import no PyTorch.
 _LAZY = {
+    "CompilationSettings": "torchtrt.settings",
     "CompiledModule": "torchtrt.runtime",
     "DYNAMO_CONVERTERS": "torchtrt.registry",
     "Input": "torchtrt.inputs",
@@ -50,6 +51,8 @@ _LAZY = {
     "load": "torchtrt.engines",
     "refit_module_weights": "torchtrt.engines",
     "save": "torchtrt.engines",
+    "trt": "torchtrt.tensorrt",
+    "use_tensorrt": "torchtrt.tensorrt",
 }
 
 
@@ -57,6 +60,10 @@ __getattr__, __dir__ = lazy_names(globals(), _LAZY)
 
 
 # Last: packs import torchtrt, so everything above must exist by now.
-from torchtrt.packs import load_packs  # noqa: E402
+from torchtrt.packs.environment import loads_no_packs  # noqa: E402
 
-load_packs()
+if not loads_no_packs(sys.orig_argv, sys.argv):
+    from torchtrt import engines as engines  # with the operator that torch.export.load looks for
+    from torchtrt.packs.state import load_packs
+
+    load_packs()

@@ -135,6 +135,14 @@ def check_names(validator: Validator) -> tuple[str, ...]:
     return (name.strip("_<>"),)
 
 
+def declared_dtypes(validator: Validator) -> tuple[str, ...]:
+    """Returns the names of the dtypes that the checks with an attribute ``dtypes`` let pass; none without such."""
+    checks = validator.checks if isinstance(validator, Unless) else (validator,)
+    declared = [frozenset(check.dtypes) for check in checks if hasattr(check, "dtypes")]
+    names = {str(dtype) for dtype in frozenset.intersection(*declared)} if declared else set()
+    return tuple(sorted(name.removeprefix("torch.") for name in names))
+
+
 def with_settings(validator: Validator) -> Validator:
     """Returns a validator as ``(node, settings)``.
 
@@ -199,6 +207,7 @@ class ConverterSupport:
         requires_output_allocator: Whether an output's size depends on the data.
         keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor``; without it
             they are network tensors. In the other conventions weights always are ``torch.Tensor``.
+        tensorrt: The TensorRT versions that it works with, as ``">=10"``; all if empty.
     """
 
     converter_implementation: Converter | str
@@ -206,6 +215,7 @@ class ConverterSupport:
     supports_dynamic_shapes: bool = False
     requires_output_allocator: bool = False
     keep_constants: bool = False
+    tensorrt: str = ""
 
 
 # Calling conventions

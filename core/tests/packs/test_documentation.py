@@ -10,7 +10,7 @@ import pytest
 
 from torchtrt.packs import ConverterPack, environment, hooks
 from torchtrt.registry import ConverterRegistry, register
-from torchtrt_cli import _parser
+from torchtrt_cli.parser import make_parser
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted(
@@ -93,13 +93,23 @@ def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [str(registration.target) for registration in local.converters] == ["aten.relu.default"]
 
 
-COMMANDS = ("packs", "doctor", "converters", "coverage", "explain", "inspect", "cache")
+COMMANDS = (
+    "packs",
+    "doctor",
+    "converters",
+    "coverage",
+    "explain",
+    "inspect",
+    "cache",
+    "lock",
+    "new-pack",
+)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_and_flag_is_documented(name: str) -> None:
     """Each command has a section that mentions its flags."""
-    parser = _parser()
+    parser = make_parser()
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     assert set(commands.choices) == set(COMMANDS)
     general = page("cli").split("\n## ")[0]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchtrt.packs.environment import is_recovery_command, read_selection
+from torchtrt.packs.environment import loads_no_packs, read_selection
 from torchtrt.packs.info import normalize
 
 
@@ -133,20 +133,25 @@ def test_no_value_of_a_variable_raises(values: dict[str, str]) -> None:
         (["-X", "utf8", "-m"], "torchtrt", ["packs", "--no-load"], True),
         ([], "-mtorchtrt", ["packs", "--no-load"], True),
         (["-m"], "torchtrt", ["packs"], False),
+        ([], "/usr/bin/torchtrt", ["doctor", "--json"], True),
+        (["-m"], "torchtrt", ["new-pack", "vision"], True),
+        (["-m"], "torchtrt", ["--version"], True),
+        (["-m"], "torchtrt", ["converters", "doctor"], False),
+        (["-m"], "pytest", ["doctor"], False),
         (["-m"], "pytest", ["torchtrt", "--no-load"], False),
         (["-c"], "import torchtrt", ["--no-load"], False),
     ],
 )
-def test_only_the_recovery_command_goes_without_packs(
+def test_only_commands_that_help_when_all_is_broken_go_without_packs(
     options: list[str], program: str, arguments: list[str], recovers: bool
 ) -> None:
     """Another program's ``--no-load`` is its own."""
     command_line = ["python", *options, program, *arguments]
     first = options[-1] if options and options[-1] in ("-m", "-c") else program
 
-    assert is_recovery_command(command_line, [first, *arguments]) is recovers
+    assert loads_no_packs(command_line, [first, *arguments]) is recovers
 
 
 def test_an_embedded_interpreter_without_arguments_loads_packs() -> None:
     """There is not always a command line."""
-    assert not is_recovery_command([], [""])
+    assert not loads_no_packs([], [""])

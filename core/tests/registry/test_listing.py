@@ -11,8 +11,9 @@ from torch.fx import Node
 
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import LOCAL_TIER
-from torchtrt.registry import ConverterRegistry
-from torchtrt.registry.listing import list_converters
+from torchtrt.registry import DYNAMO_CONVERTERS, ConverterRegistry
+from torchtrt.registry.listing import list_everything
+from torchtrt.registry.table import Table
 
 gelu = torch.ops.aten.gelu.default
 relu = torch.ops.aten.relu.default
@@ -21,6 +22,9 @@ relu = torch.ops.aten.relu.default
 def gelu_is_tanh(node: Node) -> bool:
     """Stands for a validator."""
     return True
+
+
+gelu_is_tanh.dtypes = {torch.float32, torch.float16}  # type: ignore[attr-defined]
 
 
 def converter(where: str) -> Callable[..., Any]:
@@ -34,7 +38,7 @@ def converter(where: str) -> Callable[..., Any]:
 
 def example() -> PackSet:
     """Returns packs of every kind: in use, disabled and not loaded."""
-    core, vision = ConverterPack("aten_core"), ConverterPack("vision")
+    core, vision = ConverterPack("aten_core", tensorrt=">=8.6"), ConverterPack("vision")
     local = ConverterPack("local")
     core.add(
         gelu,
@@ -51,7 +55,13 @@ def example() -> PackSet:
         "torchtrt_converters_vision.gelu:gelu_tanh",
         capability_validator=gelu_is_tanh,
         priority=ConverterPriority.HIGH,
+        tensorrt=">=10",
     )
+    core.decomposition("aten.silu.default")(
+        converter("torchtrt_converters_aten_core.decompositions:silu")
+    )
+    vision.decomposition("aten.silu.default")(converter("torchtrt_converters_vision.silu:silu"))
+    vision.lowering_pass("fold")(converter("torchtrt_converters_vision.passes:fold"))
     vision.add(
         "aten::nonzero",
         converter("torchtrt_converters_vision.nonzero:nonzero"),
@@ -88,42 +98,90 @@ PROBLEMS = (
 GOLDEN = """\
 3 ops from 3 packs (2 not in use)
 
-pack       from                                 ops  high  status
-aten_core  torchtrt-converters-aten-core 0.1.0    2     0  in use
-audio      torchtrt-converters-audio 2.0          -     -  disabled by TORCHTRT_PACKS_DISABLE
-broken     torchtrt-converters-broken 1.2         -     -  not loaded: ImportError: libfoo.so.2
-vision     torchtrt-converters-vision 0.3.0       3     1  in use
-local      this program                           1     0  in use
+aten_core (torchtrt-converters-aten-core 0.1.0): in use, 2 ops, 0 HIGH, 1
+    decomposition, TensorRT >=8.6
+audio (torchtrt-converters-audio 2.0): disabled by TORCHTRT_PACKS_DISABLE
+broken (torchtrt-converters-broken 1.2): not loaded: ImportError: libfoo.so.2
+vision (torchtrt-converters-vision 0.3.0): in use, 3 ops, 1 HIGH, 1
+    decomposition
+local (this program): in use, 1 op, 0 HIGH, 0 decompositions
 
-problem: Converter packs (torchtrt_converters_odd-1.0.dist-info, /site): the metadata of a pack cannot be read: \
-UnicodeDecodeError. Uninstall the distribution and install it again.
+problem: Converter packs (torchtrt_converters_odd-1.0.dist-info, /site): the
+    metadata of a pack cannot be read: UnicodeDecodeError. Uninstall the
+    distribution and install it again.
 
 not in this PyTorch: vision.fold.default
 
+Converters, in the order in which they are asked
+
 aten.gelu.default
-  1.  HIGH      vision     torchtrt-converters-vision 0.3.0     torchtrt_converters_vision.gelu:gelu_tanh\
-      static shapes only, checks gelu_is_tanh
-  2.  STANDARD  aten_core  torchtrt-converters-aten-core 0.1.0  torchtrt_converters_aten_core.activation:gelu\
-  dynamic shapes
+  1. HIGH vision (torchtrt-converters-vision 0.3.0)
+     torchtrt_converters_vision.gelu:gelu_tanh
+     static shapes only, TensorRT >=10, dtypes float16 float32, checks
+         gelu_is_tanh
+  2. STANDARD aten_core (torchtrt-converters-aten-core 0.1.0)
+     torchtrt_converters_aten_core.activation:gelu
+     dynamic shapes
 
 aten.nonzero.default
-  1.  STANDARD  vision  torchtrt-converters-vision 0.3.0  torchtrt_converters_vision.nonzero:nonzero\
-  static shapes only, data-dependent output
+  1. STANDARD vision (torchtrt-converters-vision 0.3.0)
+     torchtrt_converters_vision.nonzero:nonzero
+     static shapes only, data-dependent output
 
 aten.relu.default
-  1.  STANDARD  aten_core  torchtrt-converters-aten-core 0.1.0  torchtrt_converters_aten_core.activation:relu\
-  dynamic shapes
-  2.  STANDARD  local      this program                         __main__:my_relu\
-                               static shapes only, shadowed by 1."""
+  1. STANDARD aten_core (torchtrt-converters-aten-core 0.1.0)
+     torchtrt_converters_aten_core.activation:relu
+     dynamic shapes
+  2. STANDARD local (this program)
+     __main__:my_relu
+     static shapes only, shadowed by 1.
+
+Decompositions, of which the first is used
+
+aten.silu.default
+  1. STANDARD aten_core (torchtrt-converters-aten-core 0.1.0)
+     torchtrt_converters_aten_core.decompositions:silu
+  2. STANDARD vision (torchtrt-converters-vision 0.3.0)
+     torchtrt_converters_vision.silu:silu
+     shadowed by 1.
+
+Passes over the graph, in the order in which they run
+
+fold of vision (torchtrt-converters-vision 0.3.0)
+     torchtrt_converters_vision.passes:fold"""
 
 
-def test_the_listing_names_pack_distribution_and_version_behind_every_op() -> None:
-    """In candidate order, with priority, shapes, validator and what shadows it; what is not in use has its reason."""
-    packs = example()
-    registry = ConverterRegistry(lambda: packs)
-    candidates = {target: registry.candidates(target) for target in registry.unique_targets()}
+def test_the_listing_names_pack_distribution_and_version_behind_everything() -> None:
+    """Converters, decompositions and passes in order, with ranges and what shadows each; why packs are not used."""
+    assert list_everything(Table(example()), PROBLEMS) == GOLDEN
 
-    assert list_converters(packs, candidates, registry.missing_targets(), PROBLEMS) == GOLDEN
+
+def test_conflicts_are_part_of_the_listing() -> None:
+    """Of converters and of decompositions alike."""
+    loaded = []
+    for name in ("vision", "zebra"):
+        pack = ConverterPack(name)
+        pack.add(gelu, converter("m:gelu"), priority=ConverterPriority.HIGH)
+        pack.decomposition(relu, priority=ConverterPriority.HIGH)(lambda x: x)
+        loaded.append(LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0"), pack))
+
+    text = ConverterRegistry(
+        lambda: PackSet(loaded=tuple(loaded))
+    ).display_all_available_converters()
+
+    flat = " ".join(text.split())
+    for op, kind in (("gelu", "converter"), ("relu", "decomposition")):
+        assert (
+            f"conflict: aten.{op}.default is claimed with a HIGH {kind} by zebra and vision; zebra comes first."
+            in flat
+        )
+
+
+def test_lines_fit_80_columns() -> None:
+    """Except where a name is longer."""
+    text = DYNAMO_CONVERTERS.display_all_available_converters()
+
+    assert [] == [line for line in text.splitlines() if len(line) > 80 and " " in line.strip()]
 
 
 def test_the_registry_shows_its_own_listing() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.fx import Graph, Node, symbolic_trace
 
-from torchtrt.errors import NoConverterError, PackWarning, UnknownTargetError
+from torchtrt.errors import NoConverterError, PackError, PackWarning, UnknownTargetError
 from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject, problems
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterRegistry, get_graph_converter_support
 from torchtrt.settings import CompilationSettings
@@ -437,6 +437,34 @@ def test_a_pack_for_other_versions_of_tensorrt_is_passed_over(
     assert new.chosen is not None
     assert (old.chosen.pack.name, new.chosen.pack.name) == ("vision", "aten_core")
     assert "aten_core works with TensorRT >=10, and 8.6.0 is in use" in old.explain()
+
+
+def test_a_converter_for_other_versions_of_tensorrt_is_passed_over(
+    registry_of: RegistryOf, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One converter of a pack may need a newer TensorRT than the others, and the report says so."""
+    in_use = "8.6.0"
+    monkeypatch.setattr("torchtrt.registry.registry.tensorrt_version", lambda: in_use)
+    made = ConverterPack("vision", tensorrt=">=8.6")
+    made.add(relu, convert)
+    made.add(relu, convert, tensorrt=">=10.14,<11", priority=ConverterPriority.HIGH)
+    registry = registry_of(made)
+
+    old, in_use = registry.resolve(call(relu)), "10.16.1"
+    new = registry.resolve(call(relu))
+
+    assert (1, 0) == (len(old.rejections), len(new.rejections))
+    reason = "this converter works with TensorRT >=8.6,>=10.14,<11, and 8.6.0 is in use"
+    assert reason in old.explain()
+    assert new.chosen is not None
+    assert ">=8.6,>=10.14,<11" == new.chosen.tensorrt
+
+
+@pytest.mark.parametrize("tensorrt", ["10", ">=ten", 10, None, ">= 10 or so"])
+def test_a_range_that_is_none_is_refused_where_it_is_written(tensorrt: Any) -> None:
+    """And not when a model is compiled."""
+    with pytest.raises(PackError, match=r"is no range of TensorRT versions; write '>=10'"):
+        pack(tensorrt=tensorrt)
 
 
 def test_an_op_that_its_library_adds_later_is_found_by_name(

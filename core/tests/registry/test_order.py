@@ -246,3 +246,26 @@ def test_a_standard_converter_takes_no_op_that_a_first_party_pack_decomposes(
     assert alone.resolve(node, preference)
     assert registry_of(core, vision, preferred=["vision"]).resolve(node)
     assert registry_of(core, vision, bold).resolve(node).chosen.pack.name == "bold"  # type: ignore[union-attr]
+
+
+def test_decompositions_conflict_as_converters_do(
+    registry_of: Callable[..., ConverterRegistry],
+) -> None:
+    """Two third parties with HIGH for one op; a STANDARD one or a preference is none."""
+    packs = []
+    for name, priority in (("vision", HIGH), ("zebra", HIGH), ("abacus", STANDARD)):
+        pack = ConverterPack(name)
+        pack.decomposition("aten.silu.default", priority=priority)(lambda x: x)
+        packs.append(pack)
+
+    (conflict,) = registry_of(*packs).conflicts()
+
+    assert ("decomposition", ["zebra", "vision"]) == (
+        conflict.kind,
+        [each.pack.name for each in conflict.candidates],
+    )
+    assert "TORCHTRT_PACKS_PREFER" in str(conflict)
+    assert () == registry_of(*packs, preferred=["vision"]).conflicts()
+    assert () == registry_of(packs[0], packs[2]).conflicts()
+    (order,) = registry_of(*packs).decomposition_candidates().values()
+    assert ["zebra", "vision", "abacus"] == [each.pack.name for each in order]

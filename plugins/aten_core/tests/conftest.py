@@ -3,12 +3,10 @@
 import pytest
 
 import torchtrt
-from torchtrt.tensorrt import is_real
-
-VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
+from torchtrt.testing import tensorrts
 
 
-@pytest.fixture(params=["real"] if is_real() else VERSIONS)
+@pytest.fixture(params=tensorrts())
 def version(request):
     """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
     with torchtrt.use_tensorrt(request.param):

@@ -8,8 +8,7 @@ import torch
 
 from torchtrt.packs import loaded_packs
 from torchtrt.targets import qualified_name
-
-from .cases import CASES
+from torchtrt.testing import first_party_cases
 
 TARGETS = json.loads((Path(__file__).parent / "torch_tensorrt_targets.json").read_text())["targets"]
 
@@ -80,7 +79,11 @@ def served():
         for entry in (*loaded.pack.converters, *loaded.pack.decompositions)
     ]
     names = {qualified_name(entry.target) for entry in entries}
-    shown = [case.function for case in CASES if isinstance(case.function, torch._ops.OpOverload)]
+    shown = [
+        case.function
+        for case in first_party_cases()
+        if isinstance(case.function, torch._ops.OpOverload)
+    ]
     return names | {qualified_name(function) for function in shown}
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import torchtrt
+from torchtrt.testing import run_compiled
 
-from .harness import run
 from .test_pack import Function
 
 X, ANGLES = torch.linspace(-2, 3, 48).reshape(2, 4, 6), torch.linspace(0, 3, 12).reshape(4, 3)
@@ -65,7 +65,9 @@ def test_what_is_complex_on_the_way_is_converted(label, version):
     """Everything is in engines, and agrees with PyTorch."""
     model = Function(FUNCTIONS[label]).eval()
     compiled = torchtrt.compile(model, [X, ANGLES], require_full_compilation=True, min_block_size=1)
-    torch.testing.assert_close(run(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        run_compiled(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4
+    )
 
 
 VARYING = {
@@ -91,7 +93,9 @@ def test_transforms_take_batches_that_vary(label, version):
     )
     for count in (1, 3, 9):
         inputs = torch.randn(count, 24)
-        torch.testing.assert_close(run(compiled, inputs), model(inputs), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            run_compiled(compiled, inputs), model(inputs), rtol=1e-4, atol=1e-4
+        )
 
 
 def test_rotary_embeddings_take_sizes_that_vary(version):
@@ -103,7 +107,9 @@ def test_rotary_embeddings_take_sizes_that_vary(version):
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
     for sizes in ((1, 1), (3, 9)):
         inputs = torch.rand(*sizes, 6), torch.rand(sizes[1], 3)
-        torch.testing.assert_close(run(compiled, *inputs), model(*inputs), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            run_compiled(compiled, *inputs), model(*inputs), rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(
@@ -120,4 +126,6 @@ def test_what_stays_complex_is_left_as_it_was(function):
     """PyTorch runs the complex part, with the same result."""
     model = Function(function).eval()
     compiled = torchtrt.compile(model, [X, ANGLES], min_block_size=1)
-    torch.testing.assert_close(run(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        run_compiled(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4
+    )

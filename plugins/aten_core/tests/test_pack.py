@@ -1,18 +1,17 @@
 """The pack as a whole: it registers, its ops exist, each has a case, and what it cannot do it rejects with a reason."""
 
 import operator
+from pathlib import Path
 
 import pytest
 import torch
 
 import torchtrt
 from torchtrt.errors import FullCompilationError
-from torchtrt.packs import loaded_packs, problems
 from torchtrt.targets import qualified_name
+from torchtrt.testing import PackConformance, check_case, first_party_cases, op_case, run_compiled
 from torchtrt_converters_aten_core._pack import pack
-
-from .cases import CASES
-from .harness import case, check, run
+from torchtrt_testing.aten import is_expected_rejection
 
 WITHOUT_OWN_CASE = {
     **{
@@ -46,16 +45,20 @@ class Function(torch.nn.Module):
         return self.function(*inputs)
 
 
-def test_the_pack_loads_without_problems():
-    """Discovery finds this pack and records nothing against it."""
-    assert "aten_core" in {loaded.pack.name for loaded in loaded_packs()}
-    assert not [problem for problem in problems() if problem.pack == "aten_core"]
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+class TestAtenCore(PackConformance):
+    """Every op of the pack, with sizes that vary where they can."""
 
+    pack = "aten_core"
+    cases = first_party_cases()
+    sizes = ("varying sizes",)
+    without_case = WITHOUT_OWN_CASE
+    readme = Path(__file__).parents[3] / "docs" / "ops.md"
 
-def test_every_registered_op_exists_in_this_pytorch():
-    """No converter waits for an op that PyTorch does not have."""
-    missing = [entry.target for entry in pack.converters if isinstance(entry.target, str)]
-    assert missing == []
+    def is_expected_rejection(self, error):
+        """TensorRT 8.6 lacks exact integers and bfloat16."""
+        return is_expected_rejection(error)
 
 
 def test_no_op_has_two_converters_in_this_pack():
@@ -63,26 +66,6 @@ def test_no_op_has_two_converters_in_this_pack():
     targets = [entry.target for entry in pack.converters]
     repeated = {qualified_name(target) for target in targets if targets.count(target) > 1}
     assert repeated == set()
-
-
-def test_every_converter_has_a_case():
-    """Each registered op is run and compared with PyTorch by at least one case."""
-    covered = {op for case_ in CASES for op in case_.ops} | set(WITHOUT_OWN_CASE)
-    registered = {qualified_name(entry.target) for entry in pack.converters}
-    assert registered - covered == set()
-
-
-def test_every_decomposition_has_a_case():
-    """Each decomposed op that has a result is the function of at least one case."""
-    covered = {case_.function for case_ in CASES}
-    decomposed = {entry.target for entry in pack.decompositions if entry.target._schema.returns}
-    assert {qualified_name(target) for target in decomposed - covered} == set()
-
-
-def test_case_names_are_unique():
-    """A failing case is found by its name."""
-    names = [case_.label for case_ in CASES]
-    assert {name for name in names if names.count(name) > 1} == set()
 
 
 def test_every_converter_supports_dynamic_shapes():
@@ -122,14 +105,16 @@ def test_what_tensorrt_cannot_do_is_rejected_with_the_rule(function, reason):
 def test_product_of_whole_numbers_is_exact_or_rejected(version):
     """TensorRT 8.6 multiplies integers in float32: there an unknown number of them stays in PyTorch."""
     model, numbers = Function(lambda x: x.prod(1)), torch.tensor([[4097, 4099], [-3, 5]])
-    assert torch.equal(run(compile_everything(model.eval(), numbers), numbers), model(numbers))
+    assert torch.equal(
+        run_compiled(compile_everything(model.eval(), numbers), numbers), model(numbers)
+    )
     dynamic = {"inputs": ({1: torch.export.Dim("n", min=1, max=4)},)}
     exported = torch.export.export(model, (numbers,), dynamic_shapes=dynamic, strict=False)
     if version == "reference@8.6.0":
         with pytest.raises(FullCompilationError, match="in float32"):
             compile_everything(exported)
     else:
-        assert torch.equal(run(compile_everything(exported), numbers), model(numbers))
+        assert torch.equal(run_compiled(compile_everything(exported), numbers), model(numbers))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +132,9 @@ def test_whole_numbers_beyond_32_bits_are_exact_or_rejected(version, function):
         with pytest.raises(FullCompilationError, match="32 bits"):
             compile_everything(model.eval(), numbers)
     else:
-        assert torch.equal(run(compile_everything(model.eval(), numbers), numbers), model(numbers))
+        assert torch.equal(
+            run_compiled(compile_everything(model.eval(), numbers), numbers), model(numbers)
+        )
 
 
 def test_numel_of_sizes(version):
@@ -171,7 +158,7 @@ def test_numel_of_sizes(version):
     product.target, product.args = torch.ops.aten.sym_numel.default, (placeholder,)
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
     inputs = torch.randn(4, 7)
-    torch.testing.assert_close(run(compiled, inputs), inputs.reshape(-1))
+    torch.testing.assert_close(run_compiled(compiled, inputs), inputs.reshape(-1))
 
 
 GPU_ATTENTION = [
@@ -210,7 +197,9 @@ def test_attention_kernels_of_the_gpu(kind, args, options, version):
     node.replace_all_uses_with(first)
     exported.graph.erase_node(node)
     compiled = torchtrt.compile(exported, require_full_compilation=True, min_block_size=1)
-    torch.testing.assert_close(run(compiled, *inputs), function(*inputs), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        run_compiled(compiled, *inputs), function(*inputs), rtol=1e-5, atol=1e-5
+    )
 
 
 def layers(function, *inputs, dynamic=None):
@@ -249,6 +238,6 @@ def test_known_sizes_cost_no_layers(function, count):
 def test_a_case_that_disagrees_fails():
     """The harness tells a wrong result: a case whose engine computes something else does not pass."""
     calls = iter(range(100))
-    wrong = case("aten.add.Tensor", "3", function=lambda x: x + (1 if next(calls) == 0 else 2))
+    wrong = op_case("aten.add.Tensor", "3", function=lambda x: x + (1 if next(calls) == 0 else 2))
     with pytest.raises(AssertionError):
-        check(wrong)
+        check_case(wrong)

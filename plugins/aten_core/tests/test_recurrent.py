@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
-
-from .harness import run
+from torchtrt.testing import run_compiled
 
 LENGTHS = torchtrt.Input(min_shape=(1, 1, 4), opt_shape=(2, 5, 4), max_shape=(3, 9, 4))
 
@@ -21,7 +20,7 @@ def test_a_module_takes_sequences_of_any_length(module, version):
         x = torch.randn(batch, length, 4)
         with torch.no_grad():
             expected = model(x)
-        torch.testing.assert_close(run(compiled, x), expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(run_compiled(compiled, x), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_exporting_leaves_pytorch_as_it_was():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt_reference import VERSIONS
+from torchtrt.testing import run_compiled, tensorrts
 
 
 class Positions(nn.Module):
@@ -16,18 +16,18 @@ class Positions(nn.Module):
         return torch.nonzero(torch.relu(x)) * 2 + 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("positive", [0, 1, 5, 12])
-def test_nonzero_has_as_many_rows_as_there_are(version, positive):
+def test_nonzero_has_as_many_rows_as_there_are(tensorrt, positive):
     """From none to all, int64, in row-major order."""
     x = -torch.ones(3, 4)
     x.view(-1)[:positive] = 1.0
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(
             Positions().eval(), (torch.rand(3, 4),), require_full_compilation=True
         )
 
-    torch.testing.assert_close(compiled(x), Positions()(x))
+    torch.testing.assert_close(run_compiled(compiled, x), Positions()(x))
 
 
 MASKED = [
@@ -55,19 +55,19 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("function", [row[1] for row in MASKED], ids=[row[0] for row in MASKED])
-def test_masks_choose_as_many_as_they_hold(function, version):
+def test_masks_choose_as_many_as_they_hold(function, tensorrt):
     """None, some and all: the result has PyTorch's values and size."""
     x = torch.randn(3, 4)
     some = torch.tensor([[1, 0, 1, 1], [0, 0, 0, 1], [1, 1, 0, 0]]).bool()
     model = Function(function).eval()
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(
             model, (x, some), require_full_compilation=True, min_block_size=1
         )
     for mask in (some, torch.ones_like(some), torch.zeros_like(some)):
-        torch.testing.assert_close(compiled(x, mask), model(x, mask))
+        torch.testing.assert_close(run_compiled(compiled, x, mask), model(x, mask))
 
 
 UNIQUE = {
@@ -78,10 +78,10 @@ UNIQUE = {
 }
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("label", UNIQUE)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
-def test_unique_elements_are_as_many_as_there_are(label, dtype, version):
+def test_unique_elements_are_as_many_as_there_are(label, dtype, tensorrt):
     """One, some and all different, of any shape."""
     model = Function(UNIQUE[label]).eval()
     inputs = [
@@ -89,12 +89,12 @@ def test_unique_elements_are_as_many_as_there_are(label, dtype, version):
         torch.ones(2, 4),
         torch.arange(8).reshape(2, 4).flip(0),
     ]
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(
             model, (inputs[0].to(dtype),), require_full_compilation=True, min_block_size=1
         )
     for x in inputs:
-        torch.testing.assert_close(compiled(x.to(dtype)), model(x.to(dtype)))
+        torch.testing.assert_close(run_compiled(compiled, x.to(dtype)), model(x.to(dtype)))
 
 
 WRITES = [
@@ -103,9 +103,9 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("version", ["10.16.1", "11.4.0"])
+@pytest.mark.parametrize("tensorrt", ["reference@10.16.1", "reference@11.4.0"])
 @pytest.mark.parametrize("values", [row[1] for row in WRITES], ids=[row[0] for row in WRITES])
-def test_what_a_mask_chose_is_written_back(values, version):
+def test_what_a_mask_chose_is_written_back(values, tensorrt):
     """None, some and all of the elements."""
 
     def function(x):
@@ -114,11 +114,11 @@ def test_what_a_mask_chose_is_written_back(values, version):
         return y
 
     model, inputs = Function(function).eval(), (torch.arange(6.0).reshape(2, 3),)
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
 
     for x in (*inputs, torch.zeros(2, 3), torch.full((2, 3), 5.0)):
-        torch.testing.assert_close(compiled(x), model(x))
+        torch.testing.assert_close(run_compiled(compiled, x), model(x))
 
 
 SIZES_OF_WHAT_IS_CHOSEN = [
@@ -133,22 +133,22 @@ SIZES_OF_WHAT_IS_CHOSEN = [
 ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize(
     "function",
     [row[1] for row in SIZES_OF_WHAT_IS_CHOSEN],
     ids=[row[0] for row in SIZES_OF_WHAT_IS_CHOSEN],
 )
-def test_what_needs_a_size_that_depends_on_data_has_pytorchs_values(function, version):
+def test_what_needs_a_size_that_depends_on_data_has_pytorchs_values(function, tensorrt):
     """In the engine, or in PyTorch where this TensorRT tells no such size."""
     model = Function(lambda x: function(x[x > 1])).eval()
     x = torch.tensor([[0.5, 1.5, 2.5], [3.0, -1.0, 7.0]])
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(
-            model, (x,), require_full_compilation=version != "8.6.0", min_block_size=1
+            model, (x,), require_full_compilation=tensorrt != "reference@8.6.0", min_block_size=1
         )
 
-    torch.testing.assert_close(compiled(x), model(x))
+    torch.testing.assert_close(run_compiled(compiled, x), model(x))
 
 
 def test_results_of_two_calls_do_not_share_memory():
@@ -157,9 +157,9 @@ def test_results_of_two_calls_do_not_share_memory():
         Positions().eval(), (torch.rand(3, 4),), require_full_compilation=True
     )
 
-    first = compiled(torch.ones(3, 4))
+    first = run_compiled(compiled, torch.ones(3, 4))
     kept = first.clone()
-    compiled(-torch.ones(3, 4))
+    run_compiled(compiled, -torch.ones(3, 4))
 
     torch.testing.assert_close(first, kept)
 
@@ -167,11 +167,11 @@ def test_results_of_two_calls_do_not_share_memory():
 ROWS = torch.tensor([[2, 1, 1], [0, 5, 0], [2, 1, 1], [2, 0, 9], [0, 5, 0], [2, 1, 2]])
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.bool])
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("function", [torch.unique, torch.unique_consecutive])
-def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim, dtype, version):
+def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim, dtype, tensorrt):
     """As many as there are, with what each was and how often it occurs."""
 
     def unique(x):
@@ -182,19 +182,19 @@ def test_unique_slices_are_in_the_order_of_their_first_difference(function, dim,
     )
     for x in inputs:
         model = Function(unique).eval()
-        with torchtrt.use_tensorrt(f"reference@{version}"):
+        with torchtrt.use_tensorrt(tensorrt):
             compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
-        torch.testing.assert_close(compiled(x), model(x))
+        torch.testing.assert_close(run_compiled(compiled, x), model(x))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_scalar_is_chosen_or_not(version):
+@pytest.mark.parametrize("tensorrt", tensorrts())
+def test_a_scalar_is_chosen_or_not(tensorrt):
     """A mask of no dimensions chooses one element or none."""
     model = Function(torch.masked_select).eval()
     inputs = (torch.tensor(2.5), torch.tensor(True))
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
 
     for mask in (True, False):
         given = (inputs[0], torch.tensor(mask))
-        torch.testing.assert_close(compiled(*given), model(*given))
+        torch.testing.assert_close(run_compiled(compiled, *given), model(*given))

@@ -28,6 +28,10 @@ def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> None:
     """Stands for a converter."""
 
 
+def fold(graph_module: Any, settings: Any) -> None:
+    """Stands for a pass over the graph."""
+
+
 def accepts(node: Any) -> bool:
     """Stands for a validator."""
     return True
@@ -38,8 +42,8 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two packs in use, one disabled, one broken, and a conflict."""
     monkeypatch.setenv("COLUMNS", "200")
     high = {"priority": ConverterPriority.HIGH}
-    core = ConverterPack("aten_core", summary="ATen [all of it]")
-    core.add("aten.gelu", convert, supports_dynamic_shapes=True)
+    core = ConverterPack("aten_core", summary="ATen [all of it]", tensorrt=">=8.6")
+    core.add("aten.gelu", convert, supports_dynamic_shapes=True, tensorrt=">=10")
     core.decomposition("aten.silu")(convert)
     loaded = [
         LoadedPack(
@@ -50,6 +54,9 @@ def example(monkeypatch: pytest.MonkeyPatch) -> None:
         pack = ConverterPack(name)
         pack.add("aten.gelu", convert, capability_validator=accepts, **high)
         pack.add("nosuch::op", convert)
+        pack.decomposition("aten.silu.default", priority=ConverterPriority.HIGH)(convert)
+        if name == "vision":
+            pack.lowering_pass("fold")(fold)
         loaded.append(
             LoadedPack(PackInfo(name, f"torchtrt-converters-{name}", "1.0", "/site"), pack)
         )
@@ -128,7 +135,7 @@ def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any])
         in output
     )
     assert (
-        "conflict: aten.gelu.default is claimed with HIGH by zebra and vision; zebra is asked first."
+        "conflict: aten.gelu.default is claimed with a HIGH converter by zebra and vision; zebra comes first."
         in output
     )
     assert "not in this PyTorch: nosuch.op.default" in output
@@ -161,7 +168,10 @@ def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) ->
         "decompositions": 1,
     }
     assert (answer["packs"][1]["status"], answer["packs"][1]["ops"]) == ("disabled", None)
-    assert answer["conflicts"] == [{"op": "aten.gelu.default", "packs": ["zebra", "vision"]}]
+    assert answer["conflicts"] == [
+        {"op": f"aten.{op}.default", "kind": kind, "packs": ["zebra", "vision"]}
+        for op, kind in (("gelu", "converter"), ("silu", "decomposition"))
+    ]
     assert answer["missing_ops"] == ["nosuch.op.default"]
     assert [problem["code"] for problem in answer["problems"]] == ["import-failed"]
 
@@ -175,7 +185,46 @@ def test_converters_lists_all_ops(ask: Callable[..., Any]) -> None:
         ["aten.gelu.default", "1", "HIGH", "zebra"],
         ["", "2", "HIGH", "vision"],
         ["", "3", "STANDARD", "aten_core"],
+        ["aten.silu.default", "1", "HIGH", "zebra"],
+        ["", "2", "HIGH", "vision"],
+        ["", "3", "STANDARD", "aten_core"],
+        ["1", "fold", "vision", "torchtrt-converters-vision 1.0"],
     ]
+    assert "shadowed by 1." in output
+    for op, kind in (("gelu", "converter"), ("silu", "decomposition")):
+        assert (
+            f"conflict: aten.{op}.default is claimed with a HIGH {kind} by zebra and vision"
+            in output
+        )
+
+
+def test_converters_as_json_has_decompositions_passes_and_conflicts(
+    ask: Callable[..., Any],
+) -> None:
+    """Each with its pack and version, in order, and what is never used."""
+    _, output, _ = ask("converters", "--json")
+
+    answer = json.loads(output)
+    whose = {"distribution": "torchtrt-converters-vision", "version": "1.0"}
+    where = f"{__name__}:convert"
+    assert answer["decompositions"]["aten.silu.default"][1] == {
+        "pack": "vision", **whose, "priority": "HIGH", "function": where, "shadowed_by": 1
+    }  # fmt: skip
+    assert answer["passes"] == [
+        {"pack": "vision", **whose, "pass": "fold", "function": f"{__name__}:fold"}
+    ]
+    assert [(each["op"], each["kind"]) for each in answer["conflicts"]] == [
+        ("aten.gelu.default", "converter"),
+        ("aten.silu.default", "decomposition"),
+    ]
+    assert answer["converters"]["aten.gelu.default"][2]["tensorrt"] == ">=8.6,>=10"
+
+
+def test_an_op_that_is_only_decomposed_has_an_answer(ask: Callable[..., Any]) -> None:
+    """Who decomposes it."""
+    status, output, _ = ask("converters", "aten.silu")
+
+    assert (status, [row[3] for row in rows(output)]) == (0, ["zebra", "vision", "aten_core"])
 
 
 @pytest.mark.parametrize("spelling", ["aten.gelu", "aten::gelu", "aten.gelu.default"])
@@ -184,7 +233,7 @@ def test_converters_of_an_op_as_json(ask: Callable[..., Any], spelling: str) -> 
     status, output, _ = ask("converters", spelling, "--json")
 
     assert status == 0
-    (candidates,) = json.loads(output).values()
+    (candidates,) = json.loads(output)["converters"].values()
     assert [candidate["pack"] for candidate in candidates] == ["zebra", "vision", "aten_core"]
     assert candidates[0] == {
         "pack": "zebra",
@@ -192,6 +241,8 @@ def test_converters_of_an_op_as_json(ask: Callable[..., Any], spelling: str) -> 
         "version": "1.0",
         "priority": "HIGH",
         "converter": f"{__name__}:convert",
+        "tensorrt": "",
+        "dtypes": [],
         "supports_dynamic_shapes": False,
         "requires_output_allocator": False,
         "checks": ["accepts"],
@@ -226,7 +277,7 @@ def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., An
     assert output.splitlines() == [
         "No pack has a converter for aten.silu.",
         "not loaded: Pack 'broken' (torchtrt-converters-broken 2.0, /site): ImportError: libfoo.so.2. Repair it.",
-        f"aten.silu.default decomposes by {__name__}:convert of aten_core (torchtrt-converters-aten-core 0.1.0)",
+        f"aten.silu.default decomposes by {__name__}:convert of zebra (torchtrt-converters-zebra 1.0)",
         f"aten_core converts {SILU} of PyTorch's samples of nn.functional.silu: see torchtrt coverage "
         "nn.functional.silu",
     ]
@@ -471,7 +522,7 @@ def test_the_doctor_finds_a_tensorrt_that_cannot_be_used(site: Any) -> None:
     done = site.run("-m", "torchtrt", "doctor", TORCHTRT_TENSORRT="nosuch")
 
     assert 1 == done.returncode
-    assert "TensorRT: No TensorRT named 'nosuch' is installed." in done.stdout
+    assert "no TensorRT can be used: No TensorRT named 'nosuch' is installed." in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -479,6 +530,8 @@ def test_the_doctor_finds_a_tensorrt_that_cannot_be_used(site: Any) -> None:
     [
         ("packs", ["aten_core", "torchtrt-converters-aten-core", "TORCHTRT_PACKS_DISABLE"]),
         ("converters aten.gelu", ["aten.gelu.default", "torchtrt-converters-vision"]),
+        ("converters", ["aten.silu.default", "Passes over the graph", "torchtrt-converters-zebra"]),
+        ("packs --no-load", ["aten_experimental", "torchtrt-converters-aten-experimental"]),
         ("coverage nn.functional.pad", ["float32", "10.16.1"]),
         ("doctor", ["torchtrt-converters-zebra", "TORCHTRT_PACKS_PREFER"]),
     ],

@@ -244,6 +244,20 @@ def test_a_loop_ends_when_its_condition_is_false(version: str, bench: Any) -> No
     assert result.item() == 32
 
 
+def test_a_recurrence_may_take_a_value_from_outside_of_the_loop(version: str, bench: Any) -> None:
+    """One that is computed by layers which were added after the loop, and which nothing inside reads."""
+    n = bench(version)
+    loop = n.net.add_loop()
+    loop.add_trip_limit(n.const(3, np.int32), n.trt.TripLimit.COUNT)
+    start = n.input(torch.tensor(1.0))
+    carried = loop.add_recurrence(start)
+    output = loop.add_loop_output(only(carried), n.trt.LoopOutput.LAST_VALUE)
+    outside = n.net.add_elementwise(start, n.const(5.0), n.trt.ElementWiseOperation.SUM)
+    carried.set_input(1, only(outside))
+    (result,) = n.run(only(output))
+    assert result.item() == 6
+
+
 def test_loops_nest(version: str, bench: Any) -> None:
     """An inner loop runs in every iteration of the outer one."""
     n = bench(version)

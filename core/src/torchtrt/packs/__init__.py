@@ -1,22 +1,34 @@
 """Converter packs: what a pack is made of, and which packs this process has.
 
-A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``.
+A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``. Names
+are imported on first use, so that what is installed can be listed where PyTorch cannot be imported.
 """
 
-from torchtrt.contract import (
-    AutocastRule,
-    CallingConvention,
-    ConverterPriority,
-    ConverterSupport,
-    Reject,
-)
-from torchtrt.packs.hooks import hookimpl
-from torchtrt.packs.info import FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
-from torchtrt.packs.load import LoadedPack, PackSet
+from typing import TYPE_CHECKING
+
+from torchtrt.lazy import lazy_names
+from torchtrt.packs.info import API_VERSION, FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
 from torchtrt.packs.modules import import_modules
-from torchtrt.packs.pack import API_VERSION, ConverterPack
 from torchtrt.packs.problem import Problem
-from torchtrt.packs.state import current_packs, load_packs, loaded_packs, local_pack, problems
+
+if TYPE_CHECKING:
+    from torchtrt.contract import (
+        AutocastRule,
+        CallingConvention,
+        ConverterPriority,
+        ConverterSupport,
+        Reject,
+    )
+    from torchtrt.packs.hooks import hookimpl
+    from torchtrt.packs.load import LoadedPack, PackSet
+    from torchtrt.packs.pack import ConverterPack
+    from torchtrt.packs.state import (
+        current_packs,
+        load_packs,
+        loaded_packs,
+        local_pack,
+        problems,
+    )
 
 __all__ = [
     "API_VERSION",
@@ -42,3 +54,16 @@ __all__ = [
     "local_pack",
     "problems",
 ]
+
+_CONTRACT = ("AutocastRule", "CallingConvention", "ConverterPriority", "ConverterSupport", "Reject")
+_STATE = ("current_packs", "load_packs", "loaded_packs", "local_pack", "problems")
+_LAZY = {
+    **dict.fromkeys(_CONTRACT, "torchtrt.contract"),
+    **dict.fromkeys(_STATE, "torchtrt.packs.state"),
+    **dict.fromkeys(("LoadedPack", "PackSet"), "torchtrt.packs.load"),
+    "ConverterPack": "torchtrt.packs.pack",
+    "hookimpl": "torchtrt.packs.hooks",
+}
+
+
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

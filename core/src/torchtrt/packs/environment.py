@@ -16,6 +16,8 @@ DISABLE = "TORCHTRT_PACKS_DISABLE"
 PREFER = "TORCHTRT_PACKS_PREFER"
 STRICT = "TORCHTRT_PACKS_STRICT"
 NO_LOAD = "--no-load"
+WITHOUT_PACKS = ("doctor", "new-pack", "--version", "--help", "-h")
+"""What the command does before it loads packs, if it loads any."""
 
 _SWITCH = {"1": True, "true": True, "0": False, "false": False, "": False}
 
@@ -29,7 +31,6 @@ class Selection:
         disabled: Packs that are never imported.
         preferred: Packs whose converters are asked first, in this order.
         strict: Whether a problem is an error.
-        no_load: Whether this process is the recovery command, which imports no pack.
         problems: Values that make no sense.
     """
 
@@ -37,13 +38,10 @@ class Selection:
     disabled: frozenset[str] = frozenset()
     preferred: tuple[str, ...] = ()
     strict: bool = False
-    no_load: bool = False
     problems: tuple[Problem, ...] = ()
 
     def why_not(self, pack: str) -> str | None:
         """Returns why ``pack`` is not to be imported, or ``None`` if it is."""
-        if self.no_load:
-            return f"not loaded, because of {NO_LOAD}"
         if pack in self.disabled:
             return f"disabled by {DISABLE}"
         if self.only is not None and pack not in self.only:
@@ -66,7 +64,7 @@ class Selection:
                     yield Problem(what, hint, "unknown-name")
 
 
-def read_selection(environ: Mapping[str, str], no_load: bool = False) -> Selection:
+def read_selection(environ: Mapping[str, str]) -> Selection:
     """Returns what the environment asks for.
 
     Names may be a pack's or a distribution's, in any spelling, separated by commas or spaces. An
@@ -83,23 +81,22 @@ def read_selection(environ: Mapping[str, str], no_load: bool = False) -> Selecti
         disabled=frozenset(_names(environ.get(DISABLE, ""))),
         preferred=tuple(dict.fromkeys(_names(environ.get(PREFER, "")))),
         strict=bool(strict),
-        no_load=no_load,
         problems=tuple(problems),
     )
 
 
-def is_recovery_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
-    """Returns whether a process is ``torchtrt ... --no-load`` or ``python -m torchtrt ... --no-load``.
+def loads_no_packs(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Returns whether a process is the command ``torchtrt`` asked for what must work whatever is broken.
 
     Python imports this package, and with it the packs, before the command's own code can read its
-    arguments. A command that helps when a pack is broken must not import that pack, so the question
-    has to be asked here.
+    arguments. A command that helps when a pack, or PyTorch, is broken must import neither, so the
+    question has to be asked here.
 
     Args:
         command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.
         arguments: The script, or ``"-m"`` while its package is being imported, and its arguments: ``sys.argv``.
     """
-    if NO_LOAD not in arguments:
+    if NO_LOAD not in arguments and not {*arguments[1:2]} & {*WITHOUT_PACKS}:
         return False
     # sys.argv is the end of the command line, except that "-m" stands where the module's name is.
     program = "".join(command_line[-len(arguments) :][:1]).removeprefix("-m")

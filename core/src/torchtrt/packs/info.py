@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 from types import MappingProxyType
 
+API_VERSION = (1, 0)
+"""The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
+
 PROJECT = "torchtrt"
 """The distribution without code that brings the first-party ones; what it requires is first-party."""
 

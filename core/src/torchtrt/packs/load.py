@@ -19,8 +19,8 @@ from packaging.version import Version
 from torchtrt.errors import PackError, did_you_mean
 from torchtrt.packs import hooks
 from torchtrt.packs.environment import DISABLE, Selection
-from torchtrt.packs.info import LOCAL, LOCAL_TIER, PACKS, PROJECT, PackInfo
-from torchtrt.packs.pack import API_VERSION, TURN, ConverterPack
+from torchtrt.packs.info import API_VERSION, LOCAL, LOCAL_TIER, PACKS, PROJECT, PackInfo
+from torchtrt.packs.pack import TURN, ConverterPack
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import FoundPack, Scan
 

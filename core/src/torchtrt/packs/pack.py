@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
 
 from torchtrt.contract import (
@@ -24,7 +25,7 @@ from torchtrt.contract import (
     with_settings,
 )
 from torchtrt.errors import PackError, UnknownTargetError
-from torchtrt.packs.info import is_pack_name
+from torchtrt.packs.info import API_VERSION, is_pack_name
 from torchtrt.targets import (
     Target,
     canonical_spelling,
@@ -32,9 +33,6 @@ from torchtrt.targets import (
     parse_targets,
     qualified_name,
 )
-
-API_VERSION = (1, 0)
-"""The contract of this torchtrt, ``(major, minor)``: a pack of this major and no greater minor loads."""
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
@@ -72,7 +70,7 @@ class _Named(NamedTuple):
     implementation: Converter | str
     validator: Validator | None
     priority: ConverterPriority
-    flags: tuple[bool, bool, bool]
+    flags: tuple[bool, bool, bool, str]
 
     def registration(self) -> Registration:
         op, implementation = _target_or_name(self.target), self.implementation
@@ -205,6 +203,7 @@ class ConverterPack:
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
+        tensorrt: str = "",
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
@@ -223,6 +222,7 @@ class ConverterPack:
             requires_output_allocator: Whether an output's size depends on the data.
             keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
                 than as network tensors.
+            tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -246,6 +246,7 @@ class ConverterPack:
                     supports_dynamic_shapes=supports_dynamic_shapes,
                     requires_output_allocator=requires_output_allocator,
                     keep_constants=keep_constants,
+                    tensorrt=tensorrt,
                 )
             return function
 
@@ -263,6 +264,7 @@ class ConverterPack:
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
+        tensorrt: str = "",
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
@@ -271,9 +273,12 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants, tensorrt)
         if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            raise PackError(message)
+        if tensorrt != "" and not _is_range(tensorrt):
+            message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
             raise PackError(message)
         if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
@@ -379,6 +384,13 @@ def _is_place(text: str) -> bool:
     """Returns whether a text has the form ``module:function``."""
     module, _, function = text.replace(".", "_").partition(":")
     return module.isidentifier() and function.isidentifier()
+
+
+def _is_range(text: object) -> bool:
+    try:
+        return isinstance(text, str) and bool(SpecifierSet(text))
+    except InvalidSpecifier:
+        return False
 
 
 def _is_one_op(name: str) -> bool:

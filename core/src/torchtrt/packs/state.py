@@ -11,7 +11,7 @@ import warnings
 from contextlib import redirect_stdout
 
 from torchtrt.errors import PackError, PackWarning, SettingsError, did_you_mean
-from torchtrt.packs.environment import is_recovery_command, read_selection
+from torchtrt.packs.environment import read_selection
 from torchtrt.packs.info import LOCAL, normalize
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, load
 from torchtrt.packs.pack import ConverterPack
@@ -70,7 +70,7 @@ def load_packs() -> PackSet:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            selection = read_selection(os.environ, is_recovery_command(sys.orig_argv, sys.argv))
+            selection = read_selection(os.environ)
             with redirect_stdout(
                 sys.stderr
             ):  # standard output is the program's, or a command's JSON

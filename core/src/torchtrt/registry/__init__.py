@@ -7,7 +7,7 @@ from torchtrt.packs import (
     PackInfo,
     Reject,
 )
-from torchtrt.registry.candidate import Candidate, Rejection, Resolution
+from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
 from torchtrt.registry.order import Conflict
 from torchtrt.registry.register import (
     PackPass,
@@ -28,6 +28,7 @@ __all__ = [
     "ConverterPriority",
     "ConverterRegistry",
     "ConverterSupport",
+    "DecompositionCandidate",
     "PackInfo",
     "PackPass",
     "Reject",

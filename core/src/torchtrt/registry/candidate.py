@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from torchtrt.contract import Converter, SchemaArguments, Validator, check_names
+from torchtrt.contract import (
+    Converter,
+    SchemaArguments,
+    Validator,
+    check_names,
+    declared_dtypes,
+    qualified_function,
+)
 from torchtrt.packs import (
     CallingConvention,
     ConverterPriority,
@@ -30,6 +38,7 @@ class Candidate:
         qualified_function: Where its function is: ``"module:function"``.
         validate: Its validator as ``(node, settings)``, or ``None`` if every node will do.
         arguments: How its arguments are bound, if it is of the ``SCHEMA`` convention.
+        tensorrt: The TensorRT versions that its pack and itself work with; all if empty.
     """
 
     target: Target
@@ -40,6 +49,12 @@ class Candidate:
     qualified_function: str
     validate: Validator | None = field(default=None, repr=False)
     arguments: SchemaArguments | None = field(default=None, repr=False)
+    tensorrt: str = ""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The names of the dtypes that its checks let pass; none where no check says."""
+        return declared_dtypes(self.support.capability_validator)
 
     @property
     def checks(self) -> str:
@@ -54,6 +69,28 @@ class Candidate:
             message = f"{function} is imported when a lookup chooses it. Ask DYNAMO_CONVERTERS.resolve(node)."
             raise TypeError(message)
         return function
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecompositionCandidate:
+    """A decomposition of an op; the first by the order law is the op's.
+
+    Attributes:
+        target: The op.
+        function: What computes it by other ops.
+        priority: Whether it went to the front or to the back of the op's decompositions.
+        pack: Whose it is.
+    """
+
+    target: Target
+    function: Callable[..., Any]
+    priority: ConverterPriority
+    pack: PackInfo
+
+    @property
+    def qualified_function(self) -> str:
+        """Where its function is: ``"module:function"``."""
+        return qualified_function(self.function)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,60 +7,65 @@ others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from torchtrt.packs import ConverterPriority, PackInfo
+from torchtrt.packs import ConverterPriority
 from torchtrt.packs.info import THIRD_PARTY_TIER
-from torchtrt.registry.candidate import Candidate
-from torchtrt.targets import Target
+from torchtrt.registry.candidate import Candidate, DecompositionCandidate
+from torchtrt.targets import Target, qualified_name
 
-Entry = TypeVar("Entry")
+Entry = TypeVar("Entry", Candidate, DecompositionCandidate)
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two third parties each put a HIGH converter before all others of one op, and nobody said which to prefer.
+    """Two third parties each put something HIGH before all others of one op, and nobody said which to prefer.
 
     Attributes:
         target: The op.
-        candidates: Their converters. The first is the one that the order law asks first.
+        candidates: Their converters, or their decompositions. The first is the one that the order law puts first.
     """
 
     target: Target
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[Candidate, ...] | tuple[DecompositionCandidate, ...]
+
+    @property
+    def kind(self) -> str:
+        """``"converter"`` or ``"decomposition"``."""
+        return "converter" if isinstance(self.candidates[0], Candidate) else "decomposition"
+
+    def __str__(self) -> str:
+        winner, *others = dict.fromkeys(candidate.pack.name for candidate in self.candidates)
+        return (
+            f"{qualified_name(self.target)} is claimed with a HIGH {self.kind} by {winner} and {', '.join(others)}; "
+            f"{winner} comes first. Set TORCHTRT_PACKS_PREFER to choose."
+        )
 
 
-def in_order(
-    registered: Iterable[Entry],
-    priority_of: Callable[[Entry], ConverterPriority],
-    pack_of: Callable[[Entry], PackInfo],
-    preferred: Sequence[str] = (),
-) -> tuple[Entry, ...]:
-    """Returns the entries for one op in the order in which they are asked.
+def in_order(registered: Iterable[Entry], preferred: Sequence[str] = ()) -> tuple[Entry, ...]:
+    """Returns the converters, or the decompositions, of one op in the order in which they are asked.
 
     Args:
         registered: The entries in pack order and, within a pack, in the order of registration.
-        priority_of: Tells an entry's priority.
-        pack_of: Tells an entry's pack.
         preferred: Names of the packs to ask first, in this order.
     """
     standard: list[Entry] = []
     high: list[Entry] = []
     for entry in registered:
-        (high if priority_of(entry) is ConverterPriority.HIGH else standard).append(entry)
-    ordered = [*reversed(high), *standard]
+        (high if entry.priority is ConverterPriority.HIGH else standard).append(entry)
+    ordered = high[::-1] + standard
     if preferred:
         rank = {name: position for position, name in enumerate(preferred)}
-        ordered.sort(key=lambda entry: rank.get(pack_of(entry).name, len(rank)))
+        ordered.sort(key=lambda entry: rank.get(entry.pack.name, len(rank)))
     return tuple(ordered)
 
 
 def find_conflicts(
-    candidates: Mapping[Target, Sequence[Candidate]], preferred: Sequence[str] = ()
+    candidates: Mapping[Target, Sequence[Any]], preferred: Sequence[str] = ()
 ) -> tuple[Conflict, ...]:
-    """Returns the ops for which several third parties have a HIGH converter and no preference settles it."""
+    """Returns the ops for which several third parties have a HIGH candidate and no preference settles it."""
     conflicts = []
     for target, ordered in candidates.items():
         rivals = tuple(

@@ -40,6 +40,7 @@ def dynamo_tensorrt_converter(
     supports_dynamic_shapes: bool = False,
     requires_output_allocator: bool = False,
     keep_constants: bool = False,
+    tensorrt: str = "",
 ) -> Callable[[Function], Function]:
     """Returns a decorator that registers a function as a converter of this program, in the pack named ``local``.
 
@@ -55,6 +56,7 @@ def dynamo_tensorrt_converter(
         supports_dynamic_shapes=supports_dynamic_shapes,
         requires_output_allocator=requires_output_allocator,
         keep_constants=keep_constants,
+        tensorrt=tensorrt,
     )
 
 

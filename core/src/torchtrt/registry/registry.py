@@ -24,8 +24,8 @@ from torchtrt.packs import (
 from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
-from torchtrt.registry.candidate import Candidate, Rejection, Resolution
-from torchtrt.registry.listing import list_converters
+from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
+from torchtrt.registry.listing import list_everything
 from torchtrt.registry.order import Conflict
 from torchtrt.registry.symbolic import has_symbolic_dimensions
 from torchtrt.registry.table import Decompositions, Table
@@ -89,13 +89,13 @@ class ConverterRegistry:
             return Resolution(target, node.name, None, rejections, candidates)
         if settings.converter_preferences and target in settings.converter_preferences:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])
-        unusable = table.unusable_packs(tensorrt_version()) if table.has_tensorrt_ranges else None
+        unusable = table.unusable(tensorrt_version()) if table.has_tensorrt_ranges else None
         dynamic: bool | None = None
         for candidate in candidates:
             support = candidate.support
             outcome: Candidate | Rejection = candidate
-            if unusable and candidate.pack.name in unusable:
-                outcome = Rejection(candidate, unusable[candidate.pack.name])
+            if unusable and candidate in unusable:
+                outcome = Rejection(candidate, unusable[candidate])
             elif not (support.supports_dynamic_shapes or settings.assume_dynamic_shape_support):
                 if dynamic is None:
                     dynamic = has_symbolic_dimensions(node)
@@ -216,13 +216,16 @@ class ConverterRegistry:
         return {name: _count_by_pack(named[name]) for name in sorted(named)}
 
     def display_all_available_converters(self) -> str:
-        """Returns a listing of all packs and, for every op, its converters in the order in which they are asked."""
-        table = self._current_table()
-        return list_converters(table.packs, table.candidates, table.pending, problems())
+        """Returns a listing of all packs, conflicts, converters and decompositions in their order, and passes."""
+        return list_everything(self._current_table(), problems())
 
     def conflicts(self) -> tuple[Conflict, ...]:
-        """Returns the ops that two third parties claim with HIGH and no preference settles."""
+        """Returns the ops that two third parties claim with a HIGH converter, or decomposition, with no preference."""
         return self._current_table().conflicts
+
+    def decomposition_candidates(self) -> Mapping[Target, tuple[DecompositionCandidate, ...]]:
+        """Returns for each op its decompositions in order, of which the first is used."""
+        return self._current_table().decomposition_candidates
 
     def decompositions(self) -> Decompositions:
         """Returns for each op the decomposition in use, and the pack that it comes from.

@@ -17,14 +17,14 @@ from torchtrt.contract import (
     qualified_function,
 )
 from torchtrt.errors import ConverterSignatureError, UnknownTargetError
-from torchtrt.packs import ConverterPriority, PackInfo, PackSet, Problem
+from torchtrt.packs import ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.load import satisfies
 from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
 from torchtrt.packs.state import record
-from torchtrt.registry.candidate import Candidate, Rejection
-from torchtrt.registry.order import Conflict, find_conflicts, in_order
+from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection
+from torchtrt.registry.order import Conflict, Entry, find_conflicts, in_order
 from torchtrt.targets import Target, parse_target, qualified_name
 
 Decompositions = Mapping[Target, tuple[Callable[..., Any], PackInfo]]
@@ -36,7 +36,7 @@ class Table:
     Attributes:
         packs: The packs that the table was made from.
         candidates: For each op its candidates, in the order in which they are asked.
-        has_tensorrt_ranges: Whether any pack cares which TensorRT is in use.
+        has_tensorrt_ranges: Whether any candidate cares which TensorRT is in use.
         pending: Names of ops that have converters but that this PyTorch does not have (yet).
     """
 
@@ -50,45 +50,49 @@ class Table:
                 if isinstance(target, str):
                     pending.add(target)
                     continue
-                candidate = _candidate(target, registration, loaded.info)
+                candidate = _candidate(target, registration, loaded)
                 if isinstance(candidate, Problem):
                     record(candidate)
                 else:
                     registered.setdefault(target, []).append(candidate)
         self.pending = frozenset(pending)
-        self.has_tensorrt_ranges = any(loaded.pack.tensorrt for loaded in packs.loaded)
-        self.candidates: Mapping[Target, tuple[Candidate, ...]] = MappingProxyType(
-            {
-                target: in_order(
-                    entries, lambda entry: entry.priority, lambda entry: entry.pack, packs.preferred
-                )
-                for target, entries in registered.items()
-            }
+        self.has_tensorrt_ranges = any(
+            candidate.tensorrt for entries in registered.values() for candidate in entries
         )
+        self.candidates: Mapping[Target, tuple[Candidate, ...]] = _in_order(registered, packs)
         self._ready: dict[Candidate, Candidate | Rejection] = {}
-        self._unusable: dict[str, Mapping[str, str]] = {}
+        self._unusable: dict[str, Mapping[Candidate, str]] = {}
 
     @functools.cached_property
     def conflicts(self) -> tuple[Conflict, ...]:
-        """The ops that two third parties claim with HIGH."""
-        return find_conflicts(self.candidates, self.packs.preferred)
+        """The ops that two third parties claim with HIGH, of converters and of decompositions."""
+        preferred = self.packs.preferred
+        return (
+            *find_conflicts(self.candidates, preferred),
+            *find_conflicts(self.decomposition_candidates, preferred),
+        )
+
+    @functools.cached_property
+    def decomposition_candidates(self) -> Mapping[Target, tuple[DecompositionCandidate, ...]]:
+        """For each op its decompositions in order; the first is used."""
+        registered: dict[Target, list[DecompositionCandidate]] = {}
+        for loaded in self.packs.loaded:
+            for each in loaded.pack.decompositions:
+                target = _find(each.target)
+                if not isinstance(target, str):
+                    entry = DecompositionCandidate(
+                        target, each.function, each.priority, loaded.info
+                    )
+                    registered.setdefault(target, []).append(entry)
+        return _in_order(registered, self.packs)
 
     @functools.cached_property
     def decompositions(self) -> Decompositions:
         """For each op the decomposition that is used, and whose it is."""
-        registered: dict[Target, list[tuple[ConverterPriority, Callable[..., Any], PackInfo]]] = {}
-        for loaded in self.packs.loaded:
-            for decomposition in loaded.pack.decompositions:
-                target = _find(decomposition.target)
-                if not isinstance(target, str):
-                    entry = (decomposition.priority, decomposition.function, loaded.info)
-                    registered.setdefault(target, []).append(entry)
         return MappingProxyType(
             {
-                target: in_order(
-                    entries, lambda entry: entry[0], lambda entry: entry[2], self.packs.preferred
-                )[0][1:]
-                for target, entries in registered.items()
+                target: (first.function, first.pack)
+                for target, (first, *_) in self.decomposition_candidates.items()
             }
         )
 
@@ -105,16 +109,17 @@ class Table:
             return None
         return None if candidate.pack.name in self.packs.preferred else pack
 
-    def unusable_packs(self, tensorrt_version: str) -> Mapping[str, str]:
-        """Returns the packs that do not work with a version of TensorRT, each with the reason."""
+    def unusable(self, tensorrt_version: str) -> Mapping[Candidate, str]:
+        """Returns the candidates that do not work with a version of TensorRT, each with the reason."""
         unusable = self._unusable.get(tensorrt_version)
         if unusable is None:
+            fits = functools.cache(functools.partial(satisfies, tensorrt_version))
             unusable = self._unusable[tensorrt_version] = {
-                loaded.info.name: (
-                    f"{loaded.info.name} works with TensorRT {loaded.pack.tensorrt}, and {tensorrt_version} is in use"
-                )
-                for loaded in self.packs.loaded
-                if not satisfies(tensorrt_version, loaded.pack.tensorrt)
+                candidate: f"{'this converter' if candidate.support.tensorrt else candidate.pack.name} works with "
+                f"TensorRT {candidate.tensorrt}, and {tensorrt_version} is in use"
+                for entries in self.candidates.values()
+                for candidate in entries
+                if not fits(candidate.tensorrt)
             }
         return unusable
 
@@ -139,7 +144,16 @@ def _find(target: Target | str) -> Target | str:
         return target
 
 
-def _candidate(target: Target, registration: Registration, info: PackInfo) -> Candidate | Problem:
+def _in_order(
+    registered: Mapping[Target, list[Entry]], packs: PackSet
+) -> Mapping[Target, tuple[Entry, ...]]:
+    merged = {target: in_order(registered[target], packs.preferred) for target in registered}
+    return MappingProxyType(merged)
+
+
+def _candidate(
+    target: Target, registration: Registration, loaded: LoadedPack
+) -> Candidate | Problem:
     """Returns a registration as a candidate, or what is wrong with it, if its op came later than it did."""
     support, arguments = registration.support, registration.arguments
     if registration.convention is CallingConvention.SCHEMA and arguments is None:
@@ -147,16 +161,17 @@ def _candidate(target: Target, registration: Registration, info: PackInfo) -> Ca
         try:
             arguments = SchemaArguments(support.converter_implementation, target)
         except ConverterSignatureError as error:
-            return Problem(str(error), "It is not used.", "bad-signature").about(info)
+            return Problem(str(error), "It is not used.", "bad-signature").about(loaded.info)
     return Candidate(
         target,
         support,
         registration.priority,
         registration.convention,
-        info,
+        loaded.info,
         qualified_function(support.converter_implementation),
         registration.validate,
         arguments,
+        ",".join(filter(None, (loaded.pack.tensorrt, support.tensorrt))),
     )
 
 

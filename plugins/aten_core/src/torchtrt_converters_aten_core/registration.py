@@ -120,6 +120,7 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
                     return "TensorRT does not do this with an empty tensor"
         return None
 
+    tensor_limits.dtypes = dtypes  # which listings show
     return tensor_limits
 
 

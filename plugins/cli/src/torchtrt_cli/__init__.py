@@ -1,22 +1,20 @@
-"""The ``torchtrt`` command: shows packs and converters, and explains what becomes of an op or a model."""
+"""The ``torchtrt`` command: what is installed, what becomes of an op or a model, and what is broken.
+
+Nothing is imported before it is needed: the commands that help when a pack, or PyTorch itself, is
+broken must start without them.
+"""
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from torchtrt import __version__
 from torchtrt.errors import TorchTRTError
-from torchtrt_cli.cache import add_cache_command
-from torchtrt_cli.converters import add_converters_command
-from torchtrt_cli.coverage import add_coverage_command
-from torchtrt_cli.explain import add_explain_command
-from torchtrt_cli.inspect import add_inspect_command
-from torchtrt_cli.packs import add_doctor_command, add_packs_command
+from torchtrt_cli.output import answers_to
+from torchtrt_cli.parser import make_parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,15 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0, or 1 when the answer is "there is none", or 2 when the question makes no sense.
     """
-    parsed = _parser().parse_args(arguments)
+    parsed = make_parser().parse_args(arguments)
+    stdout = sys.stdout
     try:
-        for library in parsed.imports:
-            _import(library)
-        status = int(parsed.run(parsed))
-        sys.stdout.flush()
+        # Standard output is the answer's alone, whatever packs and libraries print.
+        with answers_to(stdout), redirect_stdout(sys.stderr):
+            for library in parsed.imports:
+                _import(library)
+            module, _, function = parsed.run.partition(":")
+            status = int(getattr(importlib.import_module(module), function)(parsed))
+        stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
         return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
@@ -45,23 +47,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _import(library: str) -> None:
     try:
-        with redirect_stdout(sys.stderr):
-            importlib.import_module(library)
+        importlib.import_module(library)
     except Exception as error:
         raise TorchTRTError(f"--import {library}: {type(error).__name__}: {error}.") from error
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="torchtrt", description="Shows which converter packs there are and what they convert."
-    )
-    parser.add_argument("--version", action="version", version=f"torchtrt {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    add_packs_command(commands)
-    add_doctor_command(commands)
-    add_converters_command(commands)
-    add_coverage_command(commands)
-    add_explain_command(commands)
-    add_inspect_command(commands)
-    add_cache_command(commands)
-    return parser

@@ -7,14 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from torchtrt.engines import engines
-from torchtrt_cli.output import Commands, add_command, console, print_json, table
-
-
-def add_cache_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    parser = add_command(commands, "cache", "show the engines that were kept, or remove them", run)
-    parser.add_argument("folder", nargs="?", metavar="FOLDER", help="the cache's folder")
-    parser.add_argument("--clear", action="store_true", help="remove all of them")
+from torchtrt_cli.output import console, print_json, table
 
 
 def run(arguments: argparse.Namespace) -> int:

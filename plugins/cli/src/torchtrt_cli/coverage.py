@@ -16,7 +16,7 @@ from typing import Any
 
 from torchtrt.packs import loaded_packs
 from torchtrt.packs.info import PACKS
-from torchtrt_cli.output import Commands, add_command, console, print_json, table
+from torchtrt_cli.output import console, print_json, table
 
 FILE = "coverage.json"
 
@@ -101,14 +101,6 @@ def share(letters: str) -> str:
     counts = Counter(map(kind_of, letters))
     total = sum(counts[kind] for kind in COUNTED)
     return f"{100 * counts[CORRECT] / total:.1f} %" if total else "-"
-
-
-def add_coverage_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "show how many of PyTorch's own samples of each op are converted, and what is not"
-    parser = add_command(commands, "coverage", summary, run)
-    examples = "an op: torch.add, nn.functional.relu, softmax"
-    parser.add_argument("op", nargs="?", metavar="OP", help=examples)
 
 
 def run(arguments: argparse.Namespace) -> int:

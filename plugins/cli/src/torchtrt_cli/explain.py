@@ -16,16 +16,8 @@ from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named, share
-from torchtrt_cli.output import Commands, add_command, console, print_json
+from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
-
-
-def add_explain_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "say what converts a model's nodes, or an op, and why"
-    parser = add_command(commands, "explain", summary, run)
-    kinds = "a program saved by torch.export.save, or an op in any spelling"
-    parser.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,14 +6,7 @@ import argparse
 from typing import Any
 
 from torchtrt.engines import engines
-from torchtrt_cli.output import Commands, add_command, console, print_json, table
-
-
-def add_inspect_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
-    parser = add_command(commands, "inspect", summary, run)
-    parser.add_argument("file", metavar="FILE", help="a model saved by torchtrt.save")
+from torchtrt_cli.output import console, print_json, table
 
 
 def run(arguments: argparse.Namespace) -> int:

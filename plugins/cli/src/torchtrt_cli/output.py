@@ -2,42 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_stream: ContextVar[TextIO | None] = ContextVar("torchtrt_answers", default=None)
+
+
+@contextmanager
+def answers_to(stream: TextIO) -> Iterator[None]:
+    """Prints answers to a stream in a ``with`` block, wherever standard output goes."""
+    token = _stream.set(stream)
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def answers() -> TextIO:
+    """Returns the stream that answers are printed to."""
+    return _stream.get() or sys.stdout
 
 
 def console() -> Console:
-    """Returns a console on standard output, wide when it is not a terminal so that lines stay whole."""
-    return Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)
-
-
-def add_command(
-    commands: Commands, name: str, summary: str, run: Callable[[argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    """Adds a command with the flags that all have, and returns its parser."""
-    parser = commands.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--json", action="store_true", help="print JSON, the same for same packs")
-    use = "import a library first, for the ops that it registers; may be given several times"
-    parser.add_argument(
-        "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
-    )
-    parser.set_defaults(run=run)
-    return parser
+    """Returns a console for answers, wide when it is not a terminal so that lines stay whole."""
+    stream = answers()
+    width = None if stream.isatty() else 200
+    return Console(file=stream, width=width, markup=False, highlight=False)
 
 
 def print_json(value: Any) -> None:
     """Prints a value as JSON that diffs well: indented, one entry per line."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False), file=answers())
 
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | str:

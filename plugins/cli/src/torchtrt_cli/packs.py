@@ -3,106 +3,92 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import importlib.util
-import platform
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import torch
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from torchtrt import __version__
-from torchtrt.errors import TorchTRTError
-from torchtrt.packs import API_VERSION, TENSORRTS, Problem, current_packs, loaded_packs, problems
 from torchtrt.packs.environment import NO_LOAD
-from torchtrt.packs.load import call_hook
-from torchtrt.packs.pieces import installed
-from torchtrt.packs.problem import describe as describe_error
-from torchtrt.registry import DYNAMO_CONVERTERS
-from torchtrt.registry.listing import IN_USE, PackRow, list_packs
-from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.selection import describe
-from torchtrt_cli.output import Commands, add_command, console, print_json, table
+from torchtrt.packs.info import API_VERSION
+from torchtrt.packs.listing import DISABLED, IN_USE, NOT_LOADED, PackRow, list_packs
+from torchtrt.packs.problem import Problem
+from torchtrt.packs.scan import scan
+from torchtrt_cli.output import console, print_json, table
+
+if TYPE_CHECKING:
+    from torchtrt.registry import Conflict
 
 
-def add_packs_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "list the installed packs, in use or not, and every problem with them"
-    parser = add_command(commands, "packs", summary, run)
-    use = "read installed metadata only and import no pack: works whatever a pack does"
-    parser.add_argument(NO_LOAD, action="store_true", help=use)
+@dataclass(frozen=True)
+class Installed:
+    """What there is, as far as it could be found out.
 
+    Attributes:
+        rows: Every installed pack, in pack order.
+        problems: What is wrong.
+        conflicts: The ops that two third parties claim with HIGH.
+        missing: The names of ops that this PyTorch does not have.
+    """
 
-def add_doctor_command(commands: Commands) -> None:
-    """Adds the command to the parser."""
-    summary = "look for everything that is wrong here, asking the packs too, and say what to do"
-    add_command(commands, "doctor", summary, doctor)
+    rows: Sequence[PackRow]
+    problems: Sequence[Problem]
+    conflicts: Sequence[Conflict] = ()
+    missing: Sequence[str] = ()
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the packs."""
-    _show(arguments.json, problems(), {})
+    found = unloaded(f"not loaded, because of {NO_LOAD}") if arguments.no_load else loaded()
+    if arguments.json:
+        print_json(as_json(found))
+    else:
+        show(found)
     return 0
 
 
-def doctor(arguments: argparse.Namespace) -> int:
-    """Prints the packs, what they find wrong, and the versions in use; returns 1 if anything is wrong."""
-    found = (*problems(), *_checked())
-    tensorrts = [each.info.origin for each in installed(TENSORRTS).values()]
-    if importlib.util.find_spec("tensorrt"):
-        tensorrts.append(f"tensorrt {importlib.metadata.version('tensorrt')}")
-    versions = {"Python": platform.python_version(), "PyTorch": torch.__version__}
-    try:
-        versions["TensorRT"], usable = describe(), True
-    except TorchTRTError as error:
-        versions["TensorRT"], usable = str(error), False
-    _show(arguments.json, found, {**versions, "TensorRTs installed": ", ".join(tensorrts)})
-    return 0 if usable and not (found or DYNAMO_CONVERTERS.conflicts()) else 1
+def unloaded(reason: str, status: str = DISABLED) -> Installed:
+    """Returns what the installed metadata alone tells; neither PyTorch nor a pack is imported."""
+    scanned = scan()
+    rows = [PackRow(found.info, status, reason) for found in scanned.packs]
+    return Installed(rows, scanned.problems)
 
 
-def _checked() -> Iterator[Problem]:
-    """Yields what the packs in use find wrong themselves."""
-    for loaded in loaded_packs():
-        try:
-            for problem in call_hook(loaded.check, pack=loaded.pack) or ():
-                yield problem.about(loaded.info)
-        except Exception as error:
-            what = f"torchtrt_check raised {describe_error(error)}"
-            yield Problem(what, "Report this to the pack's authors.", "hook-failed").about(
-                loaded.info
-            )
+def unloadable(reason: str) -> Installed:
+    """Returns the same where PyTorch, and so a pack, cannot be imported."""
+    return unloaded(reason, NOT_LOADED)
 
 
-def _show(json: bool, found: Sequence[Problem], versions: Mapping[str, str]) -> None:
-    rows = list_packs(current_packs(), found)
-    if json:
-        print_json(as_json(rows, found) | ({"versions": versions} if versions else {}))
-        return
+def loaded() -> Installed:
+    """Returns the packs of this process, loading them if they are not."""
+    from torchtrt.packs.state import current_packs, load_packs, problems
+    from torchtrt.registry import DYNAMO_CONVERTERS
+
+    load_packs()
+    conflicts, missing = DYNAMO_CONVERTERS.conflicts(), DYNAMO_CONVERTERS.missing_targets()
+    found = problems()
+    return Installed(list_packs(current_packs(), found), found, conflicts, sorted(missing))
+
+
+def show(found: Installed) -> None:
+    """Prints the packs and everything that is wrong with them."""
     out = console()
-    for name, version in versions.items():
-        out.print(f"{name}: {version}")
     headings = ("pack", "from", "ops", "high", "status", "summary")
-    cells = [_cells(row) for row in rows]
     nothing = "No converter packs are installed. `pip install torchtrt` brings the first ones."
-    out.print(table("Converter packs", headings, cells) if rows else nothing)
-    for problem in found:
+    cells = [_cells(row) for row in found.rows]
+    out.print(table("Converter packs", headings, cells) if cells else nothing)
+    for problem in found.problems:
         out.print(f"problem: {problem}", style="yellow")
-    for conflict in DYNAMO_CONVERTERS.conflicts():
-        winner, *others = (candidate.pack.name for candidate in conflict.candidates)
-        text = (
-            f"conflict: {qualified_name(conflict.target)} is claimed with HIGH by {winner} and {', '.join(others)}; "
-            f"{winner} is asked first. Set TORCHTRT_PACKS_PREFER to choose."
-        )
-        out.print(text, style="yellow")
-    if missing := DYNAMO_CONVERTERS.missing_targets():
-        out.print(f"not in this PyTorch: {', '.join(sorted(missing))}")
+    for conflict in found.conflicts:
+        out.print(f"conflict: {conflict}", style="yellow")
+    if found.missing:
+        out.print(f"not in this PyTorch: {', '.join(found.missing)}")
 
 
 _IDENTITY = ("name", "distribution", "version", "location", "tier")
 _COUNTS = ("ops", "high", "decompositions")
 
 
-def as_json(rows: Sequence[PackRow], found: Sequence[Problem]) -> dict[str, Any]:
+def as_json(found: Installed) -> dict[str, Any]:
     """Returns the packs as plain data, in pack order."""
     return {
         "torchtrt": __version__,
@@ -116,17 +102,22 @@ def as_json(rows: Sequence[PackRow], found: Sequence[Problem]) -> dict[str, Any]
                 # null where nobody has counted: the pack was not imported
                 **{name: getattr(row, name) if row.status == IN_USE else None for name in _COUNTS},
             }
-            for row in rows
+            for row in found.rows
         ],
-        "missing_ops": sorted(DYNAMO_CONVERTERS.missing_targets()),
-        "conflicts": [
-            {
-                "op": qualified_name(conflict.target),
-                "packs": [candidate.pack.name for candidate in conflict.candidates],
-            }
-            for conflict in DYNAMO_CONVERTERS.conflicts()
-        ],
-        "problems": [problem_as_json(problem) for problem in found],
+        "missing_ops": list(found.missing),
+        "conflicts": [conflict_as_json(conflict) for conflict in found.conflicts],
+        "problems": [problem_as_json(problem) for problem in found.problems],
+    }
+
+
+def conflict_as_json(conflict: Conflict) -> dict[str, Any]:
+    """Returns a conflict as plain data: the op, what is claimed, and by whom, the winner first."""
+    from torchtrt.targets import qualified_name
+
+    return {
+        "op": qualified_name(conflict.target),
+        "kind": conflict.kind,
+        "packs": [candidate.pack.name for candidate in conflict.candidates],
     }
 
 

@@ -5,7 +5,14 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt_reference import VERSIONS
+from torchtrt.testing import (
+    PackConformance,
+    TensorSpec,
+    decomposition_case,
+    op_case,
+    run_compiled,
+    tensorrts,
+)
 
 OP = "aten.fake_quantize_per_tensor_affine.default"
 
@@ -24,16 +31,16 @@ class Quantized(nn.Module):
         return torch.fake_quantize_per_tensor_affine(y, *self.options)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_symmetric_int8_runs_in_tensorrt_with_pytorchs_values(version):
+@pytest.mark.parametrize("tensorrt", tensorrts())
+def test_symmetric_int8_runs_in_tensorrt_with_pytorchs_values(tensorrt):
     """Rounding to even and saturation are the same, halves and outliers included."""
     torch.manual_seed(0)
     model = Quantized().eval()
     x = torch.cat([torch.randn(3, 6) * 5, (torch.arange(6) + 0.5)[None] * 0.05])
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run_compiled(compiled, x), model(x), rtol=1e-5, atol=1e-5)
 
 
 def converters_of(compiled):
@@ -41,18 +48,18 @@ def converters_of(compiled):
     return {row.op: row.converter.split(":")[-1] for row in compiled.report.converted}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("options", [{"zero_point": 3}, {"minimum": 0, "maximum": 255}], ids=str)
-def test_what_is_not_tensorrts_int8_is_computed_by_ordinary_layers(options, version):
+def test_what_is_not_tensorrts_int8_is_computed_by_ordinary_layers(options, tensorrt):
     """Zero points and other ranges give PyTorch's values too, in the engine."""
     torch.manual_seed(0)
     model = Quantized(**options).eval()
     x = torch.randn(4, 6) * 5
 
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run_compiled(compiled, x), model(x), rtol=1e-5, atol=1e-5)
     assert OP not in converters_of(compiled)
 
 
@@ -70,93 +77,88 @@ class PerChannel(nn.Module):
         return torch.fake_quantize_per_channel_affine(x, scale, zero_point, 1, -128, 127)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("tensorrt", tensorrts())
 @pytest.mark.parametrize("zero_point", [0, 5])
-def test_channels_have_scales_of_their_own(zero_point, version):
+def test_channels_have_scales_of_their_own(zero_point, tensorrt):
     """Symmetric ones are TensorRT's own layers; others are ordinary layers."""
     torch.manual_seed(0)
     model, x = PerChannel(zero_point).eval(), torch.randn(2, 3, 4) * 8
 
-    with torchtrt.use_tensorrt(f"reference@{version}"):
+    with torchtrt.use_tensorrt(tensorrt):
         compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run_compiled(compiled, x), model(x), rtol=1e-5, atol=1e-5)
     op = "aten.fake_quantize_per_channel_affine.default"
     assert (op in converters_of(compiled)) == (zero_point == 0)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_scales_known_only_at_run_time_are_computed_with(version):
-    """The overload whose scale and zero point are tensors."""
-
-    class Observed(nn.Module):
-        def forward(self, x, scale, zero_point):
-            return torch.fake_quantize_per_tensor_affine(x, scale, zero_point, -128, 127)
-
-    inputs = (torch.randn(2, 6) * 8, torch.tensor(0.05), torch.tensor(3, dtype=torch.int32))
-    with torchtrt.use_tensorrt(f"reference@{version}"):
-        compiled = torchtrt.compile(Observed().eval(), inputs, require_full_compilation=True)
-
-    torch.testing.assert_close(compiled(*inputs), Observed()(*inputs), rtol=1e-5, atol=1e-5)
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        """Calls the function."""
-        return self.function(*inputs)
-
-
-per_tensor, per_channel = (
-    torch.fake_quantize_per_tensor_affine,
-    torch.fake_quantize_per_channel_affine,
-)
 SCALE, SCALES = torch.tensor(0.05), torch.tensor([0.1, 0.02, 0.3])
-NOT_NUMBERS = torch.tensor([torch.nan, torch.inf, -torch.inf])
-CORNERS = [
-    ("int8-nan", lambda x: per_tensor(x, 0.05, 0, -128, 127), NOT_NUMBERS),
-    ("nan", lambda x: per_tensor(x, 0.05, 3, 0, 255), NOT_NUMBERS),
-    ("many-steps", lambda x: per_tensor(x, 0.003, 3, -32768, 32767), torch.randn(4, 3) * 9),
-    ("empty", lambda x: per_tensor(x, 0.05, 3, 0, 255), torch.randn(0, 3)),
-    ("int8-empty", lambda x: per_tensor(x, 0.05, 0, -128, 127), torch.randn(0, 3)),
-    ("scalar", lambda x: per_tensor(x, 0.05, 0, -128, 127), torch.tensor(1.3)),
-    (
-        "scalar-by-a-vector",
-        lambda x: per_tensor(x, SCALE.reshape(1), torch.ones(1, dtype=torch.int32), 0, 255),
-        torch.tensor(1.3),
-    ),
-    (
-        "tensor",
-        lambda x: per_tensor(x, SCALE, torch.tensor(2, dtype=torch.int32), 0, 255),
-        torch.randn(4, 3) * 9,
-    ),
-    (
-        "channels",
-        lambda x: per_channel(x, SCALES, torch.zeros(3, dtype=torch.int32), 1, -128, 127),
-        torch.randn(4, 3) * 9,
-    ),
-    (
-        "channels-with-fractions",
-        lambda x: per_channel(x, SCALES, torch.tensor([0.3, 1.5, 2.7]), 1, 0, 127),
-        torch.randn(4, 3) * 9,
-    ),
-]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "half"])
-@pytest.mark.parametrize(
-    ("function", "x"), [row[1:] for row in CORNERS], ids=[row[0] for row in CORNERS]
+NOT_NUMBERS = TensorSpec(values=[torch.nan, torch.inf, -torch.inf])
+WIDE = {"low": -9, "high": 9}
+HALF = (torch.float32, torch.float16)
+TENSOR, CHANNEL = (
+    f"aten.fake_quantize_per_{kind}_affine.default" for kind in ("tensor", "channel")
 )
-def test_corners_have_pytorchs_values(function, x, dtype, version):
-    """Elements that are no numbers, none at all, no dimensions, and steps that half precision does not tell apart."""
-    model, inputs = Function(function).eval(), (x.to(dtype),)
-    with torchtrt.use_tensorrt(f"reference@{version}"):
-        compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
 
-    torch.testing.assert_close(compiled(*inputs), model(*inputs))
+
+def integers(*values):
+    """Returns zero points."""
+    return torch.tensor(values, dtype=torch.int32)
+
+
+class TestQuantization(PackConformance):
+    """What is TensorRT's int8 becomes its layers, and the rest ordinary ones; corners have PyTorch's values."""
+
+    pack = "quantization"
+    sizes = ("fixed sizes",)  # PyTorch's fake kernels of these ops take no others
+    cases = (
+        op_case(TENSOR, TensorSpec("batch length", **WIDE), 0.05, 0, -128, 127, dtypes=HALF),
+        op_case(TENSOR, NOT_NUMBERS, 0.05, 0, -128, 127, label="not-numbers", dtypes=HALF),
+        decomposition_case(TENSOR, "0 3", 0.05, 0, -128, 127, label="empty", dtypes=HALF),
+        decomposition_case(TENSOR, "", 0.05, 0, -128, 127, label="no-dims", dtypes=HALF),
+        decomposition_case(TENSOR, NOT_NUMBERS, 0.05, 3, 0, 255, label="zero-point", dtypes=HALF),
+        decomposition_case(TENSOR, "0 3", 0.05, 3, 0, 255, label="empty-zero-point", dtypes=HALF),
+        decomposition_case(
+            TENSOR, TensorSpec("4 3", **WIDE), 0.003, 3, -32768, 32767, label="steps", dtypes=HALF
+        ),
+        op_case(
+            CHANNEL,
+            TensorSpec("batch 3", **WIDE),
+            SCALES,
+            integers(0, 0, 0),
+            1,
+            -128,
+            127,
+            dtypes=HALF,
+        ),
+        decomposition_case(
+            CHANNEL,
+            TensorSpec("batch 3", **WIDE),
+            SCALES,
+            torch.tensor([0.3, 1.5, 2.7]),
+            1,
+            0,
+            127,
+            label="fractions",
+            dtypes=HALF,
+        ),
+        *(
+            decomposition_case(
+                "aten.fake_quantize_per_tensor_affine.tensor_qparams",
+                *args,
+                label=label,
+                dtypes=HALF,
+            )
+            for label, args in {
+                "": (TensorSpec("4 3", **WIDE), SCALE, integers(2)[0], 0, 255),
+                "vector": ("", SCALE.reshape(1), integers(1), 0, 255),
+                "run-time": (
+                    "batch length",
+                    TensorSpec(values=0.05, dtype=torch.float32),
+                    TensorSpec(values=3, dtype=torch.int32),
+                    -128,
+                    127,
+                ),
+            }.items()
+        ),
+    )

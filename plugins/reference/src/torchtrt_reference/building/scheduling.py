@@ -107,7 +107,8 @@ def ordered(units: Sequence[Unit]) -> list[Unit]:
             active.add(id(unit))
             stack.append((unit, True))
             for layer in unit.layers:
-                for tensor in layer._operands():
+                # A recurrence's next value is no operand of its own, but may come from outside of the loop.
+                for tensor in (*layer._operands(), *layer._inputs):
                     before = None if tensor is None else unit_of.get(id(tensor._producer))
                     if before is not None and before is not unit and id(before) not in done:
                         stack.append((before, False))

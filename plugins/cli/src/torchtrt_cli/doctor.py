@@ -1,0 +1,159 @@
+"""``torchtrt doctor``: everything that is wrong here, and what to do. It starts whatever is broken."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import importlib.util
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchtrt import __version__
+from torchtrt.errors import TorchTRTError
+from torchtrt.packs.environment import NO_LOAD
+from torchtrt.packs.info import TENSORRTS
+from torchtrt.packs.problem import Problem, describe
+from torchtrt.packs.scan import scan
+from torchtrt_cli import packs
+from torchtrt_cli.installation import installation_problems, pieces
+from torchtrt_cli.output import console, print_json
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints versions, packs, and everything that is wrong; returns 1 if anything is."""
+    versions = {
+        "Python": f"{platform.python_version()}, {platform.platform()}",
+        "torchtrt": __version__,
+    }
+    broken = list(installation_problems())
+    failure = _import_pytorch(versions)
+    if failure is not None:
+        broken.append(failure)
+        found = packs.unloadable("PyTorch cannot be imported")
+    elif arguments.no_load:
+        found = packs.unloaded(f"not loaded, because of {NO_LOAD}")
+    else:
+        found = packs.loaded()
+        broken += [*_checked(), *_describe_tensorrt(versions)]
+    versions["TensorRTs installed"] = ", ".join(_tensorrts()) or "none"
+    if arguments.locked is not None:
+        broken += _differences(Path(arguments.locked), failure is None and not arguments.no_load)
+    found = dataclasses.replace(found, problems=_without_repetitions((*found.problems, *broken)))
+    installed = pieces()
+    if arguments.json:
+        distributions = [dataclasses.asdict(piece) for piece in installed]
+        print_json({**packs.as_json(found), "versions": versions, "distributions": distributions})
+    else:
+        out = console()
+        for name, version in versions.items():
+            out.print(f"{name}: {version}")
+        for piece in installed:
+            out.print(f"installed: {piece}")
+        packs.show(found)
+        if not (found.problems or found.conflicts):
+            out.print("Nothing is wrong.")
+    return 1 if found.problems or found.conflicts else 0
+
+
+def _import_pytorch(versions: dict[str, str]) -> Problem | None:
+    """Fills in the versions of PyTorch and the GPU, or returns why it cannot be imported."""
+    try:
+        import torch
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever stops it, this command is to tell
+        versions["PyTorch"] = "cannot be imported"
+        hint = (
+            "Everything else needs it. If another problem here is of metadata, mend that first; else install PyTorch "
+            "again, or try TORCH_DEVICE_BACKEND_AUTOLOAD=0, which imports none of its extensions."
+        )
+        return Problem(f"`import torch` fails: {describe(error)}", hint, "torch-failed")
+    versions["PyTorch"] = str(torch.__version__)
+    versions["GPU"] = _describe_gpu()
+    return None
+
+
+def _describe_gpu() -> str:
+    import torch
+
+    try:
+        if not torch.cuda.is_available():
+            built = (
+                f"built for CUDA {torch.version.cuda}"
+                if torch.version.cuda
+                else "built without CUDA"
+            )
+            return f"none that PyTorch can use ({built})"
+        properties = [
+            torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())
+        ]
+        names = [
+            f"{each.name} (compute capability {each.major}.{each.minor})" for each in properties
+        ]
+        return f"{', '.join(names)}, CUDA {torch.version.cuda}"
+    except Exception as error:  # a driver that does not answer
+        return f"PyTorch cannot tell: {describe(error)}"
+
+
+def _describe_tensorrt(versions: dict[str, str]) -> Iterator[Problem]:
+    """Fills in the TensorRT in use; yields why there is none."""
+    from torchtrt.tensorrt.selection import describe as describe_tensorrt
+
+    try:
+        versions["TensorRT"] = describe_tensorrt()
+    except TorchTRTError as error:
+        versions["TensorRT"] = "none can be used"
+        yield Problem(f"no TensorRT can be used: {error}", "", "tensorrt-failed")
+
+
+def _tensorrts() -> Iterator[str]:
+    yield from (found.info.origin for found in scan().others if found.info.door is TENSORRTS)
+    if importlib.util.find_spec("tensorrt"):
+        try:
+            yield f"tensorrt {importlib.metadata.version('tensorrt')}"
+        except importlib.metadata.PackageNotFoundError:
+            yield "tensorrt (of no distribution)"
+
+
+def _checked() -> Iterator[Problem]:
+    """Yields what the packs in use find wrong themselves."""
+    from torchtrt.packs.load import call_hook
+    from torchtrt.packs.state import loaded_packs
+
+    for loaded in loaded_packs():
+        try:
+            for problem in call_hook(loaded.check, pack=loaded.pack) or ():
+                yield problem.about(loaded.info)
+        except Exception as error:
+            what = f"torchtrt_check raised {describe(error)}"
+            hint = "Report this to the pack's authors."
+            yield Problem(what, hint, "hook-failed").about(loaded.info)
+
+
+def _differences(path: Path, are_loaded: bool) -> Iterator[Problem]:
+    """Yields how what is installed differs from a lock."""
+    from torchtrt_cli import lock
+
+    locked = lock.read(path)
+    if not are_loaded:
+        yield Problem(
+            f"{path} cannot be compared: no pack is loaded", "See the other problems.", "locked"
+        )
+        return
+    hint = f"If this is right, run `torchtrt lock` and commit {path.name}; else install what was locked."
+    found = list(lock.differences(locked, lock.current()))
+    for place, difference in enumerate(found, 1):
+        yield Problem(difference, hint if place == len(found) else "", "locked")
+
+
+def _without_repetitions(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Leaves out what two searches have found: a pack whose metadata is broken, or that is hidden."""
+    first: dict[tuple[str, ...], Problem] = {}
+    for problem in problems:
+        of_one = problem.code in ("bad-metadata", "shadowed")
+        what = problem.location if of_one else problem.what
+        name = problem.distribution.lower().replace("_", "-")
+        first.setdefault((problem.code, name, problem.pack if not of_one else "", what), problem)
+    return tuple(first.values())

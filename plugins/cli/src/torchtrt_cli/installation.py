@@ -1,0 +1,167 @@
+"""What can be wrong with an installation, told from metadata alone: neither PyTorch nor a pack is imported."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from torchtrt.packs.problem import Problem, describe
+
+OURS = re.compile(r"torchtrt(-.+)?")
+"""The names of distributions of torchtrt, and of packs."""
+WATCHED = re.compile(r"torchtrt(-.+)?|torch|tensorrt([-_].+)?|pluggy")
+"""Those of which two at once are a problem here."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """An installed distribution of torchtrt, or a pack.
+
+    Attributes:
+        name: The distribution's name.
+        version: Its version.
+        location: The folder that it is installed in or, of an editable one, that it is worked on in.
+        editable: Whether it is an editable install.
+    """
+
+    name: str
+    version: str
+    location: str
+    editable: bool
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}" + (
+            f" (editable, {self.location})" if self.editable else ""
+        )
+
+
+def pieces() -> tuple[Piece, ...]:
+    """Returns the installed distributions of torchtrt, packs among them, by name."""
+    found: dict[str, Piece] = {}
+    for distribution in _readable():
+        name = _canonical(distribution.metadata["Name"])
+        if OURS.fullmatch(name) and name not in found:
+            source = _editable_source(distribution)
+            location = source or str(distribution.locate_file(""))
+            found[name] = Piece(name, distribution.version, location, source is not None)
+    return tuple(found[name] for name in sorted(found))
+
+
+def installation_problems() -> tuple[Problem, ...]:
+    """Returns what is wrong with what is installed: unreadable, there twice, or not what others require."""
+    return (*_unreadable(), *_twice(), *_unmet())
+
+
+def _unreadable() -> Iterator[Problem]:
+    """Yields the distributions whose entry points cannot be read: PyTorch's own import reads all of them."""
+    for distribution in importlib.metadata.distributions():
+        try:
+            tuple(distribution.entry_points)
+        except Exception as error:
+            yield Problem(
+                f"its entry_points.txt cannot be read: {describe(error)}",
+                "This stops `import torch`, whoever it belongs to. Uninstall the distribution and install it again; "
+                "until then TORCH_DEVICE_BACKEND_AUTOLOAD=0 gets past it.",
+                "bad-metadata",
+                distribution=_folder(distribution),
+                location=str(distribution.locate_file("")),
+            )
+
+
+def _twice() -> Iterator[Problem]:
+    """Yields the distributions of which Python sees a second one, behind the first."""
+    first: dict[str, Distribution] = {}
+    for distribution in _readable():
+        name = _canonical(distribution.metadata["Name"])
+        if not WATCHED.fullmatch(name):
+            continue
+        kept = first.setdefault(name, distribution)
+        same_version = kept.version == distribution.version
+        # An editable install may be seen twice: as itself, and as the egg-info beside its sources.
+        if kept is distribution or (same_version and _folder(distribution).endswith(".egg-info")):
+            continue
+        if same_version and _place(kept) == _place(distribution):  # a folder is on the path twice
+            continue
+        yield Problem(
+            f"version {kept.version} at {kept.locate_file('')} hides this one",
+            "Uninstall one of them.",
+            "shadowed",
+            distribution=name,
+            version=distribution.version,
+            location=str(distribution.locate_file("")),
+        )
+
+
+def _unmet() -> Iterator[Problem]:
+    """Yields what distributions of torchtrt require and do not get."""
+    versions = {
+        _canonical(each.metadata["Name"]): each.version for each in reversed([*_readable()])
+    }
+    for distribution in _readable():
+        name = _canonical(distribution.metadata["Name"])
+        if not OURS.fullmatch(name):
+            continue
+        for line in distribution.requires or ():
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+                continue
+            version = versions.get(_canonical(requirement.name))
+            if version is not None and requirement.specifier.contains(version, prereleases=True):
+                continue
+            wanted = f"{requirement.name}{requirement.specifier}"
+            yield Problem(
+                f"it requires {wanted}, and "
+                + ("that is not installed" if version is None else f"{version} is installed"),
+                f'Run `pip install "{wanted}"`, or install another version of {name}.',
+                "requirement",
+                distribution=name,
+                version=distribution.version,
+                location=str(distribution.locate_file("")),
+            )
+
+
+def _readable() -> Iterable[Distribution]:
+    """Returns the distributions that have a name and a version, in the order in which Python finds them."""
+    found = []
+    for distribution in importlib.metadata.distributions():
+        try:
+            if distribution.metadata["Name"] and distribution.version:
+                found.append(distribution)
+        except Exception:  # it is none that Python could use; the search for packs tells of it
+            continue
+    return found
+
+
+def _editable_source(distribution: Distribution) -> str | None:
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        if origin.get("dir_info", {}).get("editable"):
+            return str(origin["url"]).removeprefix("file://")
+    except (ValueError, KeyError, AttributeError):  # written by somebody else than pip
+        pass
+    folder = getattr(distribution, "_path", None)
+    if str(folder).endswith(".egg-info"):
+        return str(Path(str(folder)).parent)
+    return None
+
+
+def _place(distribution: Distribution) -> Path:
+    return Path(str(distribution.locate_file(""))).resolve()
+
+
+def _folder(distribution: Distribution) -> str:
+    return str(getattr(getattr(distribution, "_path", None), "name", ""))
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,164 @@
+"""``torchtrt lock``: who converts what, in a file to keep; ``torchtrt doctor --locked`` compares with it.
+
+The file is JSON with an op on each line, so that a change is a line in a diff.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchtrt.errors import TorchTRTError
+from torchtrt_cli.output import answers, print_json
+from torchtrt_cli.parser import LOCK
+
+FORM = 1
+"""The form of the file."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Who converts what.
+
+    Attributes:
+        packs: For each pack in use its distribution and version.
+        converters: For each op its converters in the order in which they are asked, as ``"pack module:function"``.
+        decompositions: For each op its decompositions, likewise.
+        passes: The passes over the graph in the order in which they run, as ``"pack name"``.
+    """
+
+    packs: Mapping[str, str] = field(default_factory=dict)
+    converters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    decompositions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    passes: Sequence[str] = ()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Writes the file; returns 1, and writes nothing, where a pack has a problem."""
+    from torchtrt.packs.state import problems
+
+    wrong = [str(problem) for problem in problems()]
+    if wrong:
+        for problem in wrong:
+            print(f"problem: {problem}", file=sys.stderr)
+        hint = "Mend this, or disable the pack, and call the command again."
+        print(
+            f"torchtrt: {LOCK} is not written: it would leave out what a pack should convert. {hint}",
+            file=sys.stderr,
+        )
+        return 1
+    found = current()
+    path = Path.cwd() / LOCK
+    try:
+        path.write_text(to_json(found), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise TorchTRTError(f"{path} cannot be written: {error}.") from error
+    counts = {
+        "ops": len(found.converters),
+        "decompositions": len(found.decompositions),
+        "packs": len(found.packs),
+    }
+    if arguments.json:
+        print_json({"file": str(path), **counts})
+    else:
+        text = ", ".join(f"{count} {name}" for name, count in counts.items())
+        print(f"{LOCK}: {text}. `torchtrt doctor --locked` compares with it.", file=answers())
+    return 0
+
+
+def current() -> Lock:
+    """Returns who converts what in this process, but for what a program registers itself."""
+    from torchtrt.packs.info import LOCAL
+    from torchtrt.packs.state import loaded_packs
+    from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
+    from torchtrt.targets import qualified_name
+
+    converters = {
+        qualified_name(target): DYNAMO_CONVERTERS.candidates(target)
+        for target in DYNAMO_CONVERTERS.unique_targets()
+    }
+    decompositions = {
+        qualified_name(target): found
+        for target, found in DYNAMO_CONVERTERS.decomposition_candidates().items()
+    }
+    packs = {each.info.name: each.info.origin for each in loaded_packs() if each.info.name != LOCAL}
+    return Lock(
+        {name: packs[name] for name in sorted(packs)},
+        {
+            name: [f"{each.pack.name} {each.qualified_function}" for each in converters[name]]
+            for name in sorted(converters)
+        },
+        {
+            name: [f"{each.pack.name} {each.qualified_function}" for each in decompositions[name]]
+            for name in sorted(decompositions)
+        },
+        [f"{each.pack.name} {each.name}" for each in lowering_passes()],
+    )
+
+
+def to_json(lock: Lock) -> str:
+    """Returns the text of a file: a pack, an op or a pass on each line."""
+
+    def block(name: str, entries: Mapping[str, object]) -> str:
+        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in entries.items()]
+        return "\n".join((f'"{name}": {{', ",\n".join(lines), "}")) if lines else f'"{name}": {{}}'
+
+    passes = ",\n".join(map(json.dumps, lock.passes))
+    parts = (
+        f'"lock": {FORM}',
+        block("packs", lock.packs),
+        block("converters", lock.converters),
+        block("decompositions", lock.decompositions),
+        f'"passes": [\n{passes}\n]' if passes else '"passes": []',
+    )
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def read(path: Path) -> Lock:
+    """Returns the lock in a file.
+
+    Raises:
+        TorchTRTError: There is none, or it is none.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        form = data["lock"]
+        lock = Lock(data["packs"], data["converters"], data["decompositions"], data["passes"])
+        mappings, names = (lock.packs, lock.converters, lock.decompositions), lock.passes
+        if not (all(isinstance(each, dict) for each in mappings) and isinstance(names, list)):
+            raise TypeError("its parts are of other kinds")
+    except FileNotFoundError:
+        raise TorchTRTError(f"There is no {path}. `torchtrt lock` writes it.") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TorchTRTError(
+            f"{path} is no lock: {type(error).__name__}: {error}. Take it from version control, or run `torchtrt lock`."
+        ) from error
+    if form != FORM:
+        raise TorchTRTError(
+            f"{path} is of form {form}, and this torchtrt reads form {FORM}. Run `torchtrt lock`."
+        )
+    return lock
+
+
+def differences(locked: Lock, found: Lock) -> Iterator[str]:
+    """Yields how what is installed differs from a lock, each as a clause."""
+    for name in sorted({*locked.packs, *found.packs}):
+        before, after = locked.packs.get(name), found.packs.get(name)
+        if before != after:
+            yield f"the pack {name} was {before or 'not in use'} and is {after or 'not in use'}"
+    for noun, old, new in (
+        ("converted", locked.converters, found.converters),
+        ("decomposed", locked.decompositions, found.decompositions),
+    ):
+        for op in sorted({*old, *new}):
+            before_it, after_it = (list(each.get(op, ())) for each in (old, new))
+            if before_it != after_it:
+                was, now = (", then ".join(each) or "nobody" for each in (before_it, after_it))
+                yield f"{op} was {noun} by {was} and is by {now}"
+    if list(locked.passes) != list(found.passes):
+        was, now = (", ".join(each) or "none" for each in (locked.passes, found.passes))
+        yield f"the passes over the graph were {was} and are {now}"

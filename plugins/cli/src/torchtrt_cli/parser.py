@@ -1,0 +1,86 @@
+"""The command line: every command, its flags, and the function that runs it, as ``"module:function"``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TypeAlias
+
+from torchtrt import __version__
+from torchtrt.packs.environment import NO_LOAD
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+LOCK = "torchtrt.lock"
+"""The file that ``torchtrt lock`` writes."""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line; ``run`` of what it parses is the function to call."""
+    parser = argparse.ArgumentParser(
+        prog="torchtrt", description="Shows which converter packs there are and what they convert."
+    )
+    parser.add_argument("--version", action="version", version=f"torchtrt {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    summary = "list the installed packs, in use or not, and every problem with them"
+    packs = _add(commands, "packs", summary, "torchtrt_cli.packs:run")
+    _add_no_load(packs)
+
+    summary = "look for everything that is wrong here, asking the packs too, and say what to do"
+    doctor = _add(commands, "doctor", summary, "torchtrt_cli.doctor:run")
+    _add_no_load(doctor)
+    use = f"compare with the file that `torchtrt lock` wrote, ./{LOCK} if none is named: who converts what"
+    doctor.add_argument("--locked", nargs="?", const=LOCK, metavar="FILE", help=use)
+
+    summary = f"write into ./{LOCK} who converts what, to keep and to compare"
+    _add(commands, "lock", summary, "torchtrt_cli.lock:run")
+
+    summary = "list the converters and decompositions of all ops, or of one, and the passes"
+    converters = _add(commands, "converters", summary, "torchtrt_cli.converters:run")
+    examples = "an op in any spelling: aten.gelu, aten::add.Tensor"
+    converters.add_argument("op", nargs="?", metavar="OP", help=examples)
+
+    summary = "show how many of PyTorch's own samples of each op are converted, and what is not"
+    coverage = _add(commands, "coverage", summary, "torchtrt_cli.coverage:run")
+    examples = "an op: torch.add, nn.functional.relu, softmax"
+    coverage.add_argument("op", nargs="?", metavar="OP", help=examples)
+
+    summary = "say what converts a model's nodes, or an op, and why"
+    explain = _add(commands, "explain", summary, "torchtrt_cli.explain:run")
+    kinds = "a program saved by torch.export.save, or an op in any spelling"
+    explain.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
+
+    summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
+    inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")
+    inspect.add_argument("file", metavar="FILE", help="a model saved by torchtrt.save")
+
+    cache = _add(
+        commands,
+        "cache",
+        "show the engines that were kept, or remove them",
+        "torchtrt_cli.cache:run",
+    )
+    cache.add_argument("folder", nargs="?", metavar="FOLDER", help="the cache's folder")
+    cache.add_argument("--clear", action="store_true", help="remove all of them")
+
+    summary = "write a converter pack, ready to be tested and published, into a new folder here"
+    new_pack = _add(commands, "new-pack", summary, "torchtrt_cli.new_pack:run")
+    new_pack.add_argument("name", metavar="NAME", help="the pack's name, such as vision")
+    return parser
+
+
+def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:
+    """Adds a command with the flags that all have, and returns its parser."""
+    parser = commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("--json", action="store_true", help="print JSON, the same for same packs")
+    use = "import a library first, for the ops that it registers; may be given several times"
+    parser.add_argument(
+        "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_no_load(parser: argparse.ArgumentParser) -> None:
+    use = "read installed metadata only and import no pack: works whatever a pack does"
+    parser.add_argument(NO_LOAD, action="store_true", help=use)

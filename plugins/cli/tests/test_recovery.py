@@ -1,0 +1,194 @@
+"""What must work whatever is broken, works: the commands that say what is wrong."""
+
+import json
+import re
+
+import pytest
+
+from torchtrt_cli import main
+from torchtrt_cli.installation import installation_problems, pieces
+
+WITHOUT_PYTORCH = {"torch/__init__.py": "raise ImportError('libtorch_cpu.so: no such file')"}
+
+
+@pytest.fixture
+def install(site):
+    """Puts files on the site, as broken installers do."""
+
+    def put(files):
+        for name, content in files.items():
+            path = site.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return put
+
+
+def distribution(name, version="1.0", *requires, entry_points=None):
+    """Returns the files of a distribution."""
+    folder = f"{name.replace('-', '_')}-{version}.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {each}" for each in requires]
+    files = {f"{folder}/METADATA": "\n".join(lines) + "\n"}
+    return files | ({} if entry_points is None else {f"{folder}/entry_points.txt": entry_points})
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["packs --no-load", "doctor", "doctor --no-load", "new-pack vision", "--version", "--help"],
+)
+@pytest.mark.parametrize("start", ["module", "script"])
+def test_a_command_that_helps_starts_without_pytorch(site, install, tmp_path, command, start):
+    """However it is started, and nothing else of it imports PyTorch first."""
+    install(WITHOUT_PYTORCH)
+    script = tmp_path / "torchtrt"
+    script.write_text("import sys\nfrom torchtrt_cli import main\nsys.exit(main())\n")
+    how = ["-m", "torchtrt"] if start == "module" else [str(script)]
+    if command.startswith("new-pack"):
+        how = ["-c", f"import os; os.chdir({str(tmp_path)!r}); import runpy, sys; sys.argv[0] = {str(script)!r}; "
+               "sys.orig_argv[-3:] = sys.argv; runpy.run_path(sys.argv[0], run_name='__main__')"]  # fmt: skip
+
+    done = site.run(*how, *command.split())
+
+    assert ("doctor" in command) == bool(done.returncode), done.stderr
+    assert "Traceback" not in done.stderr
+    if "packs" in command or "doctor" in command:
+        assert "torchtrt-converters-aten-core 0.1.0" in done.stdout
+
+
+def test_the_doctor_says_that_pytorch_cannot_be_imported(site, install):
+    """Why, what to do, and what is installed all the same."""
+    install(WITHOUT_PYTORCH)
+
+    done = site.run("-m", "torchtrt", "doctor", "--json")
+
+    answer = json.loads(done.stdout)
+    (problem,) = answer["problems"]
+    assert "torch-failed" == problem["code"]
+    assert "ImportError: libtorch_cpu.so: no such file" in problem["what"]
+    assert "install PyTorch again" in problem["hint"]
+    assert "cannot be imported" == answer["versions"]["PyTorch"]
+    assert {"not loaded"} == {pack["status"] for pack in answer["packs"]}
+    assert "torchtrt-core" in [each["name"] for each in answer["distributions"]]
+
+
+def test_metadata_that_stops_pytorchs_import_is_named(site, install):
+    """Whoever it belongs to; and the way past it is one."""
+    install(distribution("somebodys-tool", entry_points=b"[console_scripts]\nrun = caf\xe9:main\n"))
+
+    stopped = site.run("-m", "torchtrt", "doctor", "--json")
+    past = site.run("-m", "torchtrt", "doctor", "--json", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    listed = site.run("-m", "torchtrt", "packs", "--no-load")
+
+    codes = [each["code"] for each in json.loads(stopped.stdout)["problems"]]
+    assert ["bad-metadata", "torch-failed"] == codes
+    (problem,) = json.loads(past.stdout)["problems"]
+    assert "somebodys_tool-1.0.dist-info" == problem["distribution"]
+    assert "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in problem["hint"]
+    assert "in use" in past.stdout
+    assert 0 == listed.returncode, listed.stderr
+
+
+def test_a_pack_with_broken_metadata_is_one_problem(site, install):
+    """Though two searches find it."""
+    broken = distribution(
+        "torchtrt-converters-odd", entry_points=b"[torchtrt.converters]\nodd = \xe9\n"
+    )
+    install(broken)
+
+    done = site.run(
+        "-m", "torchtrt", "doctor", "--no-load", "--json", TORCH_DEVICE_BACKEND_AUTOLOAD="0"
+    )
+
+    assert 1 == len(json.loads(done.stdout)["problems"])
+
+
+def test_what_is_installed_twice_is_named(site, install):
+    """Which one Python uses, and which it hides."""
+    install(distribution("torchtrt-core", "0.0.9") | distribution("torchtrt-audio-tools", "2.0"))
+
+    done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
+
+    problems = [each for each in json.loads(done.stdout)["problems"] if each["code"] == "shadowed"]
+    (problem,) = problems
+    assert ("torchtrt-core", "0.1.0") == (problem["distribution"], problem["version"])
+    assert "version 0.0.9 at" in problem["what"]
+
+
+def test_a_folder_that_is_on_the_path_twice_is_no_second_install(site, install, tmp_path):
+    """Under another name, by a link."""
+    install(distribution("torchtrt-audio-tools", "2.0"))
+    (tmp_path / "link").symlink_to(site.path)
+
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'link')!r}); "
+        "from torchtrt_cli.installation import installation_problems; print(installation_problems())"
+    )
+
+    assert "()" == site.run("-c", program).stdout.strip()
+
+
+def test_what_is_required_and_not_there_is_named(site, install):
+    """Of torchtrt's own pieces and of packs; extras and other platforms are nobody's need."""
+    needs = (
+        "torchtrt-core<0.1",
+        "nosuch-library>=2",
+        "other; extra == 'gpu'",
+        "win; sys_platform == 'none'",
+        "torch",
+    )
+    install(distribution("torchtrt-needy", "1.0", *needs))
+
+    done = site.run("-m", "torchtrt", "doctor", "--no-load", "--json")
+
+    found = [(each["what"], each["hint"]) for each in json.loads(done.stdout)["problems"]]
+    assert [what for what, _ in found] == [
+        "it requires torchtrt-core<0.1, and 0.1.0 is installed",
+        "it requires nosuch-library>=2, and that is not installed",
+    ]
+    assert 'Run `pip install "nosuch-library>=2"`' in found[1][1]
+
+
+def test_editable_installs_are_told():
+    """With the folder that they are worked on in."""
+    (core,) = (piece for piece in pieces() if piece.name == "torchtrt-core")
+
+    assert core.editable
+    assert re.fullmatch(r"torchtrt-core 0\.1\.0 \(editable, .*/core\)", str(core))
+
+
+def test_nothing_is_wrong_with_this_installation():
+    """No false alarm."""
+    assert () == installation_problems()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["packs", "doctor", "converters aten.relu", "lock", "coverage torch.add", "explain aten.relu"],
+)
+def test_json_is_json_whatever_a_pack_prints(site, source_of_pack, tmp_path, command):
+    """While it is imported, while it registers and while the doctor asks it."""
+    check = "\n@hookimpl\ndef torchtrt_check(pack):\n    print('loudest')\n"
+    site.unpack(
+        site.wheel("loud", 'print("loud")\n' + source_of_pack("loud", "print('louder')") + check)
+    )
+    (site.path / "noisy.py").write_text("print('noise')")
+    start = "runpy.run_module('torchtrt', run_name='__main__', alter_sys=True)"
+    program = f"import os, runpy, sys; os.chdir({str(tmp_path)!r}); {start}"
+
+    done = site.run("-c", program, *command.split(), "--json", "--import", "noisy")
+
+    json.loads(done.stdout)
+    assert {"loud", "louder", "noise"} <= set(done.stderr.split())
+    assert ("loudest" in done.stderr) == (command == "doctor")
+
+
+def test_the_doctor_asks_for_no_pack_with_no_load(capsys):
+    """Though this process has them."""
+    main(["doctor", "--no-load", "--json"])
+
+    answer = json.loads(capsys.readouterr().out)
+    assert {"not loaded, because of --no-load"} == {pack["reason"] for pack in answer["packs"]}
+    assert {"Python", "torchtrt", "PyTorch", "GPU", "TensorRTs installed"} == set(
+        answer["versions"]
+    )

@@ -1,0 +1,128 @@
+"""Compiles a case for the TensorRT in use and compares what the engines give with what PyTorch gives."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.testing._comparison import default_tolerances
+from torch.utils import _pytree as pytree
+
+import torchtrt
+from torchtrt.recurrent_sizes import symbolic_sequence_lengths
+from torchtrt.targets import parse_target, qualified_name
+from torchtrt.tensorrt import has_dtype, is_real
+from torchtrt_testing.cases import OpCase
+from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL
+
+FULL_PRECISION: dict[str, Any] = {"disable_tf32": True, "tactic_sources": 0}
+"""Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
+
+
+def check_case(
+    case: OpCase, *, varying: bool = True, settings: Mapping[str, Any] | None = None
+) -> None:
+    """Compiles a case for the TensorRT in use and compares it with PyTorch.
+
+    Nothing may stay in PyTorch and the case's ops must be in engines; or, where the case is to be
+    rejected, its reason must be given. Either way values, dtypes and shapes must be PyTorch's.
+
+    Args:
+        case: The case, of its first dtype.
+        varying: Whether dimensions vary: one engine is then tried with the minimum, usual and
+            maximum sizes. Otherwise all sizes are the usual ones and fixed.
+        settings: Further settings of the compilation.
+
+    Raises:
+        FullCompilationError: Something would stay in PyTorch.
+        AssertionError: The results differ, or the op was not converted.
+    """
+    chosen = {**(FULL_PRECISION if is_real() else {}), **(settings or {})}
+    exported = export(case, varying)
+    if case.rejected:
+        compiled = torchtrt.compile(exported, min_block_size=1, **chosen)
+        reasons = [f"{row.op}: {row.reason}" for row in compiled.report.in_torch]
+        stayed = "\n".join(reasons) or "nothing stayed in PyTorch"
+        assert any(re.search(case.rejected, reason) for reason in reasons), (
+            f"{case}: no op stays in PyTorch for the reason {case.rejected!r}, but:\n{stayed}"
+        )
+    else:
+        compiled = torchtrt.compile(exported, require_full_compilation=True, **chosen)
+        converted = {row.op for row in compiled.report.converted} | _numbers(exported)
+        if "aten.reshape.default" in converted:  # which is what lowering makes of views
+            converted |= {"aten.view.default", "aten._unsafe_view.default"}
+        missing = {qualified_name(parse_target(op)) for op in case.ops} - converted
+        assert not missing, f"{case}: {sorted(missing)} is not among {sorted(converted)}"
+    model = case.model()
+    for point in (MINIMUM, USUAL, MAXIMUM) if varying and case.varies else (USUAL,):
+        inputs = case.inputs(point)
+        actual = run_compiled(compiled, *inputs)
+        with torch.no_grad():
+            expected = model(*inputs)
+        assert_close(actual, expected, case.tolerance)
+
+
+def assert_close(actual: Any, expected: Any, tolerance: float | None = None) -> None:
+    """Checks results against PyTorch's: nesting, dtypes, shapes and values, with NaN equal to NaN.
+
+    Args:
+        actual: What the engine gave.
+        expected: What PyTorch gave.
+        tolerance: The largest relative and absolute difference; by default 1e-5, or PyTorch's own
+            for the dtype if that is more.
+    """
+    if tolerance is None:
+        tensors = [leaf for leaf in pytree.tree_leaves(expected) if isinstance(leaf, torch.Tensor)]
+        tolerance = max(
+            [1e-5, *(max(default_tolerances(leaf)) for leaf in tensors if _is_half(leaf))]
+        )
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def _is_half(tensor: torch.Tensor) -> bool:
+    return tensor.dtype in (torch.float16, torch.bfloat16)
+
+
+def run_compiled(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:
+    """Returns what a compiled model makes of tensors, on the CPU, wherever the TensorRT in use computes."""
+    device = torch.device("cuda" if is_real() else "cpu")
+    with torch.no_grad():
+        result = compiled(*(x.to(device) for x in inputs))
+    return pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, result)
+
+
+@functools.lru_cache(maxsize=64)
+def export(case: OpCase, varying: bool = True) -> torch.export.ExportedProgram:
+    """Returns a case as an exported program, with the dimensions that vary or with fixed sizes."""
+    dims = {
+        name: torch.export.Dim(name, min=low, max=high)
+        for name, (low, _, high) in case.dimensions.items()
+    }
+    shapes = tuple(
+        {place: dims[name] for place, name in spec.varying(case.dimensions).items()} or None
+        for spec in case.tensors
+    )
+    dynamic = {"inputs": shapes} if varying else None
+    with torch.no_grad(), symbolic_sequence_lengths(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = case.inputs(USUAL)
+        return torch.export.export(case.model(), inputs, dynamic_shapes=dynamic, strict=False)
+
+
+def dtypes_lacking(case: OpCase) -> tuple[torch.dtype, ...]:
+    """Returns the dtypes of a case's tensors that the TensorRT in use does not have."""
+    dtypes = {tensor.dtype for tensor in case.inputs(USUAL)}
+    return tuple(dtype for dtype in sorted(dtypes, key=str) if not has_dtype(dtype))
+
+
+def _numbers(exported: torch.export.ExportedProgram) -> set[str]:
+    """Returns the ops that make numbers: an engine repeats those that it needs."""
+    return {
+        qualified_name(node.target)
+        for node in exported.graph.nodes
+        if node.op == "call_function" and not isinstance(node.meta["val"], torch.Tensor)
+    }

@@ -1,0 +1,164 @@
+"""Compares what engines make of PyTorch's samples with PyTorch's own results, where that is not plain equality."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch.testing._comparison import default_tolerances
+from torch.utils import _pytree as pytree
+
+from torchtrt_testing.op_info import Sample
+
+BOUNDS = {
+    "bernoulli": (0, 1),
+}
+"""The minimum and maximum value of ops that are random."""
+UNINITIALISED = re.compile(r"(new_)?empty(_like|_permuted|_strided)?|resize_|resize_as_")
+"""Ops whose result has no defined values."""
+
+
+def eager(sample: Sample, wide: bool = False) -> list[Any]:
+    """Returns the results, and the inputs as they are afterwards."""
+    torch.manual_seed(0)
+    model = sample.model
+    tensors = sample.tensors
+    if wide:
+        model = _Widened(sample)
+        tensors = tuple(map(_widen, tensors))
+        if not any(tensor.is_floating_point() for tensor in tensors):
+            tensors = tuple(tensor.double() for tensor in tensors)
+    return [*pytree.tree_leaves(model(*tensors)), *tensors]
+
+
+def difference(sample: Sample, exported: Any, actual: list[Any], expected: list[Any]) -> str | None:
+    """Returns how the results differ from PyTorch's, or None."""
+    if len(actual) != len(expected):
+        return f"{len(actual)} results instead of {len(expected)}"
+    undefined = UNINITIALISED.fullmatch(sample.op) is not None or _is_random(exported)
+    exact: list[Any] | None = None
+    for index, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
+        if not isinstance(theirs, torch.Tensor):
+            if mine != theirs and not (mine != mine and theirs != theirs):
+                return f"result {index} is {mine} instead of {theirs}"
+            continue
+        if not isinstance(mine, torch.Tensor):
+            return f"result {index} is {mine} instead of a tensor"
+        if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
+            before, after = (f"{x.dtype}{list(x.shape)}" for x in (theirs, mine))
+            return f"result {index} is {after} instead of {before}"
+        if undefined:
+            if not _is_plausible(sample, index, mine, theirs):
+                return f"result {index} is random, and beyond its bounds"
+            continue
+        try:
+            torch.testing.assert_close(mine, theirs, equal_nan=True)
+        except AssertionError as error:
+            if exact is None:
+                exact = _exact(sample, len(expected))
+            if not (
+                _is_as_exact(mine, theirs, exact[index]) or _chooses_equals(sample, mine, theirs)
+            ):
+                return f"result {index}: " + " ".join(str(error).split())[:200]
+    return None
+
+
+def _is_random(exported: Any) -> bool:
+    return any(
+        torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        for node in exported.graph.nodes
+        if node.target is not torch.ops.aten.dropout.default or node.args[2]
+    )
+
+
+def _is_plausible(sample: Sample, index: int, mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Returns whether random values are finite where PyTorch's are, and within the op's bounds."""
+    if UNINITIALISED.fullmatch(sample.op):
+        return True
+    bounds = BOUNDS.get(sample.op) if index == 0 else None
+    if bounds is not None and mine.numel():
+        low, high = mine.min().item(), mine.max().item()
+        return bool(bounds[0] <= low and high <= bounds[1])
+    return bool(mine.isfinite().all() or not theirs.isfinite().all())
+
+
+_WIDER = {torch.float16: torch.float32, torch.float32: torch.float64}
+
+
+def _widen(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.to(_WIDER.get(leaf.dtype, leaf.dtype))
+    return _WIDER.get(leaf, leaf) if isinstance(leaf, torch.dtype) else leaf
+
+
+class _Widened(torch.nn.Module):
+    """A sample's call in the next wider floating-point dtype."""
+
+    def __init__(self, sample: Sample) -> None:
+        super().__init__()
+        self.sample = sample
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        """Calls the op."""
+        values = iter(tensors)
+        filled = [
+            next(values) if isinstance(leaf, torch.Tensor) else _widen(leaf)
+            for leaf in self.sample.leaves
+        ]
+        args, kwargs = pytree.tree_unflatten(filled, self.sample.tree)
+        return self.sample.function(*args, **kwargs)
+
+
+def _exact(sample: Sample, count: int) -> list[Any]:
+    """Returns the results computed in the next wider dtype, or nothing to compare with."""
+    try:
+        results = eager(sample, wide=True)
+    except Exception:  # not every op has a wider form
+        results = []
+    return results if len(results) == count else [None] * count
+
+
+def _is_as_exact(mine: torch.Tensor, theirs: torch.Tensor, exact: Any) -> bool:
+    """Returns whether no element is further from the exact result than twice PyTorch's own maximum error."""
+    if not isinstance(exact, torch.Tensor) or not mine.dtype.is_floating_point:
+        return False
+    if exact.shape != mine.shape or exact.dtype not in _WIDER.values():
+        return False
+    relative, absolute = default_tolerances(mine)
+    own = (theirs.to(exact.dtype) - exact).abs()
+    own = own[own.isfinite()]
+    allowed = 2 * own.max() if own.numel() else 0.0
+    error = (mine.to(exact.dtype) - exact).abs()
+    close = error <= allowed + absolute + relative * exact.abs()
+    return bool((close | (mine == theirs) | (mine.isnan() & theirs.isnan())).all())
+
+
+_AMONG_EQUALS = frozenset({"topk", "sort", "argsort", "kthvalue", "median", "nanmedian", "mode"})
+"""Ops that may choose any index among equal elements."""
+
+
+def _chooses_equals(sample: Sample, mine: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Returns whether two results that are indices choose equal elements, and none twice."""
+    if sample.op not in _AMONG_EQUALS or mine.dtype is not torch.int64:
+        return False
+    tensor = sample.tensors[0]
+    for dim in range(tensor.dim()):
+        indices = [mine, theirs]
+        if mine.dim() < tensor.dim():
+            indices = [index.unsqueeze(dim) for index in indices]
+        if any(
+            size != full
+            for place, (size, full) in enumerate(zip(indices[0].shape, tensor.shape, strict=True))
+            if place != dim
+        ):
+            continue
+        if not all(((index >= 0) & (index < tensor.shape[dim])).all() for index in indices):
+            continue
+        ordered = indices[0].sort(dim)[0]
+        if (ordered.diff(dim=dim) == 0).any():
+            continue
+        chosen, wanted = (tensor.gather(dim, index) for index in indices)
+        if torch.equal(chosen, wanted):
+            return True
+    return False

@@ -1,0 +1,515 @@
+"""What every converter pack has to keep, as a class of tests to subclass."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+import torchtrt
+from torchtrt.contract import SchemaArguments, calling_convention, objection, qualified_function
+from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
+from torchtrt.lowering.symbols import no_new_assumptions
+from torchtrt.packs import (
+    API_VERSION,
+    PACKS,
+    CallingConvention,
+    ConverterPriority,
+    LoadedPack,
+    current_packs,
+    loaded_packs,
+    problems,
+)
+from torchtrt.packs.info import FIRST_PARTY_TIER
+from torchtrt.packs.pack import Registration
+from torchtrt.packs.problem import describe
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import parse_target, qualified_name
+from torchtrt_testing import aten, fresh, nodes
+from torchtrt_testing.cases import OpCase
+from torchtrt_testing.checking import check_case, dtypes_lacking, export
+from torchtrt_testing.tensors import USUAL
+from torchtrt_testing.versions import tensorrts
+
+FIXED, VARYING = "fixed sizes", "varying sizes"
+
+
+class PackConformance:
+    """The tests that every converter pack should pass. Subclass it, and name your pack.
+
+    .. code-block:: python
+
+        class TestVision(PackConformance):
+            pack = "vision"
+            cases = [op_case("vision::soft_clip", "batch length", 2.0)]
+
+    A test of yours overrides the one of the same name. Mark it ``xfail`` with a reason, rather than
+    leave it out, where the pack cannot keep it yet.
+
+    Attributes:
+        pack: The pack's name.
+        cases: Calls that are compared with PyTorch: for each dtype, with fixed and with varying
+            sizes, on every version of the reference TensorRT, or on the real one where it is in use.
+        op_info: Names of PyTorch's own database of ops, such as ``"nn.functional.gelu"``: every
+            sample of these that is converted must be right.
+        op_info_dtypes: The dtypes of these samples.
+        sizes: ``("fixed sizes", "varying sizes")``, or one of them.
+        without_case: Ops that no case can call, and why.
+        missing_ops: Ops that this PyTorch may lack, and why: for another version, say.
+        imports: Libraries to import first, for the ops that they register.
+        may_import: Packages and modules that loading the pack may import, although that takes time.
+        readme: The page that lists the ops; the README beside the pack's ``pyproject.toml`` if omitted.
+        opcheck: The tests of ``torch.library.opcheck`` for the pack's custom ops.
+        settings: Settings of the compilations.
+    """
+
+    pack: str = ""
+    cases: Sequence[OpCase] = ()
+    op_info: Sequence[str] = ()
+    op_info_dtypes: Sequence[torch.dtype] = (torch.float32, torch.float16, torch.int64, torch.bool)
+    sizes: Sequence[str] = (FIXED, VARYING)
+    without_case: Mapping[str, str] = {}
+    missing_ops: Mapping[str, str] = {}
+    imports: Sequence[str] = ()
+    may_import: Sequence[str] = ()
+    readme: Path | None = None
+    opcheck: Sequence[str] = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
+    settings: Mapping[str, Any] = {}
+
+    def is_expected_rejection(self, error: FullCompilationError) -> bool:
+        """Returns whether a case may stay in PyTorch for this reason: for what a version of TensorRT cannot do, say.
+
+        By default no case may.
+        """
+        del error
+        return False
+
+    # Who the pack is
+
+    def test_it_is_installed_and_in_use(self) -> None:
+        """Its names follow from each other, its versions fit, its hooks are accepted."""
+        assert self.loaded.info.name == self.pack
+
+    def test_nothing_is_wrong_with_it(self) -> None:
+        """No problem was recorded while it was loaded or since."""
+        found = [str(problem) for problem in problems() if problem.pack == self.pack]
+
+        assert not found, "\n".join(found)
+
+    def test_it_says_who_it_is(self) -> None:
+        """A summary for listings, the contract that it is written for, and the versions of PyTorch and TensorRT."""
+        pack = self.loaded.pack
+
+        assert pack.summary, (
+            f"ConverterPack({pack.name!r}, summary=...) tells people what it is for"
+        )
+        assert pack.api[0] == API_VERSION[0], f"it is for contract {pack.api}, of {API_VERSION}"
+        for name in ("torch", "tensorrt"):
+            assert getattr(pack, name), (
+                f"ConverterPack({pack.name!r}, {name}=...) says where it works"
+            )
+
+    def test_its_distribution_requires_torchtrt(self) -> None:
+        """Who installs it gets a torchtrt that it works with."""
+        from importlib.metadata import requires
+
+        names = [
+            re.split(r"[^\w.-]", line)[0] for line in requires(self.loaded.info.distribution) or ()
+        ]
+
+        assert {"torchtrt-core", "torchtrt"} & {name.lower() for name in names}, (
+            f"dependencies of {self.loaded.info.distribution} are {names}, without torchtrt-core"
+        )
+
+    # What loading it does
+
+    def test_loading_it_is_light(self) -> None:
+        """It imports nothing but torchtrt, PyTorch and its own modules, and of PyTorch nothing that takes long."""
+        imported = fresh.load_in_new_process(self.pack, tuple(self.imports)).imported
+        found = fresh.foreign(imported, self.may_import)
+
+        assert not found, (
+            f"Loading {self.pack} imports {', '.join(found)}. Import it in the functions that need it, or add the "
+            "converters by name: pack.add(op, 'module:function')."
+        )
+
+    def test_loading_it_changes_nothing_else(self) -> None:
+        """Neither Python's settings nor PyTorch's, nor anybody's functions; and it prints nothing."""
+        found = fresh.load_in_new_process(self.pack, tuple(self.imports))
+
+        assert not found.changed, (
+            f"Loading {self.pack} has side effects: {'; '.join(found.changed)}."
+        )
+        assert not found.printed, f"Loading {self.pack} prints {found.printed!r}."
+
+    def test_loading_it_twice_gives_the_same(self) -> None:
+        """In one process after its modules are forgotten, and in another with other hashes."""
+        first = fresh.load_in_new_process(self.pack, tuple(self.imports))
+        other = fresh.load_in_new_process(self.pack, tuple(self.imports), seed=1)
+
+        assert first.contents == first.again
+        assert first.contents == other.contents
+
+    # What it registers
+
+    def test_every_op_exists(self) -> None:
+        """No converter or decomposition waits for an op that PyTorch and the imported libraries do not have."""
+        named: list[Any] = [each.target for each in self.registrations]
+        named += [each.target for each in self.loaded.pack.decompositions]
+        missing = {name for name in named if isinstance(name, str) and not _exists(name)}
+        missing -= set(self.missing_ops)
+
+        assert not missing, (
+            f"There is no op {', '.join(sorted(missing))}. List the library that registers it in `imports`, or the op "
+            "in `missing_ops` with the reason."
+        )
+
+    def test_every_converter_has_the_parameters_of_its_op(self) -> None:
+        """Those that are added by name too: their modules can be imported, and their functions fit."""
+        wrong = []
+        for each in self.registrations:
+            try:
+                function = _imported(each.support.converter_implementation)
+                target = parse_target(each.target)
+                if calling_convention(function) is CallingConvention.SCHEMA:
+                    SchemaArguments(function, target)
+            except (TorchTRTError, ImportError, AttributeError) as error:
+                where = qualified_function(each.support.converter_implementation)
+                if not isinstance(each.target, str) or _exists(each.target):
+                    wrong.append(f"{where}: {describe(error)}")
+
+        assert not wrong, "\n".join(wrong)
+
+    def test_every_decomposition_has_the_parameters_of_its_op(self) -> None:
+        """It can be called as the op is."""
+        wrong = []
+        for each in self.loaded.pack.decompositions:
+            schema = getattr(each.target, "_schema", None)
+            if schema is None:
+                continue
+            args = [argument.name for argument in schema.arguments if not argument.kwarg_only]
+            kwargs = {argument.name: None for argument in schema.arguments if argument.kwarg_only}
+            try:
+                inspect.signature(each.function).bind(*args, **kwargs)
+            except TypeError as error:
+                wrong.append(f"{qualified_function(each.function)} for {schema}: {error}")
+
+        assert not wrong, "\n".join(wrong)
+
+    def test_validators_answer_and_change_nothing(self) -> None:
+        """Of nodes with several dtypes, ranks and sizes that vary, and of those that the cases are exported to.
+
+        A validator that compares a size that varies would fix it for the whole program, and raises here.
+        """
+        wrong = []
+        settings = CompilationSettings()
+        checked: dict[Any, Registration] = {
+            parse_target(each.target): each
+            for each in self.registrations
+            if each.validate is not None and not isinstance(each.target, str)
+        }
+        for node in self._nodes(checked):
+            each = checked[node.target]
+            before = nodes.snapshot(node)
+            try:
+                assert each.validate is not None
+                with no_new_assumptions(node.graph):
+                    objection(each.validate(node, settings))
+            except Exception as error:
+                wrong.append(f"{qualified_name(node.target)} {_outline(node)}: {describe(error)}")
+            if nodes.snapshot(node) != before:
+                wrong.append(
+                    f"{qualified_name(node.target)} {_outline(node)}: the validator changed the graph"
+                )
+
+        assert not wrong, "\n".join(dict.fromkeys(wrong))
+
+    def test_the_readme_lists_every_op(self) -> None:
+        """Who looks at the page knows what the pack is for. ``aten.max_pool*`` stands for several."""
+        page = self._readme()
+        words = set(re.findall(r"[\w:.*]+", page.read_text(encoding="utf-8")))
+        patterns = [
+            word.replace("::", ".") for word in words if "." in word.strip(".") or "::" in word
+        ]
+        missing = [name for name in sorted(self._op_names()) if not _is_listed(name, patterns)]
+
+        assert not missing, f"{page} does not name {', '.join(missing)}"
+
+    def test_every_op_has_a_case(self) -> None:
+        """Each converter and decomposition is compared with PyTorch."""
+        tried = (*self.cases, *self._overridden_cases())
+        covered = {qualified_name(parse_target(op)) for case in tried for op in case.ops}
+        covered |= {
+            qualified_name(case.function) for case in tried if isinstance(case.function, OpOverload)
+        }
+        missing = sorted(self._op_names() - covered - set(self.without_case))
+
+        assert not missing, (
+            f"No case calls {', '.join(missing)}. Add op_case(...) to `cases`, or the op to `without_case`, and why."
+        )
+
+    def test_cases_have_names_of_their_own(self) -> None:
+        """A case that fails is found by its name."""
+        names = [case.label for case in self.cases]
+
+        assert not {name for name in names if names.count(name) > 1}
+
+    # What its converters compute
+
+    def test_a_case_agrees_with_pytorch(self, case: OpCase, sizes: str, tensorrt: str) -> None:
+        """An engine gives PyTorch's values, dtypes and shapes; or PyTorch runs the op for the case's reason."""
+        self._check(case, sizes, tensorrt, self.is_expected_rejection)
+
+    def test_an_override_agrees_with_pytorch(self, override: OpCase, tensorrt: str) -> None:
+        """With this pack's HIGH converters before theirs, the first-party packs' own cases stay right."""
+
+        def is_expected(error: FullCompilationError) -> bool:
+            return aten.is_expected_rejection(error) or self.is_expected_rejection(error)
+
+        self._check(override, VARYING, tensorrt, is_expected)
+
+    def _check(
+        self,
+        case: OpCase,
+        sizes: str,
+        tensorrt: str,
+        is_expected: Callable[[FullCompilationError], bool],
+    ) -> None:
+        with torchtrt.use_tensorrt(tensorrt):
+            lacking = () if case.rejected else dtypes_lacking(case)
+            if lacking:
+                pytest.skip(f"{tensorrt} has no {', '.join(map(str, lacking))}")
+            try:
+                check_case(case, varying=sizes == VARYING, settings=self.settings)
+            except FullCompilationError as error:
+                if not is_expected(error):
+                    raise
+
+    def test_pytorchs_samples_are_right(
+        self, op_info: str, dtype: torch.dtype, tensorrt: str
+    ) -> None:
+        """Every sample of PyTorch's own database is computed as PyTorch does, or rejected."""
+        from torchtrt_cli.coverage import CORRECT, CRASHED, WRONG
+        from torchtrt_testing.comparison import eager
+        from torchtrt_testing.op_info import ops, samples_of
+        from torchtrt_testing.outcome import (
+            export_sample,
+            outcome,
+            quietly,
+        )
+
+        if op_info not in ops():
+            hint = did_you_mean(op_info, ops(), "torch.testing._internal has the names in `op_db`.")
+            pytest.fail(
+                f"`op_info` names {op_info!r}, which PyTorch's database does not have. {hint}",
+                pytrace=False,
+            )
+        kinds, wrong = [], []
+        for sample in samples_of(op_info, dtype):
+            with quietly(), torchtrt.use_tensorrt(tensorrt):
+                try:
+                    expected, exported = eager(sample), export_sample(sample)
+                except Exception:  # PyTorch itself does not run or export it
+                    continue
+                found = outcome(sample, exported, expected, **self.settings)
+            kinds.append(found.kind)
+            if found.kind in (WRONG, CRASHED):
+                wrong.append(f"{sample} {sample.describe()}: {found.reason}")
+        assert not wrong, "\n".join(wrong)
+        if CORRECT not in kinds:
+            pytest.skip(f"none of {len(kinds)} samples is converted")
+
+    def test_custom_ops_are_registered_as_pytorch_wants(self, custom_op: OpCase) -> None:
+        """``torch.library.opcheck`` finds nothing wrong: the schema, the fake kernel, tracing."""
+        args, kwargs = custom_op.arguments(custom_op.inputs(USUAL))
+
+        op: Any = custom_op.function
+        torch.library.opcheck(op, args, kwargs, test_utils=tuple(self.opcheck))
+
+    def pytest_generate_tests(self, metafunc: Any) -> None:
+        """Makes a test of every case, size and TensorRT. pytest calls it."""
+        unknown = {*self.sizes} - {FIXED, VARYING}
+        if unknown or not self.sizes:
+            raise ValueError(f"sizes={self.sizes!r}: write {FIXED!r}, {VARYING!r}, or both.")
+        self._import_libraries()
+        names = set(metafunc.fixturenames)
+        if {"case", "sizes"} <= names:
+            rows = [
+                pytest.param(case, sizes, id=f"{case.label}-{sizes.split()[0]}")
+                for each in self.cases
+                for case in each.each_dtype()
+                for sizes in self._sizes_of(case)
+            ]
+            _parametrize(metafunc, ("case", "sizes"), rows, "the pack has no cases")
+        if "override" in names:
+            rows = [pytest.param(case, id=case.label) for case in self._overridden_cases()]
+            _parametrize(
+                metafunc, ("override",), rows, "the pack overrides no first-party converter"
+            )
+        if {"op_info", "dtype"} <= names:
+            rows = [
+                pytest.param(name, dtype, id=f"{name}-{str(dtype).removeprefix('torch.')}")
+                for name in self.op_info
+                for dtype in self.op_info_dtypes
+            ]
+            reason = "the class names no ops of PyTorch's database in `op_info`"
+            _parametrize(metafunc, ("op_info", "dtype"), rows, reason)
+        if "custom_op" in names:
+            custom = {case.function: case for case in self.cases if _is_custom(case.function)}
+            rows = [pytest.param(case, id=case.label) for case in custom.values()]
+            _parametrize(metafunc, ("custom_op",), rows, "no case calls a custom op")
+
+    # What the tests ask
+
+    @property
+    def loaded(self) -> LoadedPack:
+        """The pack in use."""
+        if not self.pack:
+            pytest.fail(
+                f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False
+            )
+        self._import_libraries()
+        for loaded in loaded_packs():
+            if loaded.info.name == self.pack:
+                return loaded
+        wrong = [str(problem) for problem in problems() if problem.pack in (self.pack, "")]
+        reason = current_packs().disabled.get(self.pack)
+        hint = f"`pip install --editable .` where the pyproject.toml of {PACKS.distribution_name(self.pack)} is"
+        pytest.fail(
+            "\n".join((f"The pack {self.pack!r} is not in use: {reason or hint}.", *wrong)),
+            pytrace=False,
+        )
+
+    @property
+    def registrations(self) -> Sequence[Registration]:
+        """Its converters as they are registered."""
+        return self.loaded.pack.converters
+
+    def _import_libraries(self) -> None:
+        for library in self.imports:
+            importlib.import_module(library)
+
+    def _op_names(self) -> set[str]:
+        """Returns the ops that the pack converts or decomposes, without those that give nothing back."""
+        targets: Iterable[Any] = (
+            *(each.target for each in self.registrations),
+            *(
+                each.target
+                for each in self.loaded.pack.decompositions
+                if _gives_something(each.target)
+            ),
+        )
+        return {
+            target if isinstance(target, str) else qualified_name(target)
+            for target in targets
+            if not isinstance(target, str) or target not in self.missing_ops
+        }
+
+    def _sizes_of(self, case: OpCase) -> Sequence[str]:
+        return [sizes for sizes in self.sizes if sizes == FIXED or case.varies] or [FIXED]
+
+    def _overridden_cases(self) -> tuple[OpCase, ...]:
+        high = tuple(
+            each.target
+            for loaded in loaded_packs()
+            if loaded.info.name == self.pack
+            for each in loaded.pack.converters
+            if each.priority is ConverterPriority.HIGH and not isinstance(each.target, str)
+        )
+        return _cases_of_others(self.pack, high)
+
+    def _nodes(self, targets: Mapping[Any, Registration]) -> Iterator[Node]:
+        for target in targets:
+            if isinstance(target, OpOverload):
+                yield from nodes.nodes_of(target)
+        for each in self.cases:
+            for case in each.each_dtype():
+                for node in export(case, self.sizes[-1] == VARYING).graph.nodes:
+                    if node.op == "call_function" and node.target in targets:
+                        yield node
+
+    def _readme(self) -> Path:
+        if self.readme is not None:
+            return self.readme
+        for folder in Path(inspect.getfile(type(self))).resolve().parents:
+            if (folder / "pyproject.toml").is_file() and (folder / "README.md").is_file():
+                return folder / "README.md"
+        pytest.fail(
+            "No README.md stands beside a pyproject.toml above this test; `readme` says where the page is."
+        )
+
+
+@functools.cache
+def _cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
+    """Returns the first-party cases of the ops that another, first-party pack converts too."""
+    overridden = [
+        qualified_name(target)
+        for target in targets
+        if any(
+            each.pack.name != pack and each.pack.tier <= FIRST_PARTY_TIER
+            for each in DYNAMO_CONVERTERS.candidates(target)
+        )
+    ]
+    return aten.first_party_cases(*overridden) if overridden else ()
+
+
+def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:
+    """Makes a test of each row, on each TensorRT if it wants one; without rows one that is skipped and says why."""
+    on = tensorrts()
+    if not rows:
+        rows, on = [pytest.param(*[None] * len(names), marks=pytest.mark.skip(nothing))], [None]
+    metafunc.parametrize(names, rows)
+    if "tensorrt" in metafunc.fixturenames:
+        metafunc.parametrize("tensorrt", on)
+
+
+def _exists(name: str) -> bool:
+    try:
+        parse_target(name)
+    except TorchTRTError:
+        return False
+    return True
+
+
+def _imported(implementation: Any) -> Any:
+    if not isinstance(implementation, str):
+        return implementation
+    module, _, path = implementation.partition(":")
+    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+
+
+def _gives_something(target: Any) -> bool:
+    return bool(getattr(getattr(target, "_schema", None), "returns", True))
+
+
+def _is_custom(function: Any) -> bool:
+    return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims", "prim")
+
+
+def _is_listed(name: str, patterns: Iterable[str]) -> bool:
+    spellings = {name, name.removesuffix(".default"), ".".join(name.split(".")[:2])}
+    return any(
+        fnmatch.fnmatchcase(each, pattern.strip(".:")) for pattern in patterns for each in spellings
+    )
+
+
+def _outline(node: Node) -> str:
+    """Returns what a node's tensors are, as a person reads it."""
+    values = [each.meta.get("val") for each in node.all_input_nodes]
+    return ", ".join(
+        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, torch.Tensor)
+        else str(value)
+        for value in values
+    )

@@ -1,0 +1,104 @@
+"""Graph nodes of an op, made from its schema: what a validator may be asked about."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+
+KINDS = (
+    (torch.float32, 0, False),
+    (torch.float32, 2, False),
+    (torch.float32, 4, False),
+    (torch.float32, 2, True),
+    (torch.float32, 4, True),
+    (torch.float16, 2, False),
+    (torch.int64, 2, False),
+    (torch.int64, 1, True),
+    (torch.bool, 2, False),
+    (torch.complex64, 2, False),
+)
+"""What the tensors of a node are: the dtype, the number of dimensions, and whether these vary."""
+
+
+def nodes_of(op: OpOverload) -> Iterator[Node]:
+    """Yields nodes of an op, with what PyTorch knows of their tensors: several dtypes, ranks, fixed and varying sizes.
+
+    Kinds of arguments that the op itself refuses are left out, so there may be no node at all.
+    """
+    for dtype, rank, varies in KINDS:
+        node = _node(op, dtype, rank, varies)
+        if node is not None:
+            yield node
+
+
+def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node | None:
+    mode = FakeTensorMode(shape_env=ShapeEnv() if varies else None)
+    graph = Graph()
+    values: dict[Node, Any] = {}
+
+    def tensor() -> Node:
+        real = torch.ones([4, 6, 5, 7][:rank], dtype=dtype)
+        dims: Any = [DimDynamic.DYNAMIC if varies else DimDynamic.STATIC] * rank
+        node = graph.placeholder(f"x{len(values)}")
+        context: Any = StatelessSymbolicContext(dynamic_sizes=dims) if varies else None
+        node.meta["val"] = values[node] = mode.from_tensor(real, symbolic_context=context)
+        return node
+
+    def argument(kind: str) -> Any:
+        if kind == "Tensor":
+            return tensor()
+        if kind.startswith("List[") and "Tensor" in kind:
+            return [tensor(), tensor()]
+        if kind.startswith("List["):
+            return [argument(kind[5:-1])] * max(rank, 1)
+        simple = {"int": 1, "number": 2, "float": 0.5, "bool": False, "str": "", "Device": "cpu"}
+        return simple.get(kind)
+
+    arguments = op._schema.arguments
+    required = [each for each in arguments if not each.has_default_value()]
+    args = tuple(argument(str(each.type)) for each in required if not each.kwarg_only)
+    kwargs = {each.name: argument(str(each.type)) for each in required if each.kwarg_only}
+    if not values:
+        return None
+    node = graph.call_function(op, args, kwargs)
+    graph.output(node)
+    GraphModule(torch.nn.Module(), graph)  # some ask the graph for the module that it is of
+
+    def value_of(leaf: Node) -> Any:
+        return values[leaf]
+
+    try:
+        with mode, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            called, named = torch.fx.map_arg((args, kwargs), value_of)
+            node.meta["val"] = op(*called, **named)
+    except Exception:  # whatever an op raises for arguments that are not its own
+        return None
+    return node
+
+
+def snapshot(node: Node) -> Any:
+    """Returns everything of a node's graph that a validator could change, to compare."""
+    return [
+        (
+            each.name,
+            each.op,
+            each.target,
+            repr(each.args),
+            repr(each.kwargs),
+            tuple(user.name for user in each.users),
+            {name: (id(value), str(value)) for name, value in each.meta.items()},
+        )
+        for each in node.graph.nodes
+    ]

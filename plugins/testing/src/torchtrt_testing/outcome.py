@@ -1,0 +1,109 @@
+"""What becomes of one of PyTorch's samples: exported once, then converted, run and compared."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+import torchtrt
+from torchtrt.errors import FullCompilationError, UnsupportedProgramError
+from torchtrt.tensorrt import is_real
+from torchtrt_cli.coverage import CORRECT, CRASHED, NOT_EXPORTABLE, NOTHING, REJECTED, WRONG
+from torchtrt_reference import VERSIONS
+from torchtrt_testing.comparison import difference, eager
+from torchtrt_testing.op_info import Sample
+
+REASONS_EACH = 3
+"""The most reasons that are told of one sample: the first ones."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one sample on one version.
+
+    Attributes:
+        kind: One of :mod:`torchtrt_cli.coverage`'s letters.
+        reason: Why, where it is not correct.
+    """
+
+    kind: str
+    reason: str = ""
+
+
+def outcomes(sample: Sample, versions: Sequence[str] = VERSIONS) -> dict[str, Outcome] | None:
+    """Returns what becomes of a sample, by version, or None where PyTorch itself refuses to run it."""
+    with quietly():
+        try:
+            expected = eager(sample)
+        except Exception:
+            return None
+        try:
+            exported = export_sample(sample)
+        except Exception as error:
+            reason = f"torch.export: {type(error).__name__}"
+            return dict.fromkeys(versions, Outcome(NOT_EXPORTABLE, reason))
+        found = {}
+        for version in versions:
+            with torchtrt.use_tensorrt(f"reference@{version}"):
+                found[version] = outcome(sample, exported, expected)
+        return found
+
+
+def export_sample(sample: Sample) -> torch.export.ExportedProgram:
+    """Returns a sample's call as an exported program; raises whatever ``torch.export`` does."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.export.export(sample.model, sample.tensors, strict=False)
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Turns gradients and warnings off in a ``with`` block."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def outcome(sample: Sample, exported: Any, expected: list[Any], **settings: Any) -> Outcome:
+    """Returns what becomes of a sample on the TensorRT in use.
+
+    Args:
+        sample: The sample.
+        exported: It as an exported program.
+        expected: What :func:`~torchtrt_testing.comparison.eager` gives for it.
+        **settings: Settings of the compilation.
+    """
+    device = torch.device("cuda" if is_real() else "cpu")
+    try:
+        compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
+        nothing = not compiled.report.blocks
+        tensors = [tensor.to(device) for tensor in sample.tensors]
+        results = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
+        actual = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, results)
+    except (FullCompilationError, UnsupportedProgramError) as error:
+        return Outcome(REJECTED, _reason(error))
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return Outcome(CRASHED, " ".join(text.split())[:300])
+    wrong = difference(sample, exported, actual, expected)
+    if wrong is not None:
+        return Outcome(WRONG, wrong)
+    return Outcome(NOTHING if nothing else CORRECT)
+
+
+def _reason(error: FullCompilationError | UnsupportedProgramError) -> str:
+    """Returns why nodes stayed in PyTorch: each op, and what the last converter that was asked said."""
+    if isinstance(error, UnsupportedProgramError):
+        return str(error)
+    reasons = {
+        f"{node.op.removesuffix('.default')}: {node.reasons[-1]}": None for node in error.missing
+    }
+    text = "; ".join(list(reasons)[:REASONS_EACH])
+    return re.sub(r"reference@[\d.]+", "this TensorRT", text)

@@ -1,0 +1,49 @@
+"""docs/test-a-pack.md tells what the kit has, and its examples run."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torchtrt_testing
+from torchtrt.testing import PackConformance, op_case
+
+PAGE = (Path(__file__).parents[3] / "docs/test-a-pack.md").read_text(encoding="utf-8")
+
+
+def test_every_name_is_documented():
+    """And so are the attributes of the class and the arguments of a case."""
+    attributes = {
+        name
+        for name in vars(PackConformance)
+        if not name.startswith(("_", "test_", "pytest_"))
+        and name not in ("loaded", "registrations")
+    }
+    cells = set(re.findall(r"^\| `(\w+)[^`]*` \|", PAGE, re.M))
+
+    assert {name for name in torchtrt_testing.__all__ if name not in PAGE} == {"OpCase"}
+    assert attributes | set(op_case.__kwdefaults__) == cells
+
+
+def test_the_examples_run(tmp_path):
+    """As they stand on the page, with warnings as errors."""
+    for place, block in enumerate(re.findall(r"```python\n(.*?)```", PAGE, re.S)):
+        (tmp_path / f"test_{place}.py").write_text(block)
+    (tmp_path / "pyproject.toml").touch()
+    readme = "`aten.fake_quantize_per_tensor_affine.*` `aten.fake_quantize_per_channel_affine.*`"
+    (tmp_path / "README.md").write_text(readme)
+
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-k",
+        "agrees or gelu or readme",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    assert 0 == done.returncode, done.stdout
+    assert re.search(r"\b10 passed", done.stdout), done.stdout

@@ -1,0 +1,227 @@
+"""The conformance class passes a pack that keeps the rules, and names what one does that breaks them all."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+GOOD = """
+import torch
+from torchtrt import trt
+from torchtrt.conversion import add
+from torchtrt.packs import ConverterPack, ConverterPriority, hookimpl
+
+pack = ConverterPack("{name}", summary="for tests", torch=">=2.9", tensorrt=">=8.6")
+
+
+@hookimpl
+def torchtrt_converter_pack():
+    return pack
+
+
+@torch.library.custom_op("{name}::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x + x
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def whole(node):
+    dtype = node.args[0].meta["val"].dtype
+    return None if dtype.is_floating_point else f"{{dtype}} is whole"
+
+
+@hookimpl
+def torchtrt_register_converters(pack):
+    @pack.converter("{name}::twice", unless=whole, supports_dynamic_shapes=True)
+    def convert(ctx, x):
+        return add(ctx, "elementwise", x, x, trt.ElementWiseOperation.{operation})
+
+{more}
+"""
+
+FAULTS = """
+    import sys, warnings
+    import colorsys, mypy
+    print("hello")
+    sys.path.append("/nowhere")
+    warnings.simplefilter("ignore")
+    torch.nn.functional.gelu = lambda x: x
+    torch.loaded = getattr(torch, "loaded", 0) + 1
+
+    def raises(node):
+        return node.args[7]
+
+    def mutates(node):
+        node.meta["seen"] = torch.loaded
+        return None
+
+    def assumes(node):
+        return "four" if node.meta["val"].shape[0] == 4 else None
+
+    for op, check in (("relu.default", raises), ("sigmoid.default", mutates), ("tanh.default", assumes)):
+        pack.add(f"aten.{op}", "torchtrt_converters_faulty._pack:not_there", unless=check)
+    if torch.loaded == 1:
+        pack.add("aten.cos.default", lambda ctx, self: self)
+    pack.add("nosuch::op", lambda ctx, x: x)
+    pack.decomposition("aten.sin.default")(lambda: None)
+"""
+
+TEST = """
+from torchtrt.testing import PackConformance, TensorSpec, op_case
+import torch
+
+class TestPack(PackConformance):
+    pack = "{name}"
+    cases = [
+        op_case("{name}::twice", "batch length", dtypes=(torch.float32, torch.bfloat16)),
+        op_case("{name}::twice", TensorSpec("3", torch.int64), rejected="int64 is whole", label="int"),
+    ]
+    op_info = ["nn.functional.relu"]
+    op_info_dtypes = [torch.float32]
+"""
+
+
+@pytest.fixture
+def tried(site, tmp_path):
+    """Installs a pack and runs its tests: the outcome of each, and what was printed."""
+
+    def run(name, operation="SUM", more="    pass", page="", test=TEST, **variables):
+        site.unpack(site.wheel(name, GOOD.format(name=name, operation=operation, more=more)))
+        metadata = next(site.path.glob(f"torchtrt_converters_{name}-*.dist-info")) / "METADATA"
+        metadata.write_text(metadata.read_text() + "Requires-Dist: torchtrt-core>=0.1\n")
+        folder = tmp_path / "project"
+        folder.mkdir()
+        (folder / "pyproject.toml").touch()
+        (folder / "README.md").write_text(page or f"`{name}::twice` is converted.")
+        (folder / "test_pack.py").write_text(test.format(name=name))
+        done = site.run(
+            "-m", "pytest", "-rA", "-q", "--strict-markers", "-W", "error", "-p", "no:cacheprovider",
+            "--rootdir", str(folder), str(folder / "test_pack.py"), OMP_NUM_THREADS="1", **variables,
+        )  # fmt: skip
+        found = re.findall(r"^(PASSED|FAILED|ERROR) .*?::TestPack::(\w+)", done.stdout, re.M)
+        return {
+            outcome: {test for kind, test in found if kind == outcome}
+            for outcome in ("PASSED", "FAILED", "ERROR")
+        }, done.stdout
+
+    return run
+
+
+def test_a_pack_that_keeps_the_rules_passes(tried):
+    """On every version, with fixed and varying sizes, in both dtypes; without a GPU, and with warnings as errors."""
+    outcomes, text = tried("good")
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text
+    assert re.search(r"test_a_case_agrees_with_pytorch\[.*bfloat16-varying", text)
+    assert "reference@8.6.0 has no torch.bfloat16" in text
+    assert "test_custom_ops_are_registered_as_pytorch_wants" in outcomes["PASSED"]
+    assert "test_pytorchs_samples_are_right" in outcomes["PASSED"]
+
+
+LIBRARY = """
+    library = torch.library.Library("{name}_more", "FRAGMENT")
+    library.define("thrice(Tensor x) -> Tensor")
+    library.impl("thrice", lambda x: x * 3, "CompositeExplicitAutograd")
+    globals()["kept"] = library
+"""
+
+
+def test_a_pack_that_defines_ops_with_a_library_can_be_loaded_twice(tried):
+    """PyTorch takes no op twice, so the test gives up the first library."""
+    outcomes, text = tried("libraries", more=LIBRARY.format(name="libraries"))
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text
+
+
+def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
+    """What it did, in words, and not only that something is wrong."""
+    outcomes, text = tried("faulty", "PROD", FAULTS, "Nothing.")
+
+    expected = {
+        "test_loading_it_is_light": "Loading faulty imports",
+        "test_loading_it_changes_nothing_else": "sys.path was",
+        "test_loading_it_twice_gives_the_same": "aten.cos.default",
+        "test_every_op_exists": "There is no op nosuch.op.default",
+        "test_every_converter_has_the_parameters_of_its_op": "torchtrt_converters_faulty._pack:not_there",
+        "test_every_decomposition_has_the_parameters_of_its_op": "too many positional arguments",
+        "test_validators_answer_and_change_nothing": "the validator changed the graph",
+        "test_the_readme_lists_every_op": "does not name aten.cos.default",
+        "test_every_op_has_a_case": "No case calls aten.cos.default",
+        "test_a_case_agrees_with_pytorch": "Mismatched elements",
+    }
+    assert set(expected) <= outcomes["FAILED"], text
+    assert {"test_it_is_installed_and_in_use", "test_it_says_who_it_is"} <= outcomes["PASSED"]
+    for test, words in expected.items():
+        assert words in text, test
+    for words in (
+        "torch.nn.functional.gelu was replaced",
+        "warnings.filters was",
+        "mypy",
+        "IndexError",
+        "This would assume",
+    ):
+        assert words in text, words
+
+
+OVERRIDE = """
+    @pack.converter("aten.hardtanh.default", priority=ConverterPriority.HIGH, supports_dynamic_shapes=True)
+    def hardtanh(ctx, self, min_val, max_val):
+        layer = ctx.net.add_activation(self, trt.ActivationType.CLIP)
+        layer.alpha, layer.beta = {bounds}
+        return layer.get_output(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "outcome"), [("min_val, max_val", "PASSED"), ("-1, 1", "FAILED")]
+)
+def test_a_pack_that_overrides_an_op_is_tried_with_the_first_party_cases_of_it(
+    tried, bounds, outcome
+):
+    """Without a line of its own for them; one that is wrong at other arguments fails."""
+    more = OVERRIDE.format(bounds=bounds)
+    outcomes, text = tried("high", more=more, page="`high::twice` and `aten.hardtanh`")
+
+    assert "test_an_override_agrees_with_pytorch" in outcomes[outcome], text
+    assert "aten.hardtanh.default" in text
+    assert ("FAILED" == outcome) == bool(outcomes["FAILED"]), text
+
+
+def test_a_pack_that_is_not_in_use_is_said_to_be_missing(tried):
+    """And how to install it, or who disabled it."""
+    test = "from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    pack = {name!r}"
+    outcomes, text = tried("absent", test=test, TORCHTRT_PACKS_DISABLE="absent")
+
+    assert "test_it_is_installed_and_in_use" in outcomes["FAILED"]
+    assert "The pack 'absent' is not in use: disabled by TORCHTRT_PACKS_DISABLE." in text
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("pass", "TestPack names no pack: write pack = 'vision' in it."),
+        (
+            "pack, sizes = 'aten_core', ('varying',)",
+            "write 'fixed sizes', 'varying sizes', or both.",
+        ),
+        (
+            "pack, op_info = 'aten_core', ('nn.functional.gelo',)",
+            "Did you mean 'nn.functional.gelu'?",
+        ),
+    ],
+)
+def test_a_class_that_is_written_wrongly_says_how(body, words, tmp_path):
+    """And does not pass, or test something else."""
+    (tmp_path / "test_pack.py").write_text(
+        f"from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    {body}\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "says_who or samples", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    assert done.returncode
+    assert words in done.stdout
