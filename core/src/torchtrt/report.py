@@ -44,12 +44,14 @@ class BlockReport:
         nodes: How many calls it holds.
         layers: How many TensorRT layers they became; 0 in a dry run.
         plan_bytes: The size of its engine; 0 in a dry run.
+        cached: Whether its engine was taken from the cache.
     """
 
     name: str
     nodes: int
     layers: int = 0
     plan_bytes: int = 0
+    cached: bool = False
 
 
 @dataclass(frozen=True)
