@@ -84,7 +84,7 @@ def test_collected_arguments_are_taken():
     compiled = compiled_as(model, X, Y, p=X, q=Y + 1)
     expected = model(X, Y, q=Y + 1, p=X)
     torch.testing.assert_close(compiled(X, Y, q=Y + 1, p=X), expected)
-    signature = pickle.loads(pickle.dumps(compiled._signature))
+    signature = pickle.loads(pickle.dumps(compiled.signature))
     assert signature.arrange((X, Y), {"q": Y, "p": X}) == ((X, Y), {"p": X, "q": Y})
 
 

@@ -584,10 +584,10 @@ def refuse_networks_above(monkeypatch, layers):
     """Makes the builder refuse networks of more layers than that."""
     build = torchtrt.compiler.build_plan
 
-    def build_small_plan(builder, interpreted, settings):
+    def build_small_plan(builder, interpreted, *given):
         if interpreted.network.num_layers > layers:
             raise BuildError("could not build the engine: too large")
-        return build(builder, interpreted, settings)
+        return build(builder, interpreted, *given)
 
     monkeypatch.setattr("torchtrt.compiler.build_plan", build_small_plan)
 

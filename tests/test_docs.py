@@ -74,6 +74,23 @@ def test_every_setting_is_in_the_table_of_settings():
 
 
 CODE_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+IMAGES = """
+import os
+import torch
+
+os.environ["TORCHTRT_CACHE"] = os.path.abspath("cache")
+
+class MyModel(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, images):
+        return torch.relu(self.convolution(images)).mean((2, 3)) * 2 + 1
+
+def train_further(model):
+    return MyModel().eval()
+"""
 TOLD = {
     "compile-a-model.md": """
 import torch
@@ -83,7 +100,8 @@ class MyModel(torch.nn.Module):
         return x * 2 if mask is None else x * mask
 
 ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
-"""
+""",
+    **dict.fromkeys(("save-and-load.md", "cache.md"), IMAGES),
 }
 """What a page expects its readers to have."""
 TESTED_ELSEWHERE = {

@@ -56,7 +56,7 @@ def test_an_engine_takes_new_weights_by_the_models_names(spec, inputs):
             old,
             inputs,
             require_full_compilation=True,
-            refittable=True,
+            immutable_weights=False,
             disable_tf32=True,
             tactic_sources=0 if is_real() else None,
         )

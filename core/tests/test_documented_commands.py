@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import torchtrt
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -57,6 +59,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("documented")
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
     torch.export.save(torch.export.export(model, (torch.ones(2, 4),)), made / "model.pt2")
+    with torchtrt.use_tensorrt("reference"):
+        torchtrt.save(torchtrt.compile(model, [torch.ones(2, 4)]), made / "compiled.pt2")
     return made
 
 
@@ -66,6 +70,7 @@ def test_a_documented_command_runs(folder: Path, page: str, command: str) -> Non
     program, *arguments = shlex.split(command)
     module = {"torchtrt": ["-m", "torchtrt"], "python": []}[program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}
+    environment["TORCHTRT_CACHE"] = str(folder / "cache")
 
     done = subprocess.run(
         [sys.executable, *module, *arguments],

@@ -70,7 +70,7 @@ def test_an_unknown_setting_is_an_error_that_names_the_closest():
         {"tactic_sources": "all"},
         {"require_full_compilation": "no"},
         {"truncate_double": 1},
-        {"refittable": None},
+        {"immutable_weights": None},
         {"progress": "yes"},
         {"torch_executed_ops": None},
         {"converter_preferences": ["aten.relu"]},

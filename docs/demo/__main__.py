@@ -19,10 +19,10 @@ from docs.demo.models import Decoder, ResNet18
 from docs.demo.sentences import QUERY, SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.packs import current_packs, problems
 from torchtrt.packs.listing import IN_USE, list_packs
-from torchtrt.report import stage_table
 from torchtrt.runtime import CompiledModule
 from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.selection import describe
+from torchtrt_cli.report import block_table, converter_table, stage_table, torch_table
 
 console = Console(width=None if sys.stdout.isatty() else 110)
 
@@ -86,10 +86,10 @@ def show(
     """Compiles a model, prints its report, and compares a call with eager PyTorch."""
     compiled = torchtrt.compile(model, inputs, dynamic_shapes=dynamic_shapes, **settings)
     report = compiled.report
-    console.print(report.converter_table())
-    console.print(report.block_table())
+    console.print(converter_table(report))
+    console.print(block_table(report))
     if report.in_torch:
-        console.print(report.torch_table())
+        console.print(torch_table(report))
     else:
         console.print("In PyTorch: nothing, every op is in an engine.\n")
     with torch.no_grad():

@@ -14,6 +14,7 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt.compiler import compile, explain
+    from torchtrt.engines import load, refit_module_weights, save
     from torchtrt.inputs import Input
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.runtime import CompiledModule
@@ -30,6 +31,9 @@ __all__ = [
     "compile",
     "dynamo_tensorrt_converter",
     "explain",
+    "load",
+    "refit_module_weights",
+    "save",
     "trt",
     "use_tensorrt",
 ]
@@ -44,6 +48,9 @@ _LAZY = {
     "compile": "torchtrt.compiler",
     "dynamo_tensorrt_converter": "torchtrt.registry",
     "explain": "torchtrt.compiler",
+    "load": "torchtrt.engines",
+    "refit_module_weights": "torchtrt.engines",
+    "save": "torchtrt.engines",
     "trt": "torchtrt.tensorrt",
     "use_tensorrt": "torchtrt.tensorrt",
 }
@@ -56,6 +63,7 @@ __getattr__, __dir__ = lazy_names(globals(), _LAZY)
 from torchtrt.packs.environment import loads_no_packs  # noqa: E402
 
 if not loads_no_packs(sys.orig_argv, sys.argv):
+    from torchtrt import engines as engines  # with the operator that torch.export.load looks for
     from torchtrt.packs.state import load_packs
 
     load_packs()

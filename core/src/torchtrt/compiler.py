@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
+from torchtrt.engines import engine_cache, engines
 from torchtrt.errors import (
     BuildError,
     FullCompilationError,
@@ -41,6 +42,7 @@ from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
+from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
@@ -94,7 +96,8 @@ def compile(
         with TRACING, stages.stage("exporting"):
             exported = export(model, inputs, kwarg_inputs, dynamic_shapes)
         with TRACING, stages.stage("lowering"):
-            program = lower(exported, options)
+            recorder = None if options.immutable_weights else engines().ProgramRecorder(exported)
+            program = lower(exported, options, recorder)
             report.passes = [str(lowering_pass) for lowering_pass in lowering_passes()]
             weights = _constants(exported, program)
             ranges = size_ranges(program, inputs, kwarg_inputs)
@@ -108,9 +111,12 @@ def compile(
         if options.dryrun:
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
-            graph_module = _build_engines(program, partition, ranges, options, report, stages)
+            graph_module = _build_engines(
+                program, partition, ranges, options, report, stages, recorder
+            )
     shared_inputs = keep_results_apart(graph_module, program.origins)
     checks = InputChecks.of(program.placeholders, ranges)
+    recipes = recorder and recorder.attributes(program.graph_module)
     return CompiledModule(
         graph_module,
         program.input_tree,
@@ -118,8 +124,10 @@ def compile(
         checks,
         report,
         shared_inputs,
-        weights if report.blocks else {},
+        UsageChecks(weights if report.blocks else {}),
         _signature(model, program),
+        options,
+        recipes,
     )
 
 
@@ -159,16 +167,16 @@ def _build_engines(
     options: CompilationSettings,
     report: CompilationReport,
     stages: Stages,
+    recorder: Any,
 ) -> GraphModule:
     """Returns the graph with an engine for each block. A block that TensorRT cannot build as one becomes two."""
-    weight_names = _weight_names(program.graph_module)
     built: list[tuple[EngineModule, BlockReport]] = []
     while True:
         graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
         remaining = list(blocks.items())[len(built) :]
         try:
             for name, block in remaining:
-                built.append(build_engine(name, block, ranges, options, weight_names, stages))
+                built.append(build_engine(name, block, ranges, options, stages, recorder))
         except BuildError as error:
             level = list(partition.blocks)[len(built)]
             smaller = split_block(partition, level)
@@ -184,15 +192,18 @@ def _build_engines(
         return graph_module
 
 
-def lower(exported: ExportedProgram, settings: CompilationSettings) -> Program:
+def lower(
+    exported: ExportedProgram, settings: CompilationSettings, recorder: Any = None
+) -> Program:
     """Returns the exported program as a graph whose nodes all know their resolution."""
     program = open_program(exported)
     remove_no_ops(program.graph_module)
-    fold_constants(program.graph_module, program.mutated)
-    for lowering_pass in lowering_passes():
-        _run_pass(lowering_pass, program.graph_module, settings)
-    resolve_nodes(program.graph_module, settings)
-    fold_constants(program.graph_module, program.mutated)  # what decompositions brought
+    with contextlib.nullcontext() if recorder is None else recorder.recording():
+        fold_constants(program.graph_module, program.mutated)
+        for lowering_pass in lowering_passes():
+            _run_pass(lowering_pass, program.graph_module, settings)
+        resolve_nodes(program.graph_module, settings)
+        fold_constants(program.graph_module, program.mutated)  # what decompositions brought
     program.graph_module.graph.lint()
     program.graph_module.recompile()
     return program
@@ -220,33 +231,46 @@ def build_engine(
     block: GraphModule,
     ranges: Mapping[Any, SizeRange],
     settings: CompilationSettings,
-    weight_names: Mapping[int, str],
     stages: Stages,
+    recorder: Any = None,
 ) -> tuple[EngineModule, BlockReport]:
     """Returns one block's engine as a module, and its line in the report."""
     placeholders = block.graph.find_nodes(op="placeholder")
     calls = [node for node in block.graph.nodes if node.op == "call_function"]
-    with stages.stage("TensorRT start"):
-        builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
-    with stages.stage("conversion", len(calls)):
-        inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
-        interpreter = TRTInterpreter(
-            block, create_network(builder), inputs, settings, weight_names, stages.advance
+    inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
+    cache = engine_cache(settings.engine_cache)
+
+    def build() -> tuple[EngineModule, BlockReport]:
+        with stages.stage("TensorRT start"):
+            builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
+        with stages.stage("conversion", len(calls)):
+            network = create_network(builder)
+            recording = recorder and recorder.block(block)
+            interpreter = TRTInterpreter(
+                block, network, inputs, settings, stages.advance, recording
+            )
+            interpreted = interpreter.run()
+        with stages.stage("building"):
+            plan = build_plan(builder, interpreted, settings, cache)
+            interpreted.context.clear_cpu_weights_reference_holder()
+        engine = EngineModule(
+            plan,
+            inputs,
+            interpreted.output_names,
+            interpreted.output_dtypes,
+            interpreted.requires_output_allocator,
+            name,
+            interpreted.converted_by,
+            weights=recording and recording.recipe(),
         )
-        interpreted = interpreter.run()
-    with stages.stage("building"):
-        plan = build_plan(builder, interpreted, settings)
-        interpreted.context.clear_cpu_weights_reference_holder()
-    engine = EngineModule(
-        plan,
-        inputs,
-        interpreted.output_names,
-        interpreted.output_dtypes,
-        interpreted.requires_output_allocator,
-        name,
-        interpreted.converted_by,
+        return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
+
+    if cache is None:
+        return build()
+    found: tuple[EngineModule, BlockReport] = cache.get_or_build(
+        name, block, inputs, settings, build
     )
-    return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
+    return found
 
 
 def explain(
@@ -285,11 +309,3 @@ def _check_complete(partition: Partition) -> None:
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )
     raise FullCompilationError(message, nodes)
-
-
-def _weight_names(graph_module: GraphModule) -> dict[int, str]:
-    names: dict[int, str] = {}
-    for node in graph_module.graph.find_nodes(op="get_attr"):
-        name = str(node.target)
-        names.setdefault(id(attrgetter(name)(graph_module)), name)
-    return names

@@ -78,6 +78,10 @@ class PackWarning(UserWarning):
     """A converter pack was found but is not used, or not as asked."""
 
 
+class CacheWarning(UserWarning):
+    """The cache of engines cannot be used as asked. Compiling goes on without it."""
+
+
 class InputError(TorchTRTError, ValueError):
     """An input, given to compile for or to run on, does not fit: its kind, dtype, shape or number."""
 
@@ -121,3 +125,23 @@ class BuildError(TorchTRTError, RuntimeError):
 
 class EngineError(TorchTRTError, RuntimeError):
     """An engine could not be loaded or run."""
+
+
+class EngineMismatchError(EngineError):
+    """An engine was built for another TensorRT, or for another GPU."""
+
+
+class RefitError(EngineError):
+    """New weights do not fit a compiled model, or it cannot take any. Nothing was changed."""
+
+
+class UnreadableFileError(TorchTRTError, ValueError):
+    """A file is no saved model, or is damaged."""
+
+
+class MissingOperatorError(TorchTRTError, RuntimeError):
+    """A saved model calls an operator that no imported library has registered."""
+
+
+class MissingPieceError(TorchTRTError, ImportError):
+    """What was asked for is in a distribution that is not installed."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
@@ -45,12 +44,14 @@ class BlockReport:
         nodes: How many calls it holds.
         layers: How many TensorRT layers they became; 0 in a dry run.
         plan_bytes: The size of its engine; 0 in a dry run.
+        cached: Whether its engine was taken from the cache.
     """
 
     name: str
     nodes: int
     layers: int = 0
     plan_bytes: int = 0
+    cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,61 +136,14 @@ class CompilationReport:
 
         return dataclasses.asdict(self)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self.converter_table()
-        yield self.block_table()
-        if self.passes:
-            yield f"Passes over the graph: {', '.join(self.passes)}"
-        yield from map(str, self.narrowed)
-        yield from self.splits
-        if self.in_torch:
-            yield self.torch_table()
-        if self.seconds:
-            yield stage_table(self.seconds)
-
-    def converter_table(self) -> Table:
-        """Returns a table of which pack converted which ops."""
-        table = Table(title=f"Converted for {self.tensorrt}", title_justify="left")
-        for heading in ("op", "nodes", "dtype", "pack", "converter"):
-            table.add_column(
-                heading, justify="right" if heading == "nodes" else "left", overflow="fold"
-            )
-        for row in self.converted:
-            function = row.converter.partition(".")[2] or row.converter
-            table.add_row(row.op, str(row.count), ", ".join(row.dtypes), row.pack, function)
-        return table
-
-    def block_table(self) -> Table:
-        """Returns a table of the engines."""
-        table = Table(title="Engines", title_justify="left")
-        table.add_column("block")
-        for heading in ("nodes", "layers", "MB"):
-            table.add_column(heading, justify="right")
-        for block in self.blocks:
-            table.add_row(
-                block.name, str(block.nodes), str(block.layers), f"{block.plan_bytes / 1e6:.1f}"
-            )
-        return table
-
-    def torch_table(self) -> Table:
-        """Returns a table of what stayed in PyTorch, equal reasons together."""
-        table = Table(title="In PyTorch", title_justify="left")
-        for heading in ("op", "nodes", "reason"):
-            table.add_column(heading, overflow="fold")
-        groups = Counter((entry.op, entry.reason) for entry in self.in_torch)
-        for (op, reason), count in groups.most_common():
-            table.add_row(op, str(count), reason)
-        return table
-
-
-def stage_table(seconds: Mapping[str, float]) -> Table:
-    """Returns a table of how long each stage took."""
-    table = Table(title="Time", title_justify="left")
-    table.add_column("stage")
-    table.add_column("ms", justify="right")
-    for stage, duration in seconds.items():
-        table.add_row(stage, f"{duration * 1e3:,.1f}")
-    return table
+    def __rich_console__(self, *_: object) -> Iterator[object]:
+        """Shows tables, where the distribution torchtrt-cli is installed."""
+        try:
+            tables = importlib.import_module("torchtrt_cli.report")
+        except ImportError:
+            yield repr(self)
+        else:
+            yield from tables.tables_of(self)
 
 
 def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:

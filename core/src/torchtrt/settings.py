@@ -7,6 +7,7 @@ nothing stores them globally, so two threads can compile with different settings
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +42,10 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "min_block_size": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
     "workspace_size": (_is_size, "bytes, 0 or more"),
+    "engine_cache": (
+        lambda value: value is None or isinstance(value, (bool, str, os.PathLike)),
+        "True, False, None or a folder",
+    ),
     "optimization_level": (
         lambda value: value is None or (_is_size(value) and value <= 5),
         "0 to 5 or None",
@@ -87,8 +92,11 @@ class CompilationSettings:
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its
             default.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
-        refittable: Build engines whose weights can be replaced without a rebuild.
+        immutable_weights: Engines keep the weights that they are built with. Without it
+            :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
+            folder. ``None`` does what ``TORCHTRT_CACHE`` says.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
 
@@ -107,8 +115,9 @@ class CompilationSettings:
     workspace_size: int = 0
     optimization_level: int | None = None
     disable_tf32: bool = False
-    refittable: bool = False
+    immutable_weights: bool = True
     tactic_sources: int | None = None
+    engine_cache: bool | str | os.PathLike[str] | None = None
     progress: bool | None = None
 
     def __post_init__(self) -> None:

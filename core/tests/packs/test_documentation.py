@@ -93,7 +93,17 @@ def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [str(registration.target) for registration in local.converters] == ["aten.relu.default"]
 
 
-COMMANDS = ("packs", "doctor", "converters", "coverage", "explain", "lock", "new-pack")
+COMMANDS = (
+    "packs",
+    "doctor",
+    "converters",
+    "coverage",
+    "explain",
+    "inspect",
+    "cache",
+    "lock",
+    "new-pack",
+)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -21,9 +21,11 @@ from torchtrt.tensorrt.shims import (
 
 
 def build_plan(
-    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings
+    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings, cache: Any = None
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
+
+    A cache of engines gives TensorRT the timings of earlier builds, and keeps those of this one.
 
     Raises:
         BuildError: TensorRT refused the network; the message holds what it logged.
@@ -46,7 +48,7 @@ def build_plan(
         config.builder_optimization_level = settings.optimization_level
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
-    if settings.refittable:
+    if not settings.immutable_weights:
         config.set_flag(trt.BuilderFlag.REFIT)
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
@@ -55,11 +57,15 @@ def build_plan(
         keep_single_precision(interpreted.network, config)
     allow_quantization(interpreted.network, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    if cache is not None:
+        cache.use_timings(config)
     with collecting() as log:
         plan = builder.build_serialized_network(interpreted.network, config)
     if plan is None:
         message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
         raise BuildError(message)
+    if cache is not None:
+        cache.keep_timings(config)
     return np.frombuffer(plan, dtype=np.uint8)
 
 

@@ -56,13 +56,5 @@ def get_constant(
 
 
 def get_weights(ctx: ConversionContext, tensor: torch.Tensor) -> Any:
-    """Returns ``trt.Weights`` over a tensor's values, for layers that take weights rather than tensors.
-
-    Call :func:`name_weights` with the same tensor after the layer has been added.
-    """
+    """Returns ``trt.Weights`` over a tensor's values, for layers that take weights rather than tensors."""
     return ctx.weights(tensor)
-
-
-def name_weights(ctx: ConversionContext, weights: Any, tensor: torch.Tensor) -> None:
-    """Gives weights that a layer now uses the model's name for them, which is what refitting asks for."""
-    ctx.name_weights(weights, tensor)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,12 +39,12 @@ class ConversionContext:
         requires_output_allocator: Whether an output's size depends on the data.
         weight_refit_map: Weights recorded for refit: the name in the engine to the model's tensor.
         cpu_weights_reference_holder: Owners of the memory that the network's weights point to.
-        weight_names: The model's name of each weight, by the weight's ``id``.
         node: The graph node in conversion. ``node.meta["val"]`` tells what PyTorch returns for it:
             dtype, and shape in the model's symbols. ``None`` when a converter is called by hand.
         convert_graph: From a graph inside the node (a branch, a loop's body) and the network tensors
             for its placeholders to its results. ``None`` when a converter is called by hand.
         depth: How many branches and loops the node in conversion is inside of.
+        recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
     """
 
@@ -52,11 +53,12 @@ class ConversionContext:
     requires_output_allocator: bool = False
     weight_refit_map: dict[str, torch.Tensor] = field(default_factory=dict)
     cpu_weights_reference_holder: list[Any] = field(default_factory=list)
-    weight_names: Mapping[int, str] = field(default_factory=dict)
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
     depth: int = 0
+    recorder: Any = None
     attachments: dict[str, Any] = field(default_factory=dict)
+    _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, Any] = field(default_factory=dict)
     _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)
@@ -95,34 +97,33 @@ class ConversionContext:
             # Boolean weights are undocumented on some versions: an integer constant and a cast are
             # safe on all.
             return add_cast(self.net, self.add_constant(tensor.to(torch.int32), shape), torch.bool)
-        weights = self.weights(tensor)
-        layer = self.net.add_constant(tuple(tensor.shape) if shape is None else shape, weights)
-        self.name_weights(weights, tensor)
-        return layer.get_output(0)
+        given = tuple(tensor.shape) if shape is None else shape
+        return self.net.add_constant(given, self.weights(tensor)).get_output(0)
 
     def weights(self, tensor: torch.Tensor) -> Any:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
-        weights, owner = weights_of(tensor)
+        with nullcontext() if self.recorder is None else self.recorder.paused():
+            weights, owner = weights_of(tensor)
+            # TensorRT knows weights by their memory, and what shares it has one name.
+            address = owner.data_ptr() if isinstance(owner, torch.Tensor) else owner.ctypes.data
         self.cpu_weights_reference_holder.append(owner)
+        if self.recorder is not None:
+            self._weights.setdefault((address, weights.dtype), (tensor, weights))
         return weights
-
-    def name_weights(self, weights: Any, tensor: torch.Tensor) -> None:
-        """Gives weights that a layer now uses the model's name for ``tensor``, if it is one of its weights."""
-        name = self.weight_names.get(id(tensor))
-        if (
-            name is not None
-            and name not in self.weight_refit_map
-            and self.net.set_weights_name(weights, name)
-        ):
-            self.record_weight(name, tensor)
 
     def record_weight(self, name: str, weight: torch.Tensor) -> None:
         """Notes that the engine's weights ``name`` hold ``weight``, so that they can be refitted."""
         self.weight_refit_map[name] = weight
 
+    def name_recorded_weights(self) -> None:
+        """Names all weights that follow from the model's, whichever converter made them."""
+        for tensor, weights in self._weights.values():
+            self.recorder.name_weights(tensor, partial(self.net.set_weights_name, weights))
+
     def clear_cpu_weights_reference_holder(self) -> None:
         """Lets go of the weights' memory. Call it once the engine is built, not before."""
         self.cpu_weights_reference_holder.clear()
+        self._weights.clear()
 
     def remember(self, tensor: Any, value: Any) -> None:
         """Notes what PyTorch knows of a network tensor: a fake tensor, or a symbolic number for a scalar."""

@@ -60,8 +60,8 @@ class TRTInterpreter:
         network: An empty network.
         inputs: The profile of each placeholder, in order.
         settings: The compilation's settings.
-        weight_names: The model's name of each weight, by the weight's ``id``.
         on_node: Called after each converted node, for progress.
+        recorder: What records how weights are used, if they may change later.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class TRTInterpreter:
         network: Any,
         inputs: Sequence[InputProfile],
         settings: CompilationSettings,
-        weight_names: Mapping[int, str] | None = None,
         on_node: Callable[[], None] = lambda: None,
+        recorder: Any = None,
     ) -> None:
         self.block = block
         self.inputs = tuple(inputs)
@@ -81,8 +81,8 @@ class TRTInterpreter:
         self.context = ConversionContext(
             self.network,
             settings,
-            weight_names=weight_names or {},
             convert_graph=self.convert_graph,
+            recorder=recorder,
         )
         self.env: dict[Node, Any] = {}
         self.converted_by: dict[str, str] = {}
@@ -94,7 +94,9 @@ class TRTInterpreter:
             ConversionError: A converter failed; the message names its pack, the op, the node and
                 the model's line.
         """
-        with no_new_assumptions(self.block.graph):
+        recorder = self.context.recorder
+        recording = contextlib.nullcontext() if recorder is None else recorder.recording()
+        with no_new_assumptions(self.block.graph), recording:
             return self._run()
 
     def _run(self) -> InterpretedNetwork:
@@ -106,6 +108,8 @@ class TRTInterpreter:
         self.convert_graph(self.block, inputs)
         (output,) = self.block.graph.find_nodes(op="output")
         output_names, output_dtypes = self.add_outputs(output)
+        if self.context.recorder is not None:
+            self.context.name_recorded_weights()
         return InterpretedNetwork(
             self.network.raw,
             self.inputs,

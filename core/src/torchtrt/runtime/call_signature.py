@@ -24,12 +24,12 @@ class CallSignature:
 
     def __init__(self, forward: Any, input_tree: pytree.TreeSpec) -> None:
         parameters = inspect.signature(forward).parameters.values()
-        self._signature = inspect.Signature(
+        self.signature = inspect.Signature(
             [each.replace(annotation=inspect.Parameter.empty) for each in parameters]
         )
         args, kwargs = pytree.tree_unflatten(range(input_tree.num_leaves), input_tree)
-        self._by_name = tuple(kwargs)
-        self._given = frozenset(self._signature.bind(*args, **kwargs).arguments)
+        self.by_name = tuple(kwargs)
+        self.given = frozenset(self.signature.bind(*args, **kwargs).arguments)
 
     def arrange(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -41,12 +41,12 @@ class CallSignature:
                 another value.
         """
         try:
-            bound = self._signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            message = f"{error}: the model takes {self._signature}."
+            message = f"{error}: the model takes {self.signature}."
             raise InputError(message[0].upper() + message[1:]) from None
-        for name in bound.arguments.keys() - self._given:
-            default = self._signature.parameters[name].default
+        for name in bound.arguments.keys() - self.given:
+            default = self.signature.parameters[name].default
             value = bound.arguments[name]
             is_default = value is default or (
                 type(value) is type(default)
@@ -62,15 +62,15 @@ class CallSignature:
         bound.apply_defaults()
         by_place: list[Any] = []
         by_name: dict[str, Any] = {}
-        for name, parameter in self._signature.parameters.items():
+        for name, parameter in self.signature.parameters.items():
             value = bound.arguments[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
                 by_place.extend(value)
             elif parameter.kind is parameter.VAR_KEYWORD:
                 by_name.update(value)
-            elif parameter.kind in _POSITIONAL and name not in self._by_name:
-                if name in self._given:
+            elif parameter.kind in _POSITIONAL and name not in self.by_name:
+                if name in self.given:
                     by_place.append(value)
-            elif name in self._by_name:
+            elif name in self.by_name:
                 by_name[name] = value
         return tuple(by_place), by_name

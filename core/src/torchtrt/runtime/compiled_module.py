@@ -15,6 +15,7 @@ from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.memory_checks import MemoryChecks
 from torchtrt.runtime.usage_checks import UsageChecks
+from torchtrt.settings import CompilationSettings
 
 
 class CompiledModule(torch.nn.Module):
@@ -23,6 +24,9 @@ class CompiledModule(torch.nn.Module):
     Attributes:
         graph_module: One graph with an :class:`EngineModule` per block.
         report: What went where and why, which pack converted what, and how long each stage took.
+        settings: The settings that it was compiled with.
+        input_tree, output_tree, checks, shared_inputs, signature, usage_checks: How it may be called.
+        weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
 
     What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
     engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
@@ -37,19 +41,23 @@ class CompiledModule(torch.nn.Module):
         checks: InputChecks,
         report: CompilationReport,
         shared_inputs: Collection[int] = (),
-        weights: Mapping[str, torch.Tensor] | None = None,
+        usage_checks: UsageChecks | None = None,
         signature: CallSignature | None = None,
+        settings: CompilationSettings | None = None,
+        weight_recipes: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.graph_module = graph_module
         self.report = report
-        self._input_tree = input_tree
-        self._output_tree = output_tree
-        self._checks = checks
-        self._signature = signature
+        self.input_tree = input_tree
+        self.output_tree = output_tree
+        self.checks = checks
+        self.signature = signature
+        self.settings = settings or CompilationSettings()
+        self.weight_recipes = weight_recipes
         self._memory_checks = MemoryChecks.of(graph_module)
-        self._usage_checks = UsageChecks(weights or {})
-        self._shared_inputs = frozenset(shared_inputs)
+        self.usage_checks = usage_checks or UsageChecks()
+        self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         count = len(checks.inputs)
         _, flat = pytree.tree_flatten(((0,) * count, {}))
@@ -66,11 +74,11 @@ class CompiledModule(torch.nn.Module):
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
         leaves = self._flatten(args, kwargs)
-        self._usage_checks.check(leaves)
-        self._checks.check(leaves)
+        self.usage_checks.check(leaves)
+        self.checks.check(leaves)
         if self._memory_checks is not None:
             self._memory_checks.check(leaves, self.graph_module)
-        for index in self._shared_inputs:
+        for index in self.shared_inputs:
             leaf = leaves[index]
             if not leaf.is_contiguous():  # as the example was, of which the model made no copy
                 leaves = [*leaves[:index], leaf.contiguous(), *leaves[index + 1 :]]
@@ -78,12 +86,12 @@ class CompiledModule(torch.nn.Module):
         if torch.is_grad_enabled():
             with torch.no_grad():
                 outputs = run(*leaves)
-            outputs = self._usage_checks.without_gradients(leaves, outputs)
+            outputs = self.usage_checks.without_gradients(leaves, outputs)
         else:
             outputs = run(*leaves)
         if self._returns_one_leaf:
             return outputs[0]
-        return pytree.tree_unflatten(outputs, self._output_tree)
+        return pytree.tree_unflatten(outputs, self.output_tree)
 
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.
@@ -106,14 +114,14 @@ class CompiledModule(torch.nn.Module):
         return self
 
     def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        if self._takes_flat_inputs and not kwargs and len(args) == len(self._checks.inputs):
+        if self._takes_flat_inputs and not kwargs and len(args) == len(self.checks.inputs):
             return args
-        if self._signature is not None:
-            args, kwargs = self._signature.arrange(args, kwargs)
-        names = [name for name, _ in self._checks.inputs]
+        if self.signature is not None:
+            args, kwargs = self.signature.arrange(args, kwargs)
+        names = [name for name, _ in self.checks.inputs]
         try:
             # Unlike a comparison of trees, this takes dictionaries in any order.
-            return self._input_tree.flatten_up_to((args, dict(kwargs)))
+            return self.input_tree.flatten_up_to((args, dict(kwargs)))
         except ValueError as error:
             if len(args) + len(kwargs) == len(names):  # a program's inputs, given by name
                 by_name = {**dict(zip(names, args, strict=False)), **kwargs}

@@ -15,7 +15,7 @@ from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import collecting, logger
-from torchtrt.tensorrt.selection import current, describe, use_module
+from torchtrt.tensorrt.selection import current, describe, describe_gpu, use_module
 
 
 @functools.cache
@@ -42,6 +42,8 @@ class EngineModule(torch.nn.Module):
         requires_output_allocator: Whether an output's size depends on the data.
         name: The block's name, for messages.
         converted_by: For each node, the pack and version that converted it.
+        gpu: The GPU that it was built for; the one in use if omitted.
+        weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class EngineModule(torch.nn.Module):
         requires_output_allocator: bool = False,
         name: str = "block",
         converted_by: Mapping[str, str] | None = None,
+        gpu: str | None = None,
+        weights: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -62,6 +66,9 @@ class EngineModule(torch.nn.Module):
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
+        self.weights = weights
+        self.tensorrt = describe()
+        self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
 
     def _unload(self) -> None:
@@ -73,6 +80,12 @@ class EngineModule(torch.nn.Module):
         self._device: torch.device | None = None
         self._shapes: list[torch.Size] | None = None
         self._output_shapes: list[tuple[int, ...]] = []
+
+    def replace_plan(self, plan: Any) -> None:
+        """Makes another plan the engine, from the next call on."""
+        with self._lock:
+            self.plan = plan
+            self._device = None
 
     def _load(self, device: torch.device) -> None:
         if is_real() and device.type != "cuda":
@@ -193,6 +206,7 @@ class EngineModule(torch.nn.Module):
         plan = state.pop("plan")
         copied = memo[id(self)] = type(self).__new__(type(self))
         copied.__setstate__({**copy.deepcopy(state, memo), "plan": plan})
+        copied._tensorrt = self._tensorrt  # whichever is in use where it is copied
         return copied
 
     def __getstate__(self) -> dict[str, Any]:

@@ -17,11 +17,13 @@ _REMEMBERED = 256
 
 
 @dataclass(frozen=True)
-class _TensorCheck:
+class TensorCheck:
+    """What one input tensor must be; each size is an int, or an expression of the model's symbols."""
+
     name: str
     dtype: torch.dtype
     layout: torch.layout
-    sizes: tuple[Any, ...]  # an int, or an expression of the model's symbols
+    sizes: tuple[Any, ...]
 
 
 @dataclass
@@ -50,9 +52,7 @@ class InputChecks:
                 sizes = tuple(
                     size if isinstance(size, int) else size.node.expr for size in value.shape
                 )
-                inputs.append(
-                    (node.name, _TensorCheck(node.name, value.dtype, value.layout, sizes))
-                )
+                inputs.append((node.name, TensorCheck(node.name, value.dtype, value.layout, sizes)))
             else:
                 inputs.append((node.name, value))
         shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
@@ -91,7 +91,7 @@ class InputChecks:
         derived: list[tuple[Any, int, str]] = []
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
             subject = f"Input {name!r}"
-            if not isinstance(wanted, _TensorCheck):
+            if not isinstance(wanted, TensorCheck):
                 is_nan = leaf != leaf and wanted != wanted
                 if type(leaf) is not type(wanted) or not (leaf == wanted or is_nan):
                     raise _misfit(subject, repr(leaf), repr(wanted))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,17 +21,24 @@ class UsageChecks:
 
     Args:
         weights: The model's weights that are constants of the engines, by name.
+        trains: Whether eager PyTorch computes gradients even without these.
+        autocast: Whether autocast was on, on the CPU and on CUDA; as it is now if omitted.
     """
 
-    def __init__(self, weights: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
+        trains: bool = False,
+        autocast: tuple[bool, bool] | None = None,
+    ) -> None:
         # Weak: who drops the model need not keep its weights for the engines' sake.
         self._watched = [
             (weakref.ref(weight), weight._version, name)
             for name, weight in weights.items()
             if not weight.is_inference()
         ]
-        self._trains = any(weight.requires_grad for weight in weights.values())
-        self._autocast = _autocast()
+        self.trains = trains or any(weight.requires_grad for weight in weights.values())
+        self.autocast = _autocast() if autocast is None else autocast
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
         return self
@@ -58,10 +66,10 @@ class UsageChecks:
             if weight is not None and weight._version != version:
                 message = (
                     f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
-                    "values. Compile again."
+                    "values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
                 )
                 raise EngineError(message)
-        if _autocast() != self._autocast:
+        if _autocast() != self.autocast:
             message = (
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "
                 "compiled in. Compile and call it alike."
@@ -78,7 +86,7 @@ class UsageChecks:
             InputError: A result is a view of an input that requires grad.
         """
         wanting = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
-        if not (self._trains or wanting):
+        if not (self.trains or wanting):
             return outputs
         memory = {leaf.untyped_storage().data_ptr() for leaf in wanting}
         places = [

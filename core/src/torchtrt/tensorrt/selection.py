@@ -145,6 +145,16 @@ def version() -> str:
     return str(current().__version__)
 
 
+def describe_gpu() -> str:
+    """Returns the GPU that engines are built for, ``"NVIDIA H200 (9.0)"``; ``""`` for a TensorRT that needs none."""
+    if not is_real():
+        return ""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return f"{torch.cuda.get_device_name()} ({major}.{minor})"
+
+
 def describe() -> str:
     """Returns the TensorRT in use as a person would name it: ``"reference@11.4.0"``, ``"TensorRT 10.16.1"``."""
     name = _names.get(id(current()))

@@ -50,6 +50,19 @@ def make_parser() -> argparse.ArgumentParser:
     kinds = "a program saved by torch.export.save, or an op in any spelling"
     explain.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
 
+    summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
+    inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")
+    inspect.add_argument("file", metavar="FILE", help="a model saved by torchtrt.save")
+
+    cache = _add(
+        commands,
+        "cache",
+        "show the engines that were kept, or remove them",
+        "torchtrt_cli.cache:run",
+    )
+    cache.add_argument("folder", nargs="?", metavar="FOLDER", help="the cache's folder")
+    cache.add_argument("--clear", action="store_true", help="remove all of them")
+
     summary = "write a converter pack, ready to be tested and published, into a new folder here"
     new_pack = _add(commands, "new-pack", summary, "torchtrt_cli.new_pack:run")
     new_pack.add_argument("name", metavar="NAME", help="the pack's name, such as vision")

@@ -14,7 +14,6 @@ from torchtrt.conversion import (
     arguments_of,
     get_weights,
     is_network_tensor,
-    name_weights,
     value_of,
 )
 from torchtrt.tensorrt import trt
@@ -96,12 +95,8 @@ def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transp
     layer.pre_padding = window.padding_before
     layer.post_padding = window.padding_after
     layer.num_groups = window.groups
-    for place, (value, weights) in enumerate(
-        ((kernel, kernel_weights), (bias, bias_weights)), start=1
-    ):
-        if isinstance(value, torch.Tensor):
-            name_weights(ctx, weights, value)
-        elif value is not None:
+    for place, value in enumerate((kernel, bias), start=1):
+        if is_network_tensor(value):
             value = types.cast(ctx, value, dtype)
             if place == 1 and len(value.shape) == 3:
                 value = shape.unsqueeze(ctx, value, [3])

@@ -11,7 +11,6 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import add_fill
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -21,6 +20,7 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
+from torchtrt_converters_aten_core.impl.shims import add_fill
 from torchtrt_converters_aten_core.impl.sizes import Size
 from torchtrt_converters_aten_core.registration import converts, converts_elementwise
 

@@ -9,8 +9,8 @@ import torch
 
 from torchtrt.conversion import add_layer
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import add_gelu
 from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt_converters_aten_core.impl.shims import add_gelu
 
 
 def apply(

@@ -10,8 +10,8 @@ import torch
 from torchtrt.conversion import is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt.tensorrt.shims import add_fill
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
+from torchtrt_converters_aten_core.impl.shims import add_fill
 from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import add_cumulative_sum
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -17,6 +16,7 @@ from torchtrt_converters_aten_core.impl import (
     slicing,
     unary,
 )
+from torchtrt_converters_aten_core.impl.shims import add_cumulative_sum
 
 
 def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:

@@ -250,7 +250,7 @@ class _Autocast:
         if constant.dtype is not torch.float32 or not constant.numel():
             return True
         low, high = constant.aminmax()
-        return bool(max(-low, high) <= self.largest)
+        return bool(torch.maximum(-low, high) <= self.largest)
 
     def cast_inputs(self, node: Node, dtype: torch.dtype) -> None:
         """Casts the inputs of a node that are float32, or were."""

@@ -14,9 +14,9 @@ from torch.fx import Node
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import add_attention, has_attention
 from torchtrt_converters_aten_core.impl import attention, elementwise
 from torchtrt_converters_aten_experimental._pack import pack
+from torchtrt_converters_aten_experimental.shims import add_attention, has_attention
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 

@@ -1,0 +1,67 @@
+"""What the distribution ``torchtrt-engines`` brings, imported when it is first needed: engines outside their process.
+
+It is found through the entry-point group ``torchtrt.engines``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+
+from torchtrt.errors import MissingPieceError
+
+CACHE_VARIABLE = "TORCHTRT_CACHE"
+FUNCTIONS = ("load", "refit_module_weights", "save")
+
+
+@functools.cache
+def engines() -> Any:
+    """Returns the package ``torchtrt_engines``.
+
+    Raises:
+        MissingPieceError: It is not installed.
+    """
+    found = tuple(entry_points(group="torchtrt.engines"))
+    if not found:
+        raise MissingPieceError(
+            "Saving, loading, caching and refitting engines is in a distribution of its own, which is not installed: "
+            "`pip install torchtrt-engines`."
+        )
+    return found[0].load()
+
+
+def engine_cache(setting: bool | str | os.PathLike[str] | None) -> Any:
+    """Returns the cache that a compilation with this setting uses, or None.
+
+    Raises:
+        MissingPieceError: There shall be one, and ``torchtrt-engines`` is not installed.
+    """
+    where = os.environ.get(CACHE_VARIABLE, "") if setting is None else setting
+    return engines().open_cache(where) if where and where != "0" else None
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a function of the distribution, or one that says what to install."""
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(engines(), name)
+    except MissingPieceError:
+        return lambda *_, **__: engines()
+
+
+_LIBRARY: Any = torch.library.Library("torchtrt", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.define(
+    "execute_engine(Tensor[] inputs, Tensor plan, str description) -> Tensor[]",
+    tags=torch.Tag.pt2_compliant_tag,
+)
+_LIBRARY.impl(
+    "execute_engine", lambda *args: engines().execute_engine(*args), "CompositeExplicitAutograd"
+)
+_NAME = "torchtrt::execute_engine"
+torch.library.register_fake(_NAME, lambda *args: engines().engine_outputs(*args), lib=_LIBRARY)
+torch.library.register_autograd(_NAME, lambda *_: engines().no_gradients(), lib=_LIBRARY)

@@ -1,0 +1,73 @@
+"""Layers of this pack that TensorRT's versions spell differently, decided by feature."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtrt.tensorrt import to_trt_dtype, trt
+
+
+def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
+    """Returns GELU as one layer, or None where TensorRT has no such activation.
+
+    Args:
+        network: The network.
+        tensor: A floating-point tensor of any shape.
+        approximate: ``"none"`` (by erf) or ``"tanh"``.
+    """
+    kind = "GELU_TANH" if approximate == "tanh" else "GELU_ERF"
+    if not hasattr(trt.ActivationType, kind):
+        return None
+    return network.add_activation(tensor, getattr(trt.ActivationType, kind)).get_output(0)
+
+
+def add_fill(
+    network: Any, shape: Any, operation: Any, dtype: torch.dtype, alpha: Any, beta: Any
+) -> Any:
+    """Returns a tensor filled by ``operation``.
+
+    Args:
+        network: The network.
+        shape: A tuple of sizes, or an int32 tensor of shape ``(rank,)`` for sizes known at run
+            time.
+        operation: A ``trt.FillOperation``.
+        dtype: The result's dtype.
+        alpha: First parameter (start, low or mean): a Python number for a static shape, a 0-d
+            tensor otherwise.
+        beta: Second parameter (step, high or deviation): a number, or a tensor (``(rank,)`` for
+            LINSPACE).
+    """
+    static = isinstance(shape, tuple)
+    dims = shape if static else (0,) * shape.shape[0]
+    if hasattr(trt.IFillLayer, "to_type"):
+        layer = network.add_fill(dims, operation, to_trt_dtype(dtype))
+    else:
+        layer = network.add_fill(dims, operation)
+        layer.set_output_type(0, to_trt_dtype(dtype))
+    if static:
+        layer.alpha, layer.beta = alpha, beta
+    else:
+        for index, tensor in enumerate((shape, alpha, beta)):
+            layer.set_input(index, tensor)
+    return layer.get_output(0)
+
+
+def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
+    """Returns the running sum of ``tensor`` along a dimension, or None where TensorRT has no such layer.
+
+    Args:
+        network: The network.
+        tensor: A tensor of floating-point numbers or integers, of rank 1 or more.
+        dim: The dimension: a constant 0-d int32 tensor.
+    """
+    if not hasattr(network, "add_cumulative"):
+        return None
+    layer = network.add_cumulative(tensor, dim, trt.CumulativeOperation.SUM, False, False)
+    return layer.get_output(0)
+
+
+def ranks_integers() -> bool:
+    """Returns whether TopK takes integers, as it does where there are 64-bit ones."""
+    return hasattr(trt.DataType, "INT64")

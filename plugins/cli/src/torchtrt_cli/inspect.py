@@ -1,0 +1,73 @@
+"""``torchtrt inspect FILE``: what a saved model is, without loading it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from torchtrt.engines import engines
+from torchtrt_cli.output import console, print_json, table
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what a saved model holds."""
+    found = engines().inspect_file(arguments.file)
+    if arguments.json:
+        print_json(found)
+        return 0
+    out = console()
+    gpu = found["gpu"] or "no GPU in particular"
+    out.print(
+        f"Saved by torchtrt {found['torchtrt']} with PyTorch {found['torch']}, for {found['tensorrt']} and {gpu}."
+    )
+    out.print(
+        table("Inputs", ("name", "dtype", "sizes"), [_input(each) for each in found["inputs"]])
+    )
+    if found["ranges"]:
+        rows = [(name, *bounds) for name, bounds in found["ranges"].items()]
+        out.print(table("Sizes", ("size", "min", "opt", "max"), rows))
+    headings = ("engine", "nodes", "layers", "bytes", "inputs", "outputs", "packs")
+    out.print(table("Engines", headings, [_engine(each) for each in found["engines"]]))
+    rows = [
+        (each["op"], each["count"], _counts(each["dtypes"]), each["pack"], each["converter"])
+        for each in found["converted"]
+    ]
+    out.print(table("Converted", ("op", "nodes", "precision", "pack", "converter"), rows))
+    if found["in_torch"]:
+        rows = [(each["op"], each["node"], each["reason"]) for each in found["in_torch"]]
+        out.print(table("In PyTorch", ("op", "node", "reason"), rows))
+    settings = [(name, str(value)) for name, value in found["settings"].items()]
+    out.print(table("Settings", ("setting", "value"), settings))
+    for operator in found["operators"]:
+        out.print(f"Calls {operator}: import its library before loading.")
+    return 0
+
+
+def _input(found: dict[str, Any]) -> tuple[str, str, str]:
+    if "value" in found:
+        return found["name"], "", f"always {found['value']!r}"
+    return found["name"], found["dtype"], " x ".join(map(str, found["sizes"])) or "a number"
+
+
+def _engine(found: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        found["name"],
+        found["nodes"],
+        found["layers"],
+        found["plan_bytes"],
+        ", ".join(f"{each['name']} {_sizes(each)}" for each in found["inputs"]),
+        ", ".join(f"{each['name']} {each['dtype']}" for each in found["outputs"]),
+        _counts(found["packs"]),
+    )
+
+
+def _counts(counts: dict[str, int] | None) -> str:
+    return ", ".join(f"{count} {name}" for name, count in (counts or {}).items())
+
+
+def _sizes(found: dict[str, Any]) -> str:
+    sizes = [
+        str(low) if low == high else f"{low} to {high}"
+        for low, high in zip(found["min"], found["max"], strict=True)
+    ]
+    return f"{found['dtype']} [{', '.join(sizes)}]"

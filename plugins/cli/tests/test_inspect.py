@@ -1,0 +1,88 @@
+"""``torchtrt inspect``: what a saved model says of itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt_cli import main
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A saved model of two engines."""
+
+    class Model(nn.Module):
+        def forward(self, x, flag):
+            return torch.linalg.svdvals(x * 2 + 1).half() * 3 + flag
+
+    sizes = torchtrt.Input(min_shape=(2, 6), opt_shape=(4, 6), max_shape=(16, 6))
+    with torchtrt.use_tensorrt("reference@10.16.1"):
+        compiled = torchtrt.compile(Model().eval(), [sizes, True], min_block_size=1)
+        torchtrt.save(compiled, tmp_path / "model.pt2")
+    return tmp_path / "model.pt2"
+
+
+def test_a_saved_model_is_described_as_data(path, capsys):
+    """Inputs, ranges, engines, layers, precision, TensorRT, GPU, settings, packs and what PyTorch runs."""
+    assert 0 == main(["inspect", str(path), "--json"])
+    found = json.loads(capsys.readouterr().out)
+
+    x, flag = found["inputs"]
+    (name,) = found["ranges"]
+    assert {"name": "x", "dtype": "float32", "sizes": [name, 6]} == x
+    assert {"name": "flag", "value": True} == flag
+    assert [2, 4, 16] == found["ranges"][name]
+    assert "reference@10.16.1" == found["tensorrt"]
+    assert "" == found["gpu"]
+    assert 1 == found["settings"]["min_block_size"]
+    first, second = found["engines"]
+    assert [[2, 6], [16, 6]] == [first["inputs"][0][bound] for bound in ("min", "max")]
+    assert 2 <= first["layers"]
+    assert any("float16" in row["dtypes"] for row in found["converted"])
+    assert second["plan_bytes"]
+    assert {"aten_core 0.1.0"} == set(first["packs"])
+    assert ["aten.linalg_svdvals.default"] == [row["op"] for row in found["in_torch"]]
+    assert any(row["op"] == "aten.mul.Tensor" and row["count"] == 2 for row in found["converted"])
+    assert path.stat().st_size > first["plan_bytes"] + second["plan_bytes"]
+
+
+def test_a_saved_model_is_described_to_a_person(path, capsys):
+    """The tables name what the data holds."""
+    assert 0 == main(["inspect", str(path)])
+    text = capsys.readouterr().out
+
+    for part in (
+        "reference@10.16.1",
+        "always True",
+        "float32 [2 to 16, 6]",
+        "float16",
+        "aten_core 0.1.0",
+    ):
+        assert part in text
+
+
+def test_a_file_that_is_no_saved_model_makes_no_sense(tmp_path, capsys):
+    """Exit status 2, and why."""
+    (tmp_path / "text.pt2").write_text("hello")
+    torch.export.save(torch.export.export(nn.ReLU(), (torch.ones(2),)), tmp_path / "program.pt2")
+    for name in ("text.pt2", "program.pt2", "nothing.pt2"):
+        assert 2 == main(["inspect", str(tmp_path / name)])
+        assert name in capsys.readouterr().err
+
+
+def test_inspecting_loads_no_engine(path):
+    """Neither a TensorRT nor what runs engines is started."""
+    code = (
+        "import sys; from torchtrt_cli import main; main(['inspect', sys.argv[1], '--json'])\n"
+        "assert 'torchtrt_reference' not in sys.modules and 'tensorrt' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+
+    assert 0 == done.returncode, done.stderr

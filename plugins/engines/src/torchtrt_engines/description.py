@@ -1,0 +1,243 @@
+"""What is known about an engine beside its plan, as data: enough to run it, and to say what its results will be."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
+from torchtrt.runtime import EngineModule
+from torchtrt.tensorrt import selection
+from torchtrt_engines import expressions
+
+_FIELDS = {
+    "name": str,
+    "tensorrt": str,
+    "gpu": str,
+    "inputs": list,
+    "outputs": list,
+    "requires_output_allocator": bool,
+    "converted_by": dict,
+    "plan_bytes": int,
+    "plan_crc32": int,
+}
+
+
+def buffer_of(plan: Any) -> Any:
+    """Returns the bytes of a plan as an array over the same memory."""
+    return np.frombuffer(plan, dtype=np.uint8)
+
+
+def describe_engine(
+    engine: EngineModule, inputs: Sequence[torch.Tensor] = (), outputs: Sequence[Any] = ()
+) -> dict[str, Any]:
+    """Returns an engine's description.
+
+    Args:
+        engine: The engine.
+        inputs: What PyTorch knows of the inputs: fake tensors.
+        outputs: What it knows of the outputs, likewise. A size that follows from the inputs' is described.
+    """
+    plan = buffer_of(engine.plan)
+    sizes = _Sizes(inputs)
+    return {
+        "name": engine.name,
+        "tensorrt": engine.tensorrt,
+        "gpu": engine.gpu,
+        "inputs": [
+            {
+                "name": each.name,
+                "dtype": dtype_to_json(each.dtype),
+                "shape": each.shape,
+                "min": each.min,
+                "opt": each.opt,
+                "max": each.max,
+            }
+            for each in engine.inputs
+        ],
+        "outputs": [
+            {
+                "name": name,
+                "dtype": dtype_to_json(dtype),
+                "shape": None
+                if not outputs
+                else [sizes.describe(size) for size in outputs[index].shape],
+            }
+            for index, (name, dtype) in enumerate(
+                zip(engine.output_names, engine.output_dtypes, strict=True)
+            )
+        ],
+        "requires_output_allocator": engine.requires_output_allocator,
+        "converted_by": engine.converted_by,
+        "weights": engine.weights,
+        "plan_bytes": plan.size,
+        "plan_crc32": zlib.crc32(plan),
+    }
+
+
+class _Sizes:
+    """The sizes of an engine's outputs, in terms of those of its inputs."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self._places: dict[Any, list[int]] = {}
+        for index, value in enumerate(inputs):
+            sizes: Sequence[Any] = value.shape
+            for dim, size in enumerate(sizes):
+                if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                    self._places.setdefault(size.node.expr, [index, dim])
+
+    def describe(self, size: Any) -> Any:
+        """Returns a number, an expression, or the name of a size that only running tells."""
+        if isinstance(size, int):
+            return size
+        expression = size.node.expr
+        try:
+            return expressions.to_json(expression, lambda symbol: self._places[symbol])
+        except (KeyError, ValueError):
+            return ["unknown", str(expression)]
+
+
+def parse_description(text: str) -> dict[str, Any]:
+    """Returns a description from JSON.
+
+    Raises:
+        UnreadableFileError: It is none.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError:
+        data = None
+    return check_description(data)
+
+
+def check_description(data: Any) -> dict[str, Any]:
+    """Returns a description that was read.
+
+    Raises:
+        UnreadableFileError: Something is missing, or of another kind.
+    """
+    if not isinstance(data, dict) or any(
+        not isinstance(data.get(name), kind) for name, kind in _FIELDS.items()
+    ):
+        message = f"An engine's description is unreadable. {_AGAIN}"
+        raise UnreadableFileError(message)
+    return data
+
+
+def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
+    """Returns a described engine as a module.
+
+    Args:
+        description: What :func:`describe_engine` returned.
+        plan: Its plan, in any kind of buffer.
+
+    Raises:
+        UnreadableFileError: The plan is damaged.
+        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
+    """
+    what = f"The engine of {description['name']}"
+    buffer = buffer_of(plan)
+    if buffer.size != description["plan_bytes"]:
+        message = f"{what} has {buffer.size} bytes instead of {description['plan_bytes']}: it is truncated. {_AGAIN}"
+        raise UnreadableFileError(message)
+    if zlib.crc32(buffer) != description["plan_crc32"]:
+        message = f"{what} is damaged: its checksum does not match. {_AGAIN}"
+        raise UnreadableFileError(message)
+    try:
+        profiles = [
+            InputProfile(
+                each["name"],
+                dtype_from_json(each["dtype"]),
+                *(tuple(each[name]) for name in ("shape", "min", "opt", "max")),
+            )
+            for each in description["inputs"]
+        ]
+        names = [each["name"] for each in description["outputs"]]
+        dtypes = [dtype_from_json(each["dtype"]) for each in description["outputs"]]
+    except (KeyError, TypeError) as error:
+        raise UnreadableFileError(
+            f"The description of {what.lower()} is unreadable. {_AGAIN}"
+        ) from error
+    with selection.use_module(tensorrt_for(description["tensorrt"], description["gpu"], what)):
+        return EngineModule(
+            plan,
+            profiles,
+            names,
+            dtypes,
+            description["requires_output_allocator"],
+            description["name"],
+            description["converted_by"],
+            description["gpu"],
+            description.get("weights"),
+        )
+
+
+def tensorrt_for(built_by: str, gpu: str, what: str) -> Any:
+    """Returns the TensorRT that an engine was built by.
+
+    Args:
+        built_by: Its name.
+        gpu: The GPU that the engine was built on.
+        what: The engine, for messages.
+
+    Raises:
+        EngineMismatchError: The TensorRT or the GPU is another here.
+    """
+    is_real = built_by.startswith(_REAL)
+    try:
+        module = selection.load("real" if is_real else built_by)
+    except TensorRTUnavailableError as error:
+        raise EngineMismatchError(
+            f"{what} was built by {built_by}, which is not here. {error}"
+        ) from error
+    if is_real:
+        if module.__version__ != built_by.removeprefix(_REAL):
+            raise EngineMismatchError(
+                f"{what} was built by {built_by}, and this is TensorRT {module.__version__}: engines load in the "
+                "version that built them. Install that version, or compile and save the model again."
+            )
+        check_gpu(what, gpu)
+    return module
+
+
+def check_gpu(what: str, gpu: str) -> None:
+    """Checks that the GPU in use has the compute capability of the one that an engine was built on.
+
+    Raises:
+        EngineMismatchError: It has another, or there is none.
+    """
+    if not torch.cuda.is_available():
+        raise EngineMismatchError(f"{what} was built for an {gpu}, and PyTorch finds no GPU here.")
+    major, minor = torch.cuda.get_device_capability()
+    if gpu.rpartition("(")[2].rstrip(")") != f"{major}.{minor}":
+        raise EngineMismatchError(
+            f"{what} was built for an {gpu}, and this is an {torch.cuda.get_device_name()} ({major}.{minor}). Engines "
+            "run on GPUs of the compute capability that they were built for: compile and save the model here."
+        )
+
+
+def dtype_to_json(dtype: torch.dtype) -> str:
+    """Returns ``"float32"`` for ``torch.float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_from_json(name: Any) -> torch.dtype:
+    """Returns ``torch.float32`` for ``"float32"``.
+
+    Raises:
+        UnreadableFileError: PyTorch has no such dtype.
+    """
+    dtype = getattr(torch, name, None) if isinstance(name, str) else None
+    if not isinstance(dtype, torch.dtype):
+        raise UnreadableFileError(f"This PyTorch has no dtype {name!r}.")
+    return dtype
+
+
+_REAL = "TensorRT "
+_AGAIN = "Save the model again."

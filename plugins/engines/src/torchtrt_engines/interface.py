@@ -1,0 +1,214 @@
+"""How a compiled model is called, and what is known of its compilation, as data."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import sympy
+import torch
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgramError
+from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
+from torchtrt.runtime import CompiledModule
+from torchtrt.runtime.call_signature import CallSignature
+from torchtrt.runtime.input_checks import InputChecks, TensorCheck
+from torchtrt.runtime.usage_checks import UsageChecks
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt_engines import expressions
+from torchtrt_engines.description import dtype_from_json, dtype_to_json
+
+_ROWS = {
+    "blocks": BlockReport,
+    "converted": ConvertedOps,
+    "in_torch": TorchOp,
+    "narrowed": NarrowedSize,
+}
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
+    """Returns everything about a compiled model that its graph does not say.
+
+    Raises:
+        UnsupportedProgramError: An input has a form that cannot be written.
+    """
+    try:
+        trees = [
+            pytree.treespec_dumps(each) for each in (compiled.input_tree, compiled.output_tree)
+        ]
+    except NotImplementedError as error:
+        message = f"The model takes or returns a container that PyTorch cannot write: {error}"
+        raise UnsupportedProgramError(message) from error
+    checks = compiled.checks
+    return {
+        "input_tree": trees[0],
+        "output_tree": trees[1],
+        "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
+        "ranges": {
+            str(symbol): [each.min, each.opt, each.max] for symbol, each in checks.ranges.items()
+        },
+        "assumptions": [expressions.to_json(each) for each in checks.assumptions],
+        "shared_inputs": sorted(compiled.shared_inputs),
+        "signature": compiled.signature and _signature_to_json(compiled.signature),
+        "trains": compiled.usage_checks.trains,
+        "autocast": list(compiled.usage_checks.autocast),
+        "report": compiled.report.to_json(),
+        "settings": settings_to_json(compiled.settings),
+        "weight_recipes": compiled.weight_recipes,
+    }
+
+
+def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -> CompiledModule:
+    """Returns a compiled model of a graph and what :func:`describe_interface` said about it.
+
+    Raises:
+        UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
+    """
+    symbols: dict[str, Any] = {}
+
+    def symbol(name: str) -> Any:
+        return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
+
+    ranges = {symbol(name): SizeRange(*map(int, each)) for name, each in data["ranges"].items()}
+    checks = InputChecks(
+        tuple(_input_from_json(each, symbol) for each in data["inputs"]),
+        ranges,
+        tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
+    )
+    input_tree, output_tree = (_tree(data[name]) for name in ("input_tree", "output_tree"))
+    signature = data["signature"]
+    first, second = map(bool, data["autocast"])
+    return CompiledModule(
+        graph_module,
+        input_tree,
+        output_tree,
+        checks,
+        report_from_json(data["report"]),
+        data["shared_inputs"],
+        UsageChecks({}, bool(data["trains"]), (first, second)),
+        signature and _signature_from_json(signature, input_tree),
+        settings_from_json(data["settings"]),
+        data["weight_recipes"],
+    )
+
+
+def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
+    """Returns settings as data: ops by name, in order."""
+    return {each.name: _setting_to_json(getattr(settings, each.name)) for each in fields(settings)}
+
+
+def _setting_to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {qualified_name(target): pack for target, pack in value.items()}
+    if isinstance(value, (frozenset, set)):
+        return sorted(map(qualified_name, value))
+    if isinstance(value, torch.dtype):
+        return dtype_to_json(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def settings_from_json(data: Mapping[str, Any]) -> CompilationSettings:
+    """Returns settings from data; those that mean nothing here any more, such as ops of no library, are left out."""
+    settings = CompilationSettings()
+    for each in fields(CompilationSettings):
+        value: Any = data.get(each.name)
+        if str(each.type) == "torch.dtype | None" and value is not None:
+            value = dtype_from_json(value)
+        with contextlib.suppress(TorchTRTError):
+            settings = replace(settings, **{each.name: value})
+    return settings
+
+
+def report_from_json(data: Mapping[str, Any]) -> CompilationReport:
+    """Returns a report from what its ``to_json`` returned."""
+    known = {each.name for each in fields(CompilationReport)}
+    values = {name: value for name, value in data.items() if name in known}
+    for name, row in _ROWS.items():
+        values[name] = [row(**_tuples(each)) for each in values[name]]
+    return CompilationReport(**values)
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+def _tree(text: str) -> pytree.TreeSpec:
+    if "default_factory_module" in text and '"builtins"' not in text.replace("\\", ""):
+        message = "A container in the file would import a module, which loading never does."
+        raise UnreadableFileError(message)
+    try:
+        return pytree.treespec_loads(text)
+    except (NotImplementedError, KeyError) as error:
+        raise UnreadableFileError(
+            f"The model takes or returns a container that is not known here: {error}. Import the library that has it, "
+            "or register it with torch.export.register_dataclass, before loading."
+        ) from error
+
+
+def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
+    if isinstance(wanted, TensorCheck):
+        sizes = [expressions.to_json(size) for size in wanted.sizes]
+        return {"name": name, "dtype": dtype_to_json(wanted.dtype), "sizes": sizes}
+    if type(wanted) not in _PLAIN:
+        message = f"The input {name!r} is a {type(wanted).__name__}, {wanted!r}, which has no form in a file."
+        raise UnsupportedProgramError(message)
+    return {"name": name, "value": wanted}
+
+
+def _input_from_json(data: Mapping[str, Any], symbol: Any) -> tuple[str, Any]:
+    name = data["name"]
+    if "value" in data:
+        return name, data["value"]
+    sizes = tuple(expressions.from_json(size, symbol) for size in data["sizes"])
+    return name, TensorCheck(name, dtype_from_json(data["dtype"]), torch.strided, sizes)
+
+
+class _Unwritten:
+    """A default that has no form in a file. Nothing that a caller gives equals it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _signature_to_json(signature: CallSignature) -> list[dict[str, Any]]:
+    return [
+        {"name": each.name, "kind": each.kind.name, **_default_to_json(each.default)}
+        for each in signature.signature.parameters.values()
+    ]
+
+
+def _default_to_json(value: Any) -> dict[str, Any]:
+    if value is inspect.Parameter.empty:
+        return {}
+    if type(value) is tuple and all(type(each) in _PLAIN for each in value):
+        return {"default": list(value)}
+    return {"default": value} if type(value) in _PLAIN else {"unwritten": repr(value)}
+
+
+def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignature:
+    def forward() -> None: ...
+
+    parameters = []
+    for each in data:
+        default: Any = inspect.Parameter.empty
+        if "default" in each:
+            default = (
+                tuple(each["default"]) if isinstance(each["default"], list) else each["default"]
+            )
+        elif "unwritten" in each:
+            default = _Unwritten(each["unwritten"])
+        kind = getattr(inspect.Parameter, each["kind"])
+        parameters.append(inspect.Parameter(each["name"], kind, default=default))
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return CallSignature(forward, input_tree)

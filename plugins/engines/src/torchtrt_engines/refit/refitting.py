@@ -1,0 +1,194 @@
+"""``torchtrt.refit_module_weights``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from torchtrt.errors import ConversionError, RefitError, UnsupportedDtypeError
+from torchtrt.lowering.aliasing import writes
+from torchtrt.runtime import CompiledModule, EngineModule
+from torchtrt.runtime.usage_checks import UsageChecks
+from torchtrt.tensorrt import selection, trt
+from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.shims import weights_of
+from torchtrt_engines.description import dtype_to_json, tensorrt_for
+from torchtrt_engines.refit.recipe import Recipe, decode_tensor
+
+
+def refit_module_weights(
+    compiled: CompiledModule,
+    new_weights: torch.nn.Module | ExportedProgram | Mapping[str, torch.Tensor],
+    *,
+    in_place: bool = False,
+) -> CompiledModule:
+    """Returns a compiled model with other weights, without building engines.
+
+    Args:
+        compiled: A model compiled with ``immutable_weights=False``, or loaded from a file of one.
+        new_weights: A model of the same class, its exported program, or a state dict: all of its weights, by their
+            names, with the shapes and dtypes that they had. Buffers that a state dict does not hold stay as they were.
+        in_place: Give the weights to ``compiled`` itself, rather than to a copy.
+
+    Raises:
+        RefitError: The weights do not fit, or something that depends on their values is compiled in. Nothing has
+            changed then.
+    """
+    recipes = getattr(compiled, "weight_recipes", None)
+    if recipes is None:
+        message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
+        raise RefitError(message)
+    given = _named(new_weights)
+    weights = _checked(given, recipes)
+    attributes = Recipe.from_json(recipes["recipe"]).run(weights.__getitem__, "the model")
+    engines = {
+        name: module
+        for name, module in compiled.graph_module.named_modules()
+        if isinstance(module, EngineModule)
+    }
+    plans = {name: _refitted(engine, attributes) for name, engine in engines.items()}
+    tensors = _new_attributes(compiled, attributes)
+    # Nothing has changed so far, and nothing can fail any more.
+    trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
+    target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
+    for name, plan in plans.items():
+        target.graph_module.get_submodule(name).replace_plan(plan)  # type: ignore[operator]
+    for name, tensor in tensors.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(target.graph_module.get_submodule(owner), leaf, tensor)
+    checks = compiled.usage_checks
+    written = _written_attributes(compiled)
+    watched = {name: each for name, each in given.items() if name not in written}
+    target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
+    return target
+
+
+def _named(new_weights: Any) -> dict[str, torch.Tensor]:
+    """Returns weights by the model's names for them."""
+    if isinstance(new_weights, torch.nn.Module):
+        return {
+            **dict(new_weights.named_parameters(remove_duplicate=False)),
+            **dict(new_weights.named_buffers(remove_duplicate=False)),
+        }
+    if isinstance(new_weights, ExportedProgram):
+        names = new_weights.graph_signature.non_persistent_buffers
+        return {**new_weights.state_dict, **{name: new_weights.constants[name] for name in names}}
+    if isinstance(new_weights, Mapping) and all(
+        isinstance(each, torch.Tensor) for each in new_weights.values()
+    ):
+        return dict(new_weights)
+    raise RefitError(
+        "New weights come as a model, an exported program or a state dict of tensors, not as a "
+        f"{type(new_weights).__name__}."
+    )
+
+
+def _checked(
+    given: Mapping[str, torch.Tensor], recipes: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Returns a value for every weight of the model."""
+    known = recipes["weights"]
+    wrong = [f"{name!r} is none of the model's" for name in given if name not in known]
+    weights = {}
+    for name, wanted in known.items():
+        if name in given:
+            tensor = given[name]
+            expected, actual = (
+                f"{wanted['dtype']} {wanted['shape']}",
+                f"{dtype_to_json(tensor.dtype)} {list(tensor.shape)}",
+            )
+            if tensor.layout is not torch.strided or expected != actual:
+                wrong.append(f"{name!r} is {actual}, and was {expected}")
+            weights[name] = tensor
+        elif wanted["default"] is not None:
+            weights[name] = decode_tensor(wanted["default"])
+        else:
+            wrong.append(f"{name!r} is missing")
+    if not wrong:
+        for names in recipes["shared"]:
+            first = weights[names[0]]
+            wrong += [
+                f"{name!r} has other values than {names[0]!r}, with which it was one weight"
+                for name in names[1:]
+                if not _is_same(first, weights[name])
+            ]
+    if wrong:
+        listed = "".join(f"\n  {each}" for each in wrong)
+        raise RefitError(f"The new weights do not fit the model:{listed}\nNothing was changed.")
+    return weights
+
+
+def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.data_ptr() == second.data_ptr() and first.stride() == second.stride():
+        return True
+    return torch.equal(first.nan_to_num(), second.nan_to_num()) and torch.equal(
+        first.isnan(), second.isnan()
+    )
+
+
+def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> Any:
+    """Returns an engine's plan with the weights that follow from the graph's attributes."""
+    if engine.weights is None:
+        raise RefitError(
+            f"The engine of {engine.name} does not know its weights. Compile the model again."
+        )
+    recipe = Recipe.from_json(engine.weights)
+    values = recipe.run(attributes.__getitem__, f"the engine of {engine.name}")
+    if not values:
+        return engine.plan
+    tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, f"The engine of {engine.name}")
+    with selection.use_module(tensorrt), collecting() as log:
+        loaded = trt.Runtime(logger()).deserialize_cuda_engine(engine.plan)
+        refitter = trt.Refitter(loaded, logger())
+        owners = []
+        for name, value in values.items():
+            try:
+                weights, owner = weights_of(value)
+            except (ConversionError, UnsupportedDtypeError) as error:
+                raise RefitError(
+                    f"The weights {name!r} of {engine.name} cannot have these values: {error}"
+                ) from error
+            owners.append(owner)
+            if not refitter.set_named_weights(name, weights):
+                raise RefitError(
+                    f"TensorRT refused the weights {name!r} of {engine.name}: {log.text()}"
+                )
+        if not refitter.refit_cuda_engine():
+            missing = ", ".join(refitter.get_missing_weights())
+            raise RefitError(
+                f"TensorRT could not refit {engine.name}: {log.text()} (missing: {missing or 'none'})"
+            )
+        return bytes(loaded.serialize())
+
+
+def _new_attributes(
+    compiled: CompiledModule, attributes: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Returns new tensors for what PyTorch reads and writes between the engines; they are the compiled model's own."""
+    module = compiled.graph_module
+    made: dict[int, torch.Tensor] = {}
+    tensors = {}
+    for node in module.graph.find_nodes(op="get_attr"):
+        name = str(node.target)
+        old = attrgetter(name)(module)
+        if not isinstance(old, torch.Tensor) or name not in attributes:
+            continue
+        if id(old) not in made:
+            new = attributes[name].detach().to(old.device).clone()
+            is_parameter = isinstance(old, torch.nn.Parameter)
+            made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_parameter else new
+        tensors[name] = made[id(old)]
+    return tensors
+
+
+def _written_attributes(compiled: CompiledModule) -> frozenset[str]:
+    """Returns the names of the buffers and parameters that a call writes to."""
+    destinations: list[Any] = [
+        node.args[0] for node in compiled.graph_module.graph.nodes if writes(node)
+    ]
+    return frozenset(str(node.target) for node in destinations if node.op == "get_attr")
