@@ -200,10 +200,7 @@ class ConverterPack:
         return tuple(self._kept)
 
     def keep(self, *targets: Target | str) -> None:
-        """Names ops that go into the network although all that they read is constant, as Dequantize of a weight does.
-
-        Otherwise what depends on no input is computed once, before any converter is asked.
-        """
+        """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
         self._check_open()
         self._kept += map(_target_or_name, targets)
         self._changed()

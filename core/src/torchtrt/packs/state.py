@@ -98,11 +98,9 @@ def load_packs() -> PackSet:
 
 
 def add_pack(pack: ConverterPack, info: PackInfo) -> None:
-    """Puts a pack into use that no entry point leads to, or more of it; it is in its place of the order of packs.
+    """Puts a pack into use that no entry point leads to, in its place of the order of packs.
 
-    Args:
-        pack: The pack. What is registered in it later counts once it is added again.
-        info: Who it is.
+    What is registered in it later counts once it is added again.
 
     Raises:
         PackError: Another pack has this name.

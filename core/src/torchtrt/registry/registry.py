@@ -221,10 +221,8 @@ class ConverterRegistry:
 
     def is_kept(self, target: Target) -> bool:
         """Returns whether a pack wants an op in the network even where all that it reads is constant."""
-        table = self._current_table()
-        if table.knows_later(target):
-            table = self._current_table(rebuild=True)
-        return target in table.kept
+        later = self._current_table().knows_later(target)
+        return target in self._current_table(rebuild=later).kept
 
     def conflicts(self) -> tuple[Conflict, ...]:
         """Returns the ops that two third parties claim with a HIGH converter, or decomposition, with no preference."""

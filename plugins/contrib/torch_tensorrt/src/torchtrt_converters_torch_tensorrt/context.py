@@ -16,7 +16,6 @@ DEFAULTS = {
     "enable_weight_streaming": False,
     "engine_capability": None,
     "hardware_compatible": False,
-    "immutable_weights": True,
     "make_refittable": False,
     "max_aux_streams": None,
     "pass_through_build_failures": False,
