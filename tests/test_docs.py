@@ -87,6 +87,7 @@ ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.in
 }
 """What a page expects its readers to have."""
 TESTED_ELSEWHERE = {
+    "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "publish-a-pack.md": "plugins/cli/tests/test_new_pack.py installs, tests and builds it",
     "write-a-converter.md": "shows parts of aten_core, before and after",
 }

@@ -22,7 +22,7 @@ from torchtrt.frontends import front_end_for
 from torchtrt.inputs import Input, check_strided, flatten, is_input, map_inputs
 from torchtrt.lowering import Program
 from torchtrt.lowering.memory import storage_of
-from torchtrt.recurrent_sizes import symbolic_sequence_lengths
+from torchtrt.registry import export_contexts
 from torchtrt.report import NarrowedSize
 
 
@@ -67,8 +67,7 @@ def export(
     try:
         # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
         math_attention = sdpa_kernel(SDPBackend.MATH)
-        lengths = symbolic_sequence_lengths()
-        with torch.no_grad(), math_attention, lengths, warnings.catch_warnings():
+        with torch.no_grad(), math_attention, export_contexts(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             if shapes is not None:
                 model, dynamic_shapes = _with_shapes(model, *shapes)

@@ -11,8 +11,18 @@ import pytest
 import torch
 
 from torchtrt.errors import AmbiguousTargetError, ConverterSignatureError, PackError
-from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject
+from torchtrt.packs import (
+    CallingConvention,
+    ConverterPack,
+    ConverterPriority,
+    PackInfo,
+    Reject,
+    add_pack,
+    current_packs,
+    state,
+)
 from torchtrt.packs.pack import Registration
+from torchtrt.registry import DYNAMO_CONVERTERS
 
 relu = torch.ops.aten.relu.default
 
@@ -256,3 +266,25 @@ def test_a_pack_carries_decompositions_and_passes() -> None:
 
     assert [entry.target for entry in pack.decompositions] == [torch.ops.aten.silu.default]
     assert [entry.name for entry in pack.lowering_passes] == ["convert", "fold_boxes"]
+
+
+def test_a_pack_can_be_added_by_a_program() -> None:
+    """It takes its place in the order, counts again when it has grown, and takes nobody's name."""
+    pack = ConverterPack("zz_added")
+    before = current_packs()
+    try:
+        add_pack(pack, PackInfo("zz_added", "zz-added", "2.0"))
+        names = [loaded.info.name for loaded in current_packs().loaded]
+        assert names[-2:] == ["zz_added", "local"]
+        assert "zz_added" in [info.name for info in current_packs().found]
+
+        assert torch.ops.aten.geqrf.default not in DYNAMO_CONVERTERS
+        pack.add(torch.ops.aten.geqrf.default, lambda ctx, target, args, kwargs, name: None)
+        add_pack(pack, PackInfo("zz_added", "zz-added", "2.0"))
+        assert torch.ops.aten.geqrf.default in DYNAMO_CONVERTERS
+        for other in (ConverterPack("zz_added"), ConverterPack("aten_core"), ConverterPack("x")):
+            info = PackInfo("aten_core" if other.name == "x" else other.name)
+            with pytest.raises(PackError, match="another one's name"):
+                add_pack(other, info)
+    finally:
+        state._state.packs = before

@@ -74,7 +74,7 @@ def local() -> Iterator[ConverterPack]:
     packs, problems = _state.packs, list(_state.problems)
     contents = {
         name: list(getattr(local_pack, name))
-        for name in ("_converters", "_decompositions", "_autocast_rules")
+        for name in ("_converters", "_decompositions", "_autocast_rules", "_export_contexts")
     }
     yield local_pack
     for name, entries in contents.items():

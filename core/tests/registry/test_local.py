@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
+import torchtrt
 from torchtrt import packs
 from torchtrt.errors import AmbiguousTargetError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority
@@ -84,6 +87,28 @@ def test_a_decomposition_of_a_packet_serves_all_overloads_that_write_nothing(
     aten = torch.ops.aten
     found = {op for op, (function, _) in decompositions().items() if function is decompose}
     assert {aten.addmm.default, aten.addmm.dtype} == found
+
+
+def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None:
+    """In this thread, for as long as the export takes; one that raises is named."""
+    seen = []
+
+    @local.while_exporting
+    @contextlib.contextmanager
+    def told() -> Iterator[None]:
+        seen.append("in")
+        yield
+        seen.append("out")
+
+    torchtrt.compile(torch.nn.ReLU().eval(), [torch.ones(2)], min_block_size=1)
+    assert ["in", "out"] == seen
+
+    @local.while_exporting
+    def broken() -> Any:
+        raise ZeroDivisionError("oops")
+
+    with pytest.raises(PackError, match=r"Pack 'local' .*broken raised ZeroDivisionError: oops"):
+        torchtrt.compile(torch.nn.ReLU().eval(), [torch.ones(2)], min_block_size=1)
 
 
 def test_passes_run_in_pack_order() -> None:

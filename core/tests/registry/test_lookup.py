@@ -483,6 +483,37 @@ def test_an_op_that_its_library_adds_later_is_found_by_name(
         assert registry.missing_targets() == frozenset()
 
 
+def test_a_decomposition_of_an_op_that_comes_later_is_found_by_name(
+    registry_of: RegistryOf, call: Call
+) -> None:
+    """It is looked for when a node of the op is."""
+    decomposing = ConverterPack("decomposing")
+    decomposing.decomposition("torchtrt_lookup_test::soon")(lambda x: x + 1)
+    registry = registry_of(decomposing)
+    assert not registry.decompositions()
+
+    with torch.library._scoped_library("torchtrt_lookup_test", "DEF") as library:
+        library.define("soon(Tensor x) -> Tensor")
+        op = torch.ops.torchtrt_lookup_test.soon.default
+
+        assert not registry.resolve(call(op))
+        assert op in registry.decompositions()
+
+
+def test_a_pack_keeps_ops_in_the_network(registry_of: RegistryOf) -> None:
+    """Named by the op, or by a name that its library adds later."""
+    keeping = ConverterPack("keeping")
+    keeping.keep(relu, "torchtrt_lookup_test::kept")
+    registry = registry_of(keeping)
+    assert registry.is_kept(relu)
+    assert not registry.is_kept(torch.ops.aten.sigmoid.default)
+
+    with torch.library._scoped_library("torchtrt_lookup_test", "DEF") as library:
+        library.define("kept(Tensor x) -> Tensor")
+
+        assert registry.is_kept(torch.ops.torchtrt_lookup_test.kept.default)
+
+
 def test_a_converter_that_does_not_fit_an_op_that_came_later_is_a_problem(
     registry_of: RegistryOf, call: Call
 ) -> None:

@@ -9,6 +9,8 @@ from operator import attrgetter
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.registry import DYNAMO_CONVERTERS
+
 GROWTH_LIMIT = 1 << 16
 """A folded value may have this many elements, or as many as its largest input, whichever is more: folding must not
 turn a small weight and an ``expand`` into a large weight."""
@@ -18,7 +20,7 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
     """Replaces nodes that depend on weights and literals only by their values.
 
     So are tensors that are known to have no elements, whatever they depend on: nothing is to be
-    computed. Random nodes, nodes with symbolic sizes and attributes in ``mutated`` are left alone.
+    computed. Random nodes, nodes with symbolic sizes, what packs keep and attributes in ``mutated`` are left alone.
     A view of a weight stays a view: it takes no memory of its own.
     """
     graph = graph_module.graph
@@ -82,6 +84,8 @@ def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     if not isinstance(target, torch._ops.OpOverload) or not isinstance(result, torch.Tensor):
         return False
     if target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    if DYNAMO_CONVERTERS.is_kept(target):
         return False
     if not all(source in values for source in node.all_input_nodes):
         return False

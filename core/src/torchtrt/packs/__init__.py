@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torchtrt.packs.load import LoadedPack, PackSet
     from torchtrt.packs.pack import ConverterPack
     from torchtrt.packs.state import (
+        add_pack,
         current_packs,
         load_packs,
         loaded_packs,
@@ -46,6 +47,7 @@ __all__ = [
     "PackSet",
     "Problem",
     "Reject",
+    "add_pack",
     "current_packs",
     "hookimpl",
     "import_modules",
@@ -56,7 +58,7 @@ __all__ = [
 ]
 
 _CONTRACT = ("AutocastRule", "CallingConvention", "ConverterPriority", "ConverterSupport", "Reject")
-_STATE = ("current_packs", "load_packs", "loaded_packs", "local_pack", "problems")
+_STATE = ("add_pack", "current_packs", "load_packs", "loaded_packs", "local_pack", "problems")
 _LAZY = {
     **dict.fromkeys(_CONTRACT, "torchtrt.contract"),
     **dict.fromkeys(_STATE, "torchtrt.packs.state"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -37,6 +38,7 @@ from torchtrt.targets import (
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
 
+ExportContext = Callable[[], AbstractContextManager[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -119,6 +121,8 @@ class ConverterPack:
         "_autocast_rules",
         "_converters",
         "_decompositions",
+        "_export_contexts",
+        "_kept",
         "_lowering_passes",
         "_owner",
         "_sealed",
@@ -152,6 +156,8 @@ class ConverterPack:
         self._converters: list[Registration | _Named] = []
         self._decompositions: list[Decomposition] = []
         self._lowering_passes: list[LoweringPass] = []
+        self._kept: list[Target | str] = []
+        self._export_contexts: list[ExportContext] = []
         self._autocast_rules: list[tuple[str, AutocastRule]] = []
         self._sealed = False
 
@@ -187,6 +193,20 @@ class ConverterPack:
     def lowering_passes(self) -> Sequence[LoweringPass]:
         """The registered passes, in the order in which they run."""
         return tuple(self._lowering_passes)
+
+    @property
+    def kept(self) -> Sequence[Target | str]:
+        """The ops that are not computed while compiling; see :meth:`keep`."""
+        return tuple(self._kept)
+
+    def keep(self, *targets: Target | str) -> None:
+        """Names ops that go into the network although all that they read is constant, as Dequantize of a weight does.
+
+        Otherwise what depends on no input is computed once, before any converter is asked.
+        """
+        self._check_open()
+        self._kept += map(_target_or_name, targets)
+        self._changed()
 
     @property
     def autocast_rules(self) -> Sequence[tuple[str, AutocastRule]]:
@@ -361,6 +381,22 @@ class ConverterPack:
             (op if isinstance(op, str) else qualified_name(op), rule) for op in ops
         ]
         self._changed()
+
+    @property
+    def export_contexts(self) -> Sequence[ExportContext]:
+        """What models are exported inside of, in the order in which it was registered."""
+        return tuple(self._export_contexts)
+
+    def while_exporting(self, context: ExportContext) -> ExportContext:
+        """Registers a function without arguments, and returns it: models are exported inside what it returns.
+
+        For telling PyTorch the sizes of ops that it would take apart or fix. It may change nothing that
+        other threads see.
+        """
+        self._check_open()
+        self._export_contexts.append(context)
+        self._changed()
+        return context
 
     def seal(self) -> None:
         """Ends registration: whoever asks from now on sees the same contents."""

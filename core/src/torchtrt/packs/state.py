@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 
 from torchtrt.errors import PackError, PackWarning, SettingsError, did_you_mean
 from torchtrt.packs.environment import read_selection
-from torchtrt.packs.info import LOCAL, normalize
+from torchtrt.packs.info import LOCAL, PackInfo, normalize
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, load
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
@@ -44,6 +44,7 @@ class _State:
         self.lock = threading.RLock()
         self.packs = PackSet(loaded=(LoadedPack(LOCAL_INFO, local),))
         self.problems: list[Problem] = []
+        self.added: list[tuple[ConverterPack, PackInfo]] = []
         self.loaded = False
         self.loading = False
 
@@ -81,6 +82,11 @@ def load_packs() -> PackSet:
                 gc.enable()
         # Published whole, after everything that can fail.
         _state.packs, _state.loaded = packs, True
+        for pack, info in _state.added:
+            try:
+                add_pack(pack, info)
+            except PackError as error:
+                problems.append(Problem(str(error), code="bad-name").about(info))
         _state.problems.extend(problems)
     for problem in problems:
         try:
@@ -89,6 +95,30 @@ def load_packs() -> PackSet:
             # Where warnings are errors this one is none: half an import would harm the whole program.
             print(f"PackWarning: {warning}", file=sys.stderr)
     return packs
+
+
+def add_pack(pack: ConverterPack, info: PackInfo) -> None:
+    """Puts a pack into use that no entry point leads to, or more of it; it is in its place of the order of packs.
+
+    Args:
+        pack: The pack. What is registered in it later counts once it is added again.
+        info: Who it is.
+
+    Raises:
+        PackError: Another pack has this name.
+    """
+    with _state.lock:
+        packs = _state.packs
+        if _state.loading:  # the packs that are installed come first
+            _state.added.append((pack, info))
+            return
+        others = [loaded for loaded in packs.loaded if loaded.pack is not pack]
+        if pack.name != info.name or info.name in (loaded.info.name for loaded in others):
+            raise PackError(f"A pack cannot be added as {info.name!r}: that is another one's name.")
+        loaded = sorted((*others, LoadedPack(info, pack)), key=lambda each: each.info.order)
+        known = [each for each in packs.found if each.name != info.name]
+        found = sorted((*known, info), key=lambda each: each.order)
+        _state.packs = dataclasses.replace(packs, loaded=tuple(loaded), found=tuple(found))
 
 
 def with_known_packs(settings: CompilationSettings) -> CompilationSettings:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule
 
-from torchtrt.contract import AutocastRule, Validator
+from torchtrt.contract import AutocastRule, Validator, qualified_function
+from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPriority, PackInfo, current_packs
 from torchtrt.packs.pack import Function
+from torchtrt.packs.problem import describe
 from torchtrt.packs.state import local_pack
 from torchtrt.registry.registry import DYNAMO_CONVERTERS
 from torchtrt.registry.table import Decompositions
@@ -95,6 +98,25 @@ def decompositions() -> Decompositions:
     it.
     """
     return DYNAMO_CONVERTERS.decompositions()
+
+
+@contextlib.contextmanager
+def export_contexts() -> Iterator[None]:
+    """Enters what packs export models inside of, in pack order.
+
+    Raises:
+        PackError: A pack's raises; the message names the pack.
+    """
+    with contextlib.ExitStack() as stack:
+        for loaded in current_packs().loaded:
+            for context in loaded.pack.export_contexts:
+                try:
+                    stack.enter_context(context())
+                except Exception as error:
+                    where = qualified_function(context)
+                    message = f"Pack {loaded.info.name!r} ({loaded.info.origin}): {where} raised {describe(error)}."
+                    raise PackError(message) from error
+        yield
 
 
 def autocast_rules() -> Mapping[str, AutocastRule]:

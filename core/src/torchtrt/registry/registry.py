@@ -219,6 +219,13 @@ class ConverterRegistry:
         """Returns a listing of all packs, conflicts, converters and decompositions in their order, and passes."""
         return list_everything(self._current_table(), problems())
 
+    def is_kept(self, target: Target) -> bool:
+        """Returns whether a pack wants an op in the network even where all that it reads is constant."""
+        table = self._current_table()
+        if table.knows_later(target):
+            table = self._current_table(rebuild=True)
+        return target in table.kept
+
     def conflicts(self) -> tuple[Conflict, ...]:
         """Returns the ops that two third parties claim with a HIGH converter, or decomposition, with no preference."""
         return self._current_table().conflicts

@@ -37,7 +37,7 @@ class Table:
         packs: The packs that the table was made from.
         candidates: For each op its candidates, in the order in which they are asked.
         has_tensorrt_ranges: Whether any candidate cares which TensorRT is in use.
-        pending: Names of ops that have converters but that this PyTorch does not have (yet).
+        pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet).
     """
 
     def __init__(self, packs: PackSet) -> None:
@@ -55,6 +55,10 @@ class Table:
                     record(candidate)
                 else:
                     registered.setdefault(target, []).append(candidate)
+            named = [each.target for each in loaded.pack.decompositions]
+            for name in (*named, *loaded.pack.kept):
+                if isinstance(target := _find(name), str):
+                    pending.add(target)
         self.pending = frozenset(pending)
         self.has_tensorrt_ranges = any(
             candidate.tensorrt for entries in registered.values() for candidate in entries
@@ -95,6 +99,12 @@ class Table:
                 for target, (first, *_) in self.decomposition_candidates.items()
             }
         )
+
+    @functools.cached_property
+    def kept(self) -> frozenset[Target]:
+        """The ops that are not computed while compiling."""
+        found = (_find(target) for loaded in self.packs.loaded for target in loaded.pack.kept)
+        return frozenset(target for target in found if not isinstance(target, str))
 
     def follows_decomposition(self, candidate: Candidate) -> PackInfo | None:
         """Returns the pack whose decomposition comes before a converter by the order law, or ``None``.

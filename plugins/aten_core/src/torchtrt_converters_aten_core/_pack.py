@@ -20,5 +20,5 @@ def torchtrt_converter_pack() -> ConverterPack:
 @hookimpl
 def torchtrt_register_converters() -> None:
     """Imports the modules whose decorated functions are this pack's converters, decompositions and passes."""
-    for folder in ("converters", "decompositions", "passes"):
+    for folder in ("converters", "decompositions", "exporting", "passes"):
         import_modules(f"{__package__}.{folder}")

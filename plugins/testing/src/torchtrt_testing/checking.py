@@ -13,7 +13,7 @@ from torch.testing._comparison import default_tolerances
 from torch.utils import _pytree as pytree
 
 import torchtrt
-from torchtrt.recurrent_sizes import symbolic_sequence_lengths
+from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
 from torchtrt.tensorrt import has_dtype, is_real
 from torchtrt_testing.cases import OpCase
@@ -107,7 +107,7 @@ def export(case: OpCase, varying: bool = True) -> torch.export.ExportedProgram:
         for spec in case.tensors
     )
     dynamic = {"inputs": shapes} if varying else None
-    with torch.no_grad(), symbolic_sequence_lengths(), warnings.catch_warnings():
+    with torch.no_grad(), export_contexts(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         inputs = case.inputs(USUAL)
         return torch.export.export(case.model(), inputs, dynamic_shapes=dynamic, strict=False)

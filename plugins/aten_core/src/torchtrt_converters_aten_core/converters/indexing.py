@@ -9,7 +9,11 @@ from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import indexing as impl
 from torchtrt_converters_aten_core.impl import scatter as scatter_impl
 from torchtrt_converters_aten_core.impl import shape, types
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core.registration import (
+    converts,
+    is_backed,
+    sizes_known_before_data,
+)
 
 aten = torch.ops.aten
 
@@ -51,11 +55,23 @@ def _masks(node: Node) -> str | None:
     return None
 
 
+def _asks_for_unknown_sizes(node: Node) -> str | None:
+    """One index asks for the size of the dimension that it is for, and several for all sizes."""
+    op = arguments_of(node)
+    dims = [dim for dim, index in enumerate(op.indices) if index is not None]
+    if len(dims) == 1:
+        size = value_of(op.self).shape[dims[0]]
+        if isinstance(size, int) or is_backed(size):
+            return None
+    return sizes_known_before_data(node)
+
+
 @converts(
     aten.index.Tensor,
     aten._unsafe_index.Tensor,
-    unless=_masks,
+    unless=(_masks, _asks_for_unknown_sizes),
     keep_constants=True,
+    asks_sizes=False,
 )
 def index(ctx, self, indices):
     """Converts integer index tensors for any of the dimensions."""

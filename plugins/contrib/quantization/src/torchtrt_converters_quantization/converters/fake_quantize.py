@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
+import operator
 from typing import Any
 
 import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext
-from torchtrt.tensorrt import to_trt_dtype
-from torchtrt.tensorrt.shims import is_strongly_typed
 from torchtrt_converters_quantization._pack import pack
+from torchtrt_converters_quantization.converters.layers import (
+    add_dequantize,
+    add_quantize,
+    constant_of,
+)
 
 
 def unlike_int8(node: Node) -> str | None:
@@ -33,7 +36,7 @@ def unlike_int8_per_channel(node: Node) -> str | None:
     source, scale, zero_point, _, minimum, maximum = node.args
     if source.meta["val"].dim() == 0:
         return "TensorRT does not quantize a tensor of no dimensions"
-    scales, zero_points = _constant(scale), _constant(zero_point)
+    scales, zero_points = constant_of(scale), constant_of(zero_point)
     if scales is None or zero_points is None:
         return "TensorRT takes scales that are known when the engine is built"
     if not bool((scales > 0).all()):
@@ -43,13 +46,6 @@ def unlike_int8_per_channel(node: Node) -> str | None:
     if (minimum, maximum) != (-128, 127):
         return f"the range {minimum} to {maximum}: TensorRT's int8 is -128 to 127"
     return None
-
-
-def _constant(source: Any) -> torch.Tensor | None:
-    if not isinstance(source, Node) or source.op != "get_attr":
-        return None
-    value = attrgetter(str(source.target))(source.graph.owning_module)
-    return value if isinstance(value, torch.Tensor) else None
 
 
 @pack.converter(
@@ -77,18 +73,15 @@ def _quantize_and_dequantize(
 ) -> Any:
     dtype = ctx.dtype_of(source)
     factor = ctx.tensor(scale, torch.float32)
-    quantized = _add(ctx.net.add_quantize, source, factor, torch.int8, axis)
-    result = _add(ctx.net.add_dequantize, quantized, factor, torch.float32, axis)
-    return ctx.tensor(result, dtype)
+    quantized = add_quantize(ctx, source, factor, axis)
+    return ctx.tensor(add_dequantize(ctx, quantized, factor, axis), dtype)
 
 
-def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
-    # The form with an output type exists where networks can be strongly typed.
-    layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
-    if axis is not None:
-        layer.axis = axis
-    return layer.get_output(0)
-
+# A weight that TensorRT is to multiply in int8 must come to it with these layers.
+pack.keep(
+    torch.ops.aten.fake_quantize_per_tensor_affine.default,
+    torch.ops.aten.fake_quantize_per_channel_affine.default,
+)
 
 # What is not TensorRT's int8 is computed as PyTorch does, with ordinary layers.
 
@@ -140,3 +133,67 @@ def _quantized(
     steps = torch.round(steps + zero_point) if fraction else torch.round(steps) + zero_point
     limited = torch.where(steps == steps, torch.clamp(steps, minimum, maximum), minimum)
     return ((limited - zero_point) * scale).to(x.dtype)
+
+
+# What automatic differentiation makes of them: the values, and which of them are within the range.
+
+
+def reads_mask(node: Node) -> str | None:
+    """Rejects nodes of which more than the values is read."""
+    if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
+        return None
+    return "which values are within the range is read"
+
+
+@pack.converter(
+    torch.ops.aten.fake_quantize_per_tensor_affine_cachemask.default,
+    unless=(reads_mask, unlike_int8),
+    supports_dynamic_shapes=True,
+)
+def fake_quantize_with_mask(ctx, self, scale, **_):
+    """As without the mask."""
+    return _quantize_and_dequantize(ctx, self, scale, None), None
+
+
+@pack.converter(
+    torch.ops.aten.fake_quantize_per_channel_affine_cachemask.default,
+    unless=(reads_mask, unlike_int8_per_channel),
+    supports_dynamic_shapes=True,
+)
+def fake_quantize_channels_with_mask(ctx, self, scale, axis, **_):
+    """As without the mask."""
+    return _quantize_and_dequantize(ctx, self, scale, axis % len(self.shape)), None
+
+
+def _with_mask(
+    x: torch.Tensor, factor: Any, offset: Any, minimum: int, maximum: int, fraction: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    steps = x.to(torch.float32) * (1 / factor)
+    steps = torch.round(steps + offset) if fraction else torch.round(steps) + offset
+    values = _quantized(x, factor, 1 / factor, offset, minimum, maximum, fraction)
+    return values, (steps >= minimum) & (steps <= maximum)
+
+
+@pack.decomposition(torch.ops.aten.fake_quantize_per_tensor_affine_cachemask.default)
+def quantize_with_mask_by_arithmetic(
+    x: torch.Tensor, scale: float, zero_point: int, minimum: int, maximum: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The values and the mask, by one scale."""
+    factor = torch.tensor(scale, dtype=torch.float32)
+    return _with_mask(x, factor, zero_point, minimum, maximum)
+
+
+@pack.decomposition(torch.ops.aten.fake_quantize_per_channel_affine_cachemask.default)
+def quantize_channels_with_mask_by_arithmetic(
+    x: torch.Tensor,
+    scale: torch.Tensor,
+    zero_point: torch.Tensor,
+    axis: int,
+    minimum: int,
+    maximum: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The values and the mask, by a scale for each index of a dimension."""
+    shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
+    factor, offset = scale.reshape(shape), zero_point.reshape(shape).to(torch.float32)
+    fraction = zero_point.dtype.is_floating_point
+    return _with_mask(x, factor, offset, minimum, maximum, fraction)

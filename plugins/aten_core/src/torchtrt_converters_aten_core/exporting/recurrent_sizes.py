@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchtrt_converters_aten_core._pack import pack
+
 aten = torch.ops.aten
 
 
@@ -49,6 +51,7 @@ _kept: dict[Any, dict[Any, Any]] = {}
 _users = 0
 
 
+@pack.while_exporting
 @contextlib.contextmanager
 def symbolic_sequence_lengths() -> Iterator[None]:
     """Lets ``torch.export`` keep recurrent layers whole and their sequences of any length, in a ``with`` block.

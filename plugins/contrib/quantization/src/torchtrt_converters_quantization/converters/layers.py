@@ -1,0 +1,39 @@
+"""Quantize and Dequantize layers, and what TensorRT's int8 is."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt.conversion import ConversionContext
+from torchtrt.tensorrt import to_trt_dtype
+from torchtrt.tensorrt.shims import is_strongly_typed
+
+
+def constant_of(source: Any) -> torch.Tensor | None:
+    """Returns the value of a constant among a node's arguments; ``None`` for what is none."""
+    if not isinstance(source, Node) or source.op != "get_attr":
+        return None
+    value = attrgetter(str(source.target))(source.graph.owning_module)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def add_quantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
+    """Returns a tensor as int8, by one float32 scale or one for each index of a dimension."""
+    return _add(ctx.net.add_quantize, source, scale, torch.int8, axis)
+
+
+def add_dequantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
+    """Returns an int8 tensor as float32."""
+    return _add(ctx.net.add_dequantize, source, scale, torch.float32, axis)
+
+
+def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
+    # The form with an output type exists where networks can be strongly typed.
+    layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
+    if axis is not None:
+        layer.axis = axis
+    return layer.get_output(0)

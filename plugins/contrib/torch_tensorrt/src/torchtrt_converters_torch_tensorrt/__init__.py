@@ -1,0 +1,17 @@
+"""Converters, decompositions and lowering passes that were written for Torch-TensorRT, unchanged.
+
+:func:`adopt` puts those of a module into use; :func:`adopt_torch_tensorrt` those of the installed
+Torch-TensorRT, and :func:`offer` gives it ours.
+"""
+
+from torchtrt.lazy import lazy_names
+
+__all__ = ["adopt", "adopt_torch_tensorrt", "offer"]
+
+_LAZY = {
+    "adopt": "torchtrt_converters_torch_tensorrt.adoption",
+    "adopt_torch_tensorrt": "torchtrt_converters_torch_tensorrt.adoption",
+    "offer": "torchtrt_converters_torch_tensorrt.real",
+}
+
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -1,0 +1,303 @@
+"""Adds to a network what a PyTorch function computes, by the converters that are installed.
+
+Torch-TensorRT's building blocks are PyTorch's own operations under other names. So each of them is a
+function on tensors here: it is traced with what is known of the network tensors that it is given, and
+the ops that it calls are decomposed and converted as those of a model are, with PyTorch's promotion
+and edge values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses import FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from torchtrt.conversion import add_layer, is_network_tensor
+from torchtrt.errors import ConversionError
+from torchtrt.lowering import fold_constants, remove_no_ops, resolution_of, resolve_nodes
+from torchtrt.packs import PackSet, current_packs
+from torchtrt.registry import DYNAMO_CONVERTERS, decompositions
+from torchtrt.settings import CompilationSettings
+
+_ATTACHMENT = "torch_tensorrt"
+_HINT = 1009
+"""What tracing takes for a size that is known at run time: no size that a model has."""
+
+AnyContext = Any
+
+
+def building_block(
+    function: Callable[..., Any], *, sizes: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Returns a function ``(ctx, target, source_ir, name, ...)`` that adds what a PyTorch function computes.
+
+    Args:
+        function: A function on tensors and numbers.
+        sizes: The parameters of it that are sizes or places, or lists of these: network tensors
+            among them are integers, not tensors.
+    """
+    signature = inspect.signature(function)
+
+    def block(
+        ctx: AnyContext, target: Any, source_ir: Any, name: str, *args: Any, **kwargs: Any
+    ) -> Any:
+        del target, source_ir
+        bound = signature.bind(*args, **kwargs)
+        return add_traced(ctx, function, bound.args, bound.kwargs, name, _marked(bound, sizes))
+
+    block.__name__ = block.__qualname__ = function.__name__
+    block.__doc__ = function.__doc__
+    return block
+
+
+def _marked(bound: inspect.BoundArguments, sizes: Sequence[str]) -> list[bool]:
+    """Returns for each leaf of the arguments whether it is a size."""
+    marks: Any = (
+        [pytree.tree_map(lambda _: False, value) for value in bound.args],
+        {key: pytree.tree_map(lambda _: False, value) for key, value in bound.kwargs.items()},
+    )
+    places = list(bound.signature.parameters)
+    for name in sizes:
+        value = bound.arguments.get(name)
+        mark = pytree.tree_map(lambda _: True, value)
+        if name in bound.kwargs:
+            marks[1][name] = mark
+        elif name in bound.arguments:
+            marks[0][places.index(name)] = mark
+    leaves, _ = pytree.tree_flatten((tuple(marks[0]), marks[1]))
+    return leaves
+
+
+def add_traced(
+    ctx: AnyContext,
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    name: str = "",
+    is_size: Sequence[bool] | None = None,
+) -> Any:
+    """Returns what ``function`` makes of network tensors, PyTorch tensors, NumPy arrays and numbers.
+
+    Args:
+        ctx: The conversion context.
+        function: A function on PyTorch tensors.
+        args: Its arguments.
+        kwargs: Its keyword arguments.
+        name: What the layers are named after.
+        is_size: For each leaf of the arguments whether a network tensor there is an integer.
+
+    Raises:
+        ConversionError: The function refuses its arguments, or an op that it calls is not converted.
+    """
+    leaves, tree = pytree.tree_flatten((tuple(args), dict(kwargs or {})))
+    leaves = [_plain(leaf) for leaf in leaves]
+    marks = list(is_size) if is_size is not None else [False] * len(leaves)
+    known = _Knowledge.of(ctx)
+    inputs: list[Any] = []
+    values: list[Any] = []
+    positions: dict[int, int] = {}
+    for place, (leaf, is_number) in enumerate(zip(leaves, marks, strict=True)):
+        if is_network_tensor(leaf):
+            positions[place] = len(inputs)
+            inputs.append(_scalar(ctx, leaf) if is_number else leaf)
+            values.append(known.size(leaf) if is_number else known.tensor(ctx, leaf))
+
+    def call(*given: Any) -> Any:
+        filled = [
+            given[positions[place]] if place in positions else leaf
+            for place, leaf in enumerate(leaves)
+        ]
+        positional, named = pytree.tree_unflatten(filled, tree)
+        result = function(*positional, **named)
+        return tuple(result) if isinstance(result, (list, tuple)) else result
+
+    if not inputs:
+        return pytree.tree_map(ctx.tensor, call())
+    label = getattr(function, "__name__", "a function")
+    with known.mode, torch.no_grad():
+        try:
+            graph = make_fx(call, tracing_mode="real", pre_dispatch=True)(*values)
+        except Exception as error:
+            raise ConversionError(f"{label} does not take these arguments: {error}") from error
+    known.check_sizes_open(label)
+    for placeholder, value in zip(graph.graph.find_nodes(op="placeholder"), values, strict=True):
+        placeholder.meta["val"] = value
+    results, spec = _results(graph)
+    _convert_ready(graph, ctx, label, name)
+    known.check_sizes_open(label)
+    converted = iter(_convert(ctx, graph, inputs))
+    return pytree.tree_unflatten(
+        [next(converted) if isinstance(leaf, torch.fx.Node) else leaf for leaf in results], spec
+    )
+
+
+def _plain(value: Any) -> Any:
+    """Returns NumPy's arrays and numbers as PyTorch's and Python's."""
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value, copy=True))
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _scalar(ctx: AnyContext, tensor: Any) -> Any:
+    """Returns a network tensor of one element as a 0-d int32 one, as sizes are here."""
+    tensor = ctx.tensor(tensor, torch.int32)
+    if len(tensor.shape) == 0:
+        return tensor
+    layer = add_layer(ctx, "shuffle", tensor)
+    layer.reshape_dims = ()
+    return layer.get_output(0)
+
+
+def _results(graph: GraphModule) -> tuple[list[Any], Any]:
+    """Returns the leaves of what the graph returns, and leaves the nodes among them as its only results."""
+    (output,) = graph.graph.find_nodes(op="output")
+    leaves, spec = pytree.tree_flatten(output.args[0])
+    output.args = ([leaf for leaf in leaves if isinstance(leaf, torch.fx.Node)],)
+    return leaves, spec
+
+
+def _convert_ready(graph: GraphModule, ctx: AnyContext, label: str, name: str) -> None:
+    remove_no_ops(graph)
+    fold_constants(graph)
+    settings = getattr(ctx.compilation_settings, "original", ctx.compilation_settings)
+    resolve_nodes(graph, _without_third_parties(settings, current_packs()))
+    for node in graph.graph.nodes:
+        if node.op != "call_function":
+            continue
+        resolution = resolution_of(node)
+        if not resolution:
+            reason = resolution.explain() if resolution is not None else "it is not known"
+            raise ConversionError(f"{label} needs {node.target}, which is not converted: {reason}")
+        if name:
+            node.name = graph.graph._graph_namespace.create_name(re.sub(r"\W", "_", name), node)
+
+
+def _convert(ctx: AnyContext, graph: GraphModule, inputs: list[Any]) -> list[Any]:
+    if ctx.convert_graph is None:
+        raise ConversionError("A building block is used outside of a conversion.")
+    results: list[Any] = ctx.convert_graph(graph, inputs)
+    return [ctx.tensor(result) for result in results]
+
+
+@functools.lru_cache(maxsize=32)
+def _without_third_parties(settings: CompilationSettings, packs: PackSet) -> CompilationSettings:
+    """Returns settings by which the project's own converters and decompositions are asked first.
+
+    The block that a converter for an op is built of would otherwise lead back to the converter.
+    """
+    del packs  # the registry's, which this is remembered for
+    table = DYNAMO_CONVERTERS.registries
+    core = dict.fromkeys(table.get("aten_core", {}), "aten_core")
+    decomposed = {
+        target
+        for name, own in table.items()
+        if name != "aten_core"
+        for target in own
+        if target not in core and target in decompositions()
+    }
+    return dataclasses.replace(
+        settings,
+        converter_preferences=core,
+        torch_executed_ops=(),
+        torch_enabled_decompositions=decomposed,
+        torch_disabled_decompositions=(),
+    )
+
+
+class _Knowledge:
+    """What tracing knows of network tensors: fake tensors whose sizes are symbols of their own.
+
+    The symbols of the model may not be used: tracing compares sizes, and nothing may be assumed of the model's.
+    """
+
+    def __init__(self) -> None:
+        self.shapes: Any = ShapeEnv()
+        # Decomposing may compare these sizes, which are nobody else's: see torchtrt.lowering.symbols.
+        self.shapes._check_frozen = self.shapes._check_frozen
+        self.mode = FakeTensorMode(shape_env=self.shapes, allow_non_fake_inputs=True)
+        self._symbols: dict[Any, torch.SymInt] = {}
+        self._taken: set[str] = set()
+        self._count = 0
+
+    @classmethod
+    def of(cls, ctx: AnyContext) -> _Knowledge:
+        """Returns what is known in one conversion."""
+        if _ATTACHMENT not in ctx.attachments:
+            ctx.attachments[_ATTACHMENT] = cls()
+        knowledge: _Knowledge = ctx.attachments[_ATTACHMENT]
+        return knowledge
+
+    def tensor(self, ctx: AnyContext, tensor: Any) -> torch.Tensor:
+        """Returns a fake tensor for a network tensor."""
+        known = ctx.known_value(tensor)
+        if isinstance(known, torch.Tensor) and getattr(known, "fake_mode", None) is self.mode:
+            return known
+        sizes = [
+            size if isinstance(size, int) else self._symbol(size, (tensor.name, dim))
+            for dim, size in enumerate(ctx.symbolic_shape(tensor))
+        ]
+        with self.mode:
+            return torch.empty(sizes, dtype=_outer_dtype(ctx, tensor, known))
+
+    def size(self, tensor: Any) -> torch.SymInt:
+        """Returns a symbol for a network tensor that holds one integer."""
+        return self._symbol(None, (tensor.name, None))
+
+    def _symbol(self, size: torch.SymInt | None, place: tuple[str, int | None]) -> torch.SymInt:
+        if size is not None and size.node.shape_env is self.shapes:
+            return size
+        key = place if size is None else size.node.expr
+        if key not in self._symbols:
+            least, most = 0, None
+            if size is not None:
+                self._taken.update(map(str, size.node.expr.free_symbols))
+                bounds = size.node.shape_env.bound_sympy(size.node.expr)
+                least, most = int(bounds.lower), bounds.upper
+            self._symbols[key] = self._new_symbol(max(_HINT, least), most)
+        return self._symbols[key]
+
+    def _new_symbol(self, hint: int, most: Any) -> torch.SymInt:
+        while True:  # until its name is none of the model's
+            self._count += 1
+            source = ConstantSource(f"torch_tensorrt_{self._count}")
+            symbol: Any = self.shapes.create_symbol(
+                hint,
+                source=source,
+                dynamic_dim=DimDynamic.DYNAMIC,
+                constraint_dim=None,
+                do_not_specialize_zero_one=True,
+            )
+            if str(symbol) in self._taken:
+                continue
+            if most is not None and most.is_Integer:
+                # The hint is within the bounds, so that tracing does not fail.
+                self.shapes.var_to_range[symbol] = ValueRanges(0, max(int(most), hint))
+            made = self.shapes.create_symintnode(symbol, hint=hint, source=source)
+            assert isinstance(made, torch.SymInt)
+            return made
+
+    def check_sizes_open(self, label: str) -> None:
+        """Raises if tracing found that a function works for one value of a size only."""
+        fixed = [value for value in self.shapes.replacements.values() if value.is_number]
+        if fixed:
+            self.shapes.replacements.clear()
+            raise ConversionError(f"{label} needs a size that varies to be {fixed[0]}")
+
+
+def _outer_dtype(ctx: AnyContext, tensor: Any, known: Any) -> torch.dtype:
+    """Returns the dtype that PyTorch gives a network tensor; some have another one inside."""
+    inside: torch.dtype = ctx.dtype_of(tensor)
+    return known.dtype if isinstance(known, torch.Tensor) else inside

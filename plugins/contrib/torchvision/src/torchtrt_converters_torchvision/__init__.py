@@ -1,0 +1,1 @@
+"""torchvision's operators for detection: non-maximum suppression, pooling of regions, deformable convolution."""

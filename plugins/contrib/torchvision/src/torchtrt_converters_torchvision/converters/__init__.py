@@ -1,0 +1,1 @@
+"""The converters of this pack, one module for each family of ops."""

@@ -1,0 +1,143 @@
+"""Non-maximum suppression: boxes that overlap a better one too much go."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from torchtrt.conversion import ConversionContext, add, arguments_of, value_of
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.shims import tells_sizes_that_depend_on_data
+from torchtrt_converters_aten_core.impl import (
+    creation,
+    elementwise,
+    indexing,
+    ranking,
+    reduction,
+    shape,
+    sizes,
+    slicing,
+    types,
+    unary,
+)
+from torchtrt_converters_torchvision._pack import pack
+
+LIMIT = 8192
+"""The most boxes: each is compared with each."""
+
+
+def too_many_boxes(node: Node) -> str | None:
+    """Rejects boxes whose number is not bounded, or too large to compare each with each."""
+    (count, *_) = value_of(arguments_of(node).dets).shape
+    most = sizes.maximum(count)
+    if most is None:
+        return "the number of boxes has no upper bound, and each is compared with each"
+    if most > LIMIT:
+        return f"up to {most} boxes: each is compared with each, and the limit is {LIMIT}"
+    return None
+
+
+def unsorted_scores(node: Node) -> str | None:
+    """Rejects scores that cannot be sorted."""
+    scores = value_of(arguments_of(node).scores)
+    if not scores.dtype.is_floating_point:
+        return "the scores are no floating-point numbers"
+    if ranking.sorts(scores.dtype, tuple(scores.shape), 0):
+        return None
+    return "the scores are too many to be sorted"
+
+
+def size_from_data(node: Node) -> str | None:
+    """Rejects a number of boxes that depends on data where TensorRT does not tell it."""
+    if tells_sizes_that_depend_on_data():
+        return None
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols  # slow to import
+
+    if free_unbacked_symbols(value_of(arguments_of(node).dets).shape):
+        return "this TensorRT does not tell a size that depends on data"
+    return None
+
+
+@pack.converter(
+    "torchvision::nms",
+    unless=(size_from_data, too_many_boxes, unsorted_scores),
+    supports_dynamic_shapes=True,
+    requires_output_allocator=True,
+)
+def nms(ctx, dets, scores, iou_threshold):
+    """The indices of the boxes that stay, best first; of boxes with equal scores the first is better.
+
+    TensorRT's own NMS layer promises no order of equal scores, takes corners in any order and limits
+    the boxes that it looks at, so that it is not used.
+    """
+    dets = types.cast(ctx, dets, torch.float32)
+    _, order = ranking.sort(ctx, scores, 0, True)
+    overlaps = _overlaps(ctx, indexing.gather(ctx, dets, order, 0), iou_threshold)
+    kept = _greedy(ctx, overlaps)
+    places = ctx.net.add_non_zero(kept).get_output(0)
+    indices = indexing.gather(ctx, order, shape.squeeze(ctx, places, [0]), 0)
+    return ctx.tensor(indices, torch.int64)
+
+
+def _overlaps(ctx: ConversionContext, boxes: Any, threshold: float) -> Any:
+    """Returns whether a box (row) overlaps one behind it (column) by more than the threshold: bool, ``(n, n)``."""
+    left, top, right, bottom = (slicing.pick(ctx, boxes, 1, place) for place in range(4))
+
+    def each_with_each(kind: str, values: Any) -> Any:
+        rows, columns = shape.unsqueeze(ctx, values, [1]), shape.unsqueeze(ctx, values, [0])
+        return elementwise.combine(ctx, kind, rows, columns)
+
+    def extent(low: Any, high: Any) -> Any:
+        first, last = each_with_each("MAX", low), each_with_each("MIN", high)
+        length = elementwise.combine(ctx, "SUB", last, first)
+        return elementwise.arithmetic(ctx, "MAX", length, 0.0, torch.float32)
+
+    width = elementwise.combine(ctx, "SUB", right, left)
+    height = elementwise.combine(ctx, "SUB", bottom, top)
+    area = elementwise.combine(ctx, "PROD", width, height)
+    shared = elementwise.combine(ctx, "PROD", extent(left, right), extent(top, bottom))
+    union = elementwise.combine(ctx, "SUB", each_with_each("SUM", area), shared)
+    ratio = elementwise.combine(ctx, "DIV", shared, union)
+    limit = types.operand(ctx, _float32_at_most(threshold), torch.float32, 2)
+    beyond = elementwise.combine(ctx, "GREATER", ratio, limit)
+    count = sizes.size_of(ctx, boxes, 0)
+    behind = creation.triangle_mask(ctx, count, count, 1, False)
+    return elementwise.combine(ctx, "AND", beyond, behind)
+
+
+def _float32_at_most(number: float) -> float:
+    """Returns the greatest float32 up to a number: float32 values are above one when they are above the other."""
+    near = torch.tensor(number, dtype=torch.float32)
+    if float(near) > number:
+        near = torch.nextafter(near, torch.tensor(-math.inf))
+    return float(near)
+
+
+def _greedy(ctx: ConversionContext, overlaps: Any) -> Any:
+    """Returns which boxes stay: those that overlap none before them that stays. Bool, ``(n,)``.
+
+    All stay at first; each round asks again. What depends on ``k`` boxes before it is right after
+    ``k + 1`` rounds, and when a round changes nothing all is right.
+    """
+    count = sizes.size_of(ctx, overlaps, 0)
+    suppress = types.cast(ctx, overlaps, torch.float32)
+    loop = ctx.net.add_loop()
+    now = loop.add_recurrence(creation.full(ctx, 1.0, [1, count], torch.float32))
+    before = loop.add_recurrence(creation.full(ctx, 0.0, [1, count], torch.float32))
+    staying = now.get_output(0)
+    equal = elementwise.combine(ctx, "EQUAL", staying, before.get_output(0))
+    changed = types.cast(ctx, unary.apply(ctx, "NOT", equal), torch.float32)
+    changes = reduction.reduce(ctx, "SUM", changed, [0, 1], False)  # 0 of no boxes
+    going = elementwise.compare(ctx, "gt", changes, 0.0)
+    loop.add_trip_limit(going, trt.TripLimit.WHILE)
+    none = trt.MatrixOperation.NONE
+    hits = add(ctx, "matrix_multiply", staying, none, suppress, none)
+    zero = types.operand(ctx, 0.0, torch.float32, 2)
+    free = elementwise.combine(ctx, "EQUAL", hits, zero)
+    now.set_input(1, types.cast(ctx, free, torch.float32))
+    before.set_input(1, add(ctx, "identity", staying))
+    last = loop.add_loop_output(staying, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
+    return types.cast(ctx, shape.squeeze(ctx, last, [0]), torch.bool)

@@ -1,0 +1,1 @@
+"""The decompositions of this pack: functions of the ops' own signatures."""
