@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -156,6 +157,7 @@ def named(coverage: Coverage, op: str | None) -> Iterable[tuple[str, OpCoverage]
         yield from coverage.ops.items()
         return
     wanted = op.removeprefix("torch.").removeprefix("ops.").removeprefix("aten.")
+    wanted = re.sub(r"^(fft|linalg|special)_", r"\1.", wanted)  # modules, of which ATen has none
     for name, entry in coverage.ops.items():
         names = (name, name.removeprefix("nn.functional."))
         if any(each == wanted or each.startswith(wanted + ".") for each in names):

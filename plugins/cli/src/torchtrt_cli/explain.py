@@ -24,13 +24,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the explanation of a model or of an op."""
     subject: str = arguments.subject
     if subject.endswith(".pt2"):
-        return explain_model(Path(subject), arguments.json)
+        return explain_model(Path(subject), arguments.json, arguments.html)
+    if arguments.html is not None:
+        raise UnsupportedProgramError(
+            f"--html writes the page of a model, a file that ends in .pt2, and {subject} is none."
+        )
     return explain_op(subject, arguments.json)
 
 
-def explain_model(path: Path, as_json: bool) -> int:
-    """Prints which converters a saved program's nodes get, and what stays in PyTorch and why."""
-    from torchtrt.compiler import explain
+def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
+    """Prints which converters a saved program's nodes get, and what stays in PyTorch and why, or writes a page of it."""
+    from torchtrt.compiler import compile
 
     if not path.is_file():
         raise UnsupportedProgramError(f"There is no file {path}.")
@@ -41,9 +45,19 @@ def explain_model(path: Path, as_json: bool) -> int:
             f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
             "Make it with torch.export.save(torch.export.export(model, inputs), path)."
         ) from error
-    report = explain(program)
+    compiled = compile(program, dryrun=True)
+    report = compiled.report
+    if page is not None:
+        from torchtrt_cli.page import write_page
+
+        write_page(compiled, path.name, page)
     if as_json:
         print_json(report.to_json())
+    elif page is not None:
+        converted = sum(block.nodes for block in report.blocks)
+        console().print(
+            f"Wrote {page}: {converted} nodes in engines, {len(report.in_torch)} in PyTorch."
+        )
     else:
         console().print(report)
     return 0

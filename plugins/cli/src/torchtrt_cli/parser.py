@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TypeAlias
 
 from torchtrt import __version__
@@ -49,6 +50,8 @@ def make_parser() -> argparse.ArgumentParser:
     explain = _add(commands, "explain", summary, "torchtrt_cli.explain:run")
     kinds = "a program saved by torch.export.save, or an op in any spelling"
     explain.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
+    use = "write a page of the model's nodes, to open in a browser; it needs no network"
+    explain.add_argument("--html", type=Path, metavar="FILE", help=use)
 
     summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
     inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")

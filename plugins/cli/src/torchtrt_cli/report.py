@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchtrt.report import CompilationReport
+from torchtrt_cli.advice import advice
 
 
 def tables_of(report: CompilationReport) -> Iterator[RenderableType]:
@@ -51,10 +52,16 @@ def block_table(report: CompilationReport) -> Table:
 
 
 def torch_table(report: CompilationReport) -> Table:
-    """Returns a table of what stayed in PyTorch, equal reasons together."""
+    """Returns a table of what stayed in PyTorch, equal reasons together, and what to do about it."""
+    rows = ((op, count, reason, advice(op, reason)) for op, reason, count in torch_groups(report))
+    return _table("In PyTorch", ("op", "nodes", "reason", "what to do"), rows)
+
+
+def torch_groups(report: CompilationReport) -> Iterator[tuple[str, str, int]]:
+    """Yields each op and reason for which nodes stayed in PyTorch and how many did, the most first."""
     groups = Counter((entry.op, entry.reason) for entry in report.in_torch)
-    rows = ((op, count, reason) for (op, reason), count in groups.most_common())
-    return _table("In PyTorch", ("op", "nodes", "reason"), rows)
+    for (op, reason), count in groups.most_common():
+        yield op, reason, count
 
 
 def stage_table(seconds: Mapping[str, float]) -> Table:
