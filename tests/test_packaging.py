@@ -72,12 +72,13 @@ def test_a_packs_wheel_tells_its_coverage(wheels):
         assert "torchtrt_converters_aten_core/coverage.json" in archive.namelist()
 
 
-def test_the_commands_wheel_has_the_template_of_a_pack(wheels):
-    """`torchtrt new-pack` works where it is installed, and not only in a checkout."""
+def test_the_commands_wheel_has_its_templates(wheels):
+    """`torchtrt new-pack` and `explain --html` work where they are installed, and not only in a checkout."""
     folder = ROOT / "plugins/cli/src/torchtrt_cli/pack_template"
     (path,) = wheels.glob("torchtrt_cli-0*.whl")
     with zipfile.ZipFile(path) as archive:
         names = {name for name in archive.namelist() if "pack_template" in name}
+        assert "torchtrt_cli/explain.html" in archive.namelist()
 
     assert {f"torchtrt_cli/pack_template/{file.name}" for file in folder.iterdir()} == names
 

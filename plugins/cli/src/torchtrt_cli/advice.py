@@ -37,11 +37,11 @@ _RULES = (
     (r"its validator .* (raised|returned) ", "Report it to the pack's authors."),
     (r"not loaded: ", "Run `torchtrt doctor`: a pack that is not loaded may have a converter."),
     (
-        r"TensorRT \S+ has no \w+\.|\S+ has no (float|int|uint|complex|bool)\w*\.",
+        r"\S has no (b?float|u?int|complex|bool)\w*\.",
         "Cast to a dtype that TensorRT has; for float64, truncate_double=True computes in float32.",
     ),
     (
-        r"its decomposition needs (?P<op>[\w.]+\w)",
+        r"its decomposition needs (?P<op>\S+), which has no converter",
         "Install a pack that has {op}, or write a converter for it: `torchtrt explain {op}`.",
     ),
     (

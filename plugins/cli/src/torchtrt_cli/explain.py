@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
-    """Prints which converters a saved program's nodes get, and what stays in PyTorch and why, or writes a page of it."""
+    """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
     from torchtrt.compiler import compile
 
     if not path.is_file():
