@@ -113,7 +113,7 @@ def list_nodes(
     nodes = []
     for node, where, inside in _calls(graph_module, blocks):
         resolution = resolution_of(node)
-        entry = {
+        entry: dict[str, Any] = {
             "name": node.name,
             "op": qualified_name(node.target),
             "value": describe_value(node),
@@ -197,6 +197,7 @@ def packs_of(nodes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {**pack_as_json(loaded.info), "nodes": counts[loaded.info.name]}
         for loaded in loaded_packs()
+        if loaded.info.version or counts[loaded.info.name]  # the program's own pack may be empty
     ]
 
 
