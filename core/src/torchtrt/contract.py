@@ -37,8 +37,7 @@ class AutocastRule(enum.Enum):
 
     Attributes:
         LOWER_PRECISION: In the lower precision, whatever its inputs are: matrix products, convolutions.
-        PROMOTE: In the lower precision where all its inputs are of it, in float32 otherwise: activations,
-            sums, views.
+        PROMOTE: In the lower precision if all inputs are of it, in float32 otherwise: activations, views.
         FLOAT32: In float32: normalizations, exponentials, losses, reductions.
     """
 

@@ -106,15 +106,10 @@ def is_input(value: Any) -> bool:
 
 def check_strided(tensor: torch.Tensor) -> None:
     """Raises an :class:`InputError` for a tensor that no engine can read: sparse, nested or quantized."""
-    if tensor.is_nested:
-        kind = "nested tensor"
-    elif tensor.is_quantized:
-        kind = "quantized tensor"
-    elif tensor.layout is torch.strided:
-        return
-    else:
-        kind = str(tensor.layout)
-    raise InputError(f"Engines run on plain strided tensors, and an input is a {kind}.")
+    special = (tensor.is_nested and "nested tensor") or (tensor.is_quantized and "quantized tensor")
+    kind = special or tensor.layout
+    if kind is not torch.strided:
+        raise InputError(f"Engines run on plain strided tensors, and an input is a {kind}.")
 
 
 def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:

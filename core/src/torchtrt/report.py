@@ -139,11 +139,9 @@ class CompilationReport:
     def __rich_console__(self, *_: object) -> Iterator[object]:
         """Shows tables, where the distribution torchtrt-cli is installed."""
         try:
-            tables = importlib.import_module("torchtrt_cli.report")
-        except ImportError:
+            yield from importlib.import_module("torchtrt_cli.report").tables_of(self)
+        except ModuleNotFoundError:
             yield repr(self)
-        else:
-            yield from tables.tables_of(self)
 
 
 def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:

@@ -65,6 +65,7 @@ FAULTS = """
 
     for op, check in (("relu.default", raises), ("sigmoid.default", mutates), ("tanh.default", assumes)):
         pack.add(f"aten.{op}", "torchtrt_converters_faulty._pack:not_there", unless=check)
+    pack.add("aten.relu.default", lambda ctx, self: self, priority=ConverterPriority.HIGH)
     if torch.loaded == 1:
         pack.add("aten.cos.default", lambda ctx, self: self)
     pack.add("nosuch::op", lambda ctx, x: x)

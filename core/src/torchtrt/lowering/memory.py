@@ -9,8 +9,7 @@ import torch
 
 def storage_of(tensor: torch.Tensor) -> int:
     """Returns what identifies a tensor's memory; for one without, the tensor itself."""
-    wraps_others = hasattr(type(tensor), "__tensor_flatten__")
-    if wraps_others or tensor.layout is not torch.strided:
+    if hasattr(type(tensor), "__tensor_flatten__") or tensor.layout is not torch.strided:
         return id(tensor)
     return int(tensor.untyped_storage()._cdata)
 

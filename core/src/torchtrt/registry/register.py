@@ -13,7 +13,7 @@ from torchtrt.contract import AutocastRule, Validator, qualified_function
 from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPriority, PackInfo, current_packs
 from torchtrt.packs.pack import Function
-from torchtrt.packs.problem import describe
+from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.state import local_pack
 from torchtrt.registry.registry import DYNAMO_CONVERTERS
 from torchtrt.registry.table import Decompositions
@@ -113,9 +113,8 @@ def export_contexts() -> Iterator[None]:
                 try:
                     stack.enter_context(context())
                 except Exception as error:
-                    where = qualified_function(context)
-                    message = f"Pack {loaded.info.name!r} ({loaded.info.origin}): {where} raised {describe(error)}."
-                    raise PackError(message) from error
+                    what = f"{qualified_function(context)} raised {describe(error)}"
+                    raise PackError(str(Problem(what).about(loaded.info))) from error
         yield
 
 

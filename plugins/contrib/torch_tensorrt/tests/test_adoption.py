@@ -261,9 +261,7 @@ def test_the_pack_is_listed_by_its_own_name(theirs):
     names = [loaded.info.name for loaded in current_packs().loaded]
 
     assert "their_converters" in names
-    assert (
-        names.index("torch_tensorrt") > names.index("their_converters") > names.index("aten_core")
-    )
+    assert names.index("their_converters") > names.index("aten_core")
     assert "local" == names[-1]
 
 
@@ -436,7 +434,10 @@ import torch_tensorrt
 from torch_tensorrt.dynamo._settings import CompilationSettings
 from torch_tensorrt.dynamo.conversion import ConversionContext, dynamo_tensorrt_converter, impl
 from torch_tensorrt.dynamo.lowering import TORCH_TRT_DECOMPOSITIONS, register_torch_trt_decomposition
-from torch_tensorrt.dynamo.lowering.passes._aten_lowering_pass import _aten_lowering_pass
+from torch_tensorrt.dynamo.lowering.passes._aten_lowering_pass import (
+    _aten_lowering_pass,
+    get_lowering_pass_config,
+)
 from torch_tensorrt.dynamo.lowering.passes.pass_utils import clean_up_graph_after_modifications
 
 TORCH_TRT_DECOMPOSITIONS.pop(torch.ops.aten.scaled_dot_product_attention.default)
@@ -454,8 +455,9 @@ def first_of_all(gm: torch.fx.GraphModule, sample_inputs):
     return gm
 
 
-@_aten_lowering_pass(index=0)
+@_aten_lowering_pass(index=0, window=4)
 def replace_attention(gm: torch.fx.GraphModule, settings: CompilationSettings) -> torch.fx.GraphModule:
+    assert {"window": 4} == get_lowering_pass_config(replace_attention)
     SEEN.append(("replace_attention", settings.truncate_double))
     for node in gm.graph.nodes:
         if node.op == "call_function" and node.target is torch.ops.aten.scaled_dot_product_attention.default:

@@ -17,7 +17,13 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 import torchtrt
-from torchtrt.contract import SchemaArguments, calling_convention, objection, qualified_function
+from torchtrt.contract import (
+    SchemaArguments,
+    Validator,
+    calling_convention,
+    objection,
+    qualified_function,
+)
 from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
 from torchtrt.lowering.symbols import no_new_assumptions
 from torchtrt.packs import (
@@ -35,7 +41,7 @@ from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
-from torchtrt.targets import parse_target, qualified_name
+from torchtrt.targets import canonical_spelling, parse_target, qualified_name
 from torchtrt_testing import aten, fresh, nodes
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import check_case, dtypes_lacking, export
@@ -168,7 +174,7 @@ class PackConformance:
         named: list[Any] = [each.target for each in self.registrations]
         named += [each.target for each in self.loaded.pack.decompositions]
         missing = {name for name in named if isinstance(name, str) and not _exists(name)}
-        missing -= set(self.missing_ops)
+        missing -= set(map(canonical_spelling, self.missing_ops))
 
         assert not missing, (
             f"There is no op {', '.join(sorted(missing))}. List the library that registers it in `imports`, or the op "
@@ -214,24 +220,21 @@ class PackConformance:
         """
         wrong = []
         settings = CompilationSettings()
-        checked: dict[Any, Registration] = {
-            parse_target(each.target): each
-            for each in self.registrations
-            if each.validate is not None and not isinstance(each.target, str)
-        }
-        for node in self._nodes(checked):
-            each = checked[node.target]
+        validators: dict[Any, list[Validator]] = {}
+        for each in self.registrations:
+            if each.validate is not None and _exists(each.target):
+                validators.setdefault(parse_target(each.target), []).append(each.validate)
+        for node in self._nodes(validators):
+            name = f"{qualified_name(node.target)} {_outline(node)}"
             before = nodes.snapshot(node)
-            try:
-                assert each.validate is not None
-                with no_new_assumptions(node.graph):
-                    objection(each.validate(node, settings))
-            except Exception as error:
-                wrong.append(f"{qualified_name(node.target)} {_outline(node)}: {describe(error)}")
+            for validate in validators[node.target]:
+                try:
+                    with no_new_assumptions(node.graph):
+                        objection(validate(node, settings))
+                except Exception as error:
+                    wrong.append(f"{name}: {describe(error)}")
             if nodes.snapshot(node) != before:
-                wrong.append(
-                    f"{qualified_name(node.target)} {_outline(node)}: the validator changed the graph"
-                )
+                wrong.append(f"{name}: the validator changed the graph")
 
         assert not wrong, "\n".join(dict.fromkeys(wrong))
 
@@ -253,7 +256,9 @@ class PackConformance:
         covered |= {
             qualified_name(case.function) for case in tried if isinstance(case.function, OpOverload)
         }
-        missing = sorted(self._op_names() - covered - set(self.without_case))
+        missing = sorted(
+            self._op_names() - covered - set(map(canonical_spelling, self.without_case))
+        )
 
         assert not missing, (
             f"No case calls {', '.join(missing)}. Add op_case(...) to `cases`, or the op to `without_case`, and why."
@@ -413,7 +418,8 @@ class PackConformance:
         return {
             target if isinstance(target, str) else qualified_name(target)
             for target in targets
-            if not isinstance(target, str) or target not in self.missing_ops
+            if not isinstance(target, str)
+            or target not in map(canonical_spelling, self.missing_ops)
         }
 
     def _sizes_of(self, case: OpCase) -> Sequence[str]:
@@ -429,7 +435,7 @@ class PackConformance:
         )
         return _cases_of_others(self.pack, high)
 
-    def _nodes(self, targets: Mapping[Any, Registration]) -> Iterator[Node]:
+    def _nodes(self, targets: Mapping[Any, Any]) -> Iterator[Node]:
         for target in targets:
             if isinstance(target, OpOverload):
                 yield from nodes.nodes_of(target)
@@ -474,9 +480,9 @@ def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: 
         metafunc.parametrize("tensorrt", on)
 
 
-def _exists(name: str) -> bool:
+def _exists(target: Any) -> bool:
     try:
-        parse_target(name)
+        parse_target(target)
     except TorchTRTError:
         return False
     return True

@@ -531,7 +531,6 @@ def _constant_pad(input: Tensor, pad: Any, value: float = 0) -> Tensor:
 def _upsample(
     input: Tensor, size: Any, scale_factor: Any, mode: str, align_corners: bool
 ) -> Tensor:
-
     align = align_corners if "linear" in mode or mode == "bicubic" else None
     return F.interpolate(input, size, scale_factor, mode, align)
 

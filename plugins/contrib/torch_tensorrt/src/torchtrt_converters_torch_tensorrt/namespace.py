@@ -132,6 +132,7 @@ _UTILS = {
 }
 _PASSES = {
     "_aten_lowering_pass": registration.aten_lowering_pass,
+    "get_lowering_pass_config": registration.get_lowering_pass_config,
     "clean_up_graph_after_modifications": utils.clean_up_graph_after_modifications,
 }
 _LOWERING = {

@@ -162,19 +162,29 @@ def _add_decomposition(op: Any, function: Callable[..., Any], pack: ConverterPac
     pack.decomposition(op, priority=ConverterPriority.HIGH)(function)
 
 
-def aten_lowering_pass(*args: Any, index: int | None = None) -> Any:
+_CONFIG = "torchtrt_lowering_pass_config"
+
+
+def aten_lowering_pass(*args: Any, index: int | None = None, **config: Any) -> Any:
     """Registers a pass over the graph, with or without parentheses.
 
     Args:
         *args: The pass, where the decorator has no parentheses.
         index: Its place among the passes that are adopted with it.
+        **config: What the pass can ask for with ``get_lowering_pass_config``.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(function, _CONFIG, config)
         _register("passes", functools.partial(_add_pass, function), index)
         return function
 
     return register(args[0]) if args else register
+
+
+def get_lowering_pass_config(lowering_pass: Callable[..., Any]) -> dict[str, Any]:
+    """Returns the options that a pass was registered with."""
+    return getattr(lowering_pass, _CONFIG, {})
 
 
 def _add_pass(function: Callable[..., Any], pack: ConverterPack) -> None:

@@ -36,8 +36,6 @@ _ATTACHMENT = "torch_tensorrt"
 _HINT = 1009
 """What tracing takes for a size that is known at run time: no size that a model has."""
 
-AnyContext = Any
-
 
 def building_block(
     function: Callable[..., Any], *, sizes: Sequence[str] = ()
@@ -51,9 +49,7 @@ def building_block(
     """
     signature = inspect.signature(function)
 
-    def block(
-        ctx: AnyContext, target: Any, source_ir: Any, name: str, *args: Any, **kwargs: Any
-    ) -> Any:
+    def block(ctx: Any, target: Any, source_ir: Any, name: str, *args: Any, **kwargs: Any) -> Any:
         del target, source_ir
         bound = signature.bind(*args, **kwargs)
         return add_traced(ctx, function, bound.args, bound.kwargs, name, _marked(bound, sizes))
@@ -82,7 +78,7 @@ def _marked(bound: inspect.BoundArguments, sizes: Sequence[str]) -> list[bool]:
 
 
 def add_traced(
-    ctx: AnyContext,
+    ctx: Any,
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any] | None = None,
@@ -151,7 +147,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _scalar(ctx: AnyContext, tensor: Any) -> Any:
+def _scalar(ctx: Any, tensor: Any) -> Any:
     """Returns a network tensor of one element as a 0-d int32 one, as sizes are here."""
     tensor = ctx.tensor(tensor, torch.int32)
     if len(tensor.shape) == 0:
@@ -169,7 +165,7 @@ def _results(graph: GraphModule) -> tuple[list[Any], Any]:
     return leaves, spec
 
 
-def _convert_ready(graph: GraphModule, ctx: AnyContext, label: str, name: str) -> None:
+def _convert_ready(graph: GraphModule, ctx: Any, label: str, name: str) -> None:
     remove_no_ops(graph)
     fold_constants(graph)
     settings = getattr(ctx.compilation_settings, "original", ctx.compilation_settings)
@@ -185,7 +181,7 @@ def _convert_ready(graph: GraphModule, ctx: AnyContext, label: str, name: str) -
             node.name = graph.graph._graph_namespace.create_name(re.sub(r"\W", "_", name), node)
 
 
-def _convert(ctx: AnyContext, graph: GraphModule, inputs: list[Any]) -> list[Any]:
+def _convert(ctx: Any, graph: GraphModule, inputs: list[Any]) -> list[Any]:
     if ctx.convert_graph is None:
         raise ConversionError("A building block is used outside of a conversion.")
     results: list[Any] = ctx.convert_graph(graph, inputs)
@@ -233,14 +229,14 @@ class _Knowledge:
         self._count = 0
 
     @classmethod
-    def of(cls, ctx: AnyContext) -> _Knowledge:
+    def of(cls, ctx: Any) -> _Knowledge:
         """Returns what is known in one conversion."""
         if _ATTACHMENT not in ctx.attachments:
             ctx.attachments[_ATTACHMENT] = cls()
         knowledge: _Knowledge = ctx.attachments[_ATTACHMENT]
         return knowledge
 
-    def tensor(self, ctx: AnyContext, tensor: Any) -> torch.Tensor:
+    def tensor(self, ctx: Any, tensor: Any) -> torch.Tensor:
         """Returns a fake tensor for a network tensor."""
         known = ctx.known_value(tensor)
         if isinstance(known, torch.Tensor) and getattr(known, "fake_mode", None) is self.mode:
@@ -297,7 +293,7 @@ class _Knowledge:
             raise ConversionError(f"{label} needs a size that varies to be {fixed[0]}")
 
 
-def _outer_dtype(ctx: AnyContext, tensor: Any, known: Any) -> torch.dtype:
+def _outer_dtype(ctx: Any, tensor: Any, known: Any) -> torch.dtype:
     """Returns the dtype that PyTorch gives a network tensor; some have another one inside."""
     inside: torch.dtype = ctx.dtype_of(tensor)
     return known.dtype if isinstance(known, torch.Tensor) else inside
