@@ -265,12 +265,7 @@ def build_engine(
         )
         return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
 
-    if cache is None:
-        return build()
-    found: tuple[EngineModule, BlockReport] = cache.get_or_build(
-        name, block, inputs, settings, build
-    )
-    return found
+    return cache.get_or_build(name, block, inputs, settings, build) if cache else build()
 
 
 def explain(

@@ -1,7 +1,4 @@
-"""What the distribution ``torchtrt-engines`` brings, imported when it is first needed: engines outside their process.
-
-It is found through the entry-point group ``torchtrt.engines``.
-"""
+"""What ``torchtrt-engines`` brings, found through the group ``torchtrt.engines``: engines beyond their process."""
 
 from __future__ import annotations
 
@@ -20,11 +17,7 @@ FUNCTIONS = ("load", "refit_module_weights", "save")
 
 @functools.cache
 def engines() -> Any:
-    """Returns the package ``torchtrt_engines``.
-
-    Raises:
-        MissingPieceError: It is not installed.
-    """
+    """Returns the package ``torchtrt_engines``; a :class:`MissingPieceError` says how to install it."""
     found = tuple(entry_points(group="torchtrt.engines"))
     if not found:
         raise MissingPieceError(
@@ -35,11 +28,7 @@ def engines() -> Any:
 
 
 def engine_cache(setting: bool | str | os.PathLike[str] | None) -> Any:
-    """Returns the cache that a compilation with this setting uses, or None.
-
-    Raises:
-        MissingPieceError: There shall be one, and ``torchtrt-engines`` is not installed.
-    """
+    """Returns the cache that a compilation with this setting uses, or None."""
     where = os.environ.get(CACHE_VARIABLE, "") if setting is None else setting
     return engines().open_cache(where) if where and where != "0" else None
 

@@ -51,10 +51,9 @@ def test_nothing_has_changed_since(locked, capsys):
     """Status 0 in continuous integration; from another folder the file is named."""
     assert 0 == main(["doctor", "--locked"])
     shutil.move(locked, locked.with_name("kept.json"))
+    capsys.readouterr()
     assert 0 == main(["doctor", "--locked", str(locked.with_name("kept.json")), "--json"])
-    assert [] == json.loads(
-        capsys.readouterr().out[-2000:].partition('"problems": ')[2].partition(",\n")[0]
-    )
+    assert [] == json.loads(capsys.readouterr().out)["problems"]
 
 
 def test_an_upgrade_that_changes_who_converts_what_fails(locked, site, source_of_pack, capsys):
