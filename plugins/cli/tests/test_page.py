@@ -23,7 +23,7 @@ from torchtrt_cli.page import fill, page_data
 
 ROOT = Path(__file__).parents[3]
 CORE = "\n".join(path.read_text() for path in sorted(ROOT.glob("core/src/torchtrt/**/*.py")))
-MARKUP = '</script><!--<script> {{data}} {{title}} <b onclick="x">\'&amp;&\u2028\\'
+MARKUP = '<b onclick="x">\'&amp;&\u2028\\</b></script> {{data}} {{title}} <!--<script>'
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
 )
@@ -343,6 +343,7 @@ def test_a_browser_shows_ten_thousand_nodes(tmp_path, browse):
     """Every one has a row within the time that is given, markup in names stays text."""
     path = tmp_path / "large.html"
     data = page_data(graph_of(10_000), MARKUP)
+    data["nodes"][5]["value"] = data["inputs"][0]["name"] = MARKUP
     path.write_text(fill(MARKUP, data), encoding="utf-8")
 
     elements = browse(path, "#q=gelu")
@@ -351,3 +352,26 @@ def test_a_browser_shows_ten_thousand_nodes(tmp_path, browse):
     assert ["aten.gelu.default"] == [node["op"] for node in shown(elements, data)]
     assert not elements.of("b")
     assert not any("onclick" in attributes for _, attributes, _ in elements.found)
+
+
+def test_a_browser_opens_a_row(tmp_path, browse):
+    """What is known of the node comes with the click, markup in it stays text."""
+    path = tmp_path / "opened.html"
+    data = page_data(graph_of(3), "model")
+    data["nodes"][0] |= {
+        "line": MARKUP,
+        "decomposed_from": MARKUP,
+        "inside": MARKUP,
+        "resolution": 0,
+    }
+    outcome = {"pack": "vision", "origin": MARKUP, "converter": "vision:relu", "outcome": MARKUP}
+    data["resolutions"] = [[outcome, {**outcome, "pack": ""}]]
+    click = "<script>for (const row of rows) row.querySelector('summary').click();</script>"
+    path.write_text(fill("model", data) + click, encoding="utf-8")
+
+    elements = browse(path)
+
+    texts = [text for tag in ("dd", "li", "strong", "code") for _, text in elements.of(tag)]
+    assert {MARKUP, f"vision ({MARKUP}) ", f"vision:relu: {MARKUP}"} <= set(texts)
+    assert len(data["nodes"]) == sum("open" in row for row, _ in elements.of("details"))
+    assert not elements.of("b")
