@@ -216,6 +216,16 @@ def test_what_has_no_page_is_status_2(program, tmp_path, capsys, subject):
     assert not path.exists()
 
 
+def test_the_page_never_overwrites_the_model(program, capsys):
+    """Whichever way its path is written."""
+    before = program.read_bytes()
+
+    assert 2 == main(["explain", str(program), "--html", f"{program.parent}/./{program.name}"])
+
+    assert "would overwrite the model" in capsys.readouterr().err
+    assert before == program.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("in_core", "reason", "expected"),
     [

@@ -38,6 +38,8 @@ def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
 
     if not path.is_file():
         raise UnsupportedProgramError(f"There is no file {path}.")
+    if page is not None and page.resolve() == path.resolve():
+        raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
     try:
         program = torch.export.load(path)
     except Exception as error:
