@@ -130,6 +130,61 @@ def test_numbers_and_constants_beyond_float16_keep_their_op_in_float32():
         torch.testing.assert_close(got, wanted, atol=1e-2, rtol=1e-3)
 
 
+INTS = torch.arange(6) * 100_000
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda y: y + 100_000,
+        lambda y: y.masked_fill(y > 0, -(10**9)).softmax(-1),
+        lambda y: torch.where(y > 0, y, -100_000),
+        lambda y: y * (y.shape[0] * 100_000),
+        lambda y: y + INTS,
+        lambda y: y / (y * 0 + 1e-8),
+        lambda y: y * 1e-9,
+        lambda y: y * torch.full((6,), 1e-9),
+        lambda y: torch.nn.functional.batch_norm(
+            y, torch.zeros(6), torch.full((6,), 1e-10), eps=1e-12
+        ),
+    ],
+    ids=["sum", "filled", "where", "size", "integers", "epsilon", "small", "constant", "scale"],
+)
+def test_what_the_lower_precision_cannot_hold_is_computed_in_float32(compute):
+    """Numbers, sizes and constants, large or small, and integers as elements."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 6)
+
+        def forward(self, x):
+            return compute(self.linear(x))
+
+    torch.manual_seed(0)
+    model = Model().eval()
+    expected = model(X)
+
+    result = compiled(model, autocast=torch.float16)(X)
+
+    scale = expected.abs().max().item()
+    torch.testing.assert_close(result, expected, atol=1e-2 * scale, rtol=1e-2)
+
+
+def test_rows_that_a_mask_hides_entirely_are_as_eager_has_them():
+    """Infinity in a mask is infinity in any precision."""
+
+    class Attention(nn.Module):
+        def forward(self, x, mask):
+            return nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    x, mask = torch.rand(1, 2, 4, 8), torch.zeros(4, 4)
+    mask[1] = -torch.inf
+    fast = compiled(Attention(), x, mask, autocast=torch.float16)
+
+    torch.testing.assert_close(fast(x, mask), Attention()(x, mask), atol=1e-2, rtol=0)
+
+
 @pytest.mark.parametrize("value", [torch.finfo(torch.float32).min, -1e4])
 def test_additive_masks_of_attention_stay_finite(value):
     """Those of libraries hold float32's minimum, which float16 has not."""

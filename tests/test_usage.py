@@ -48,6 +48,45 @@ def test_a_weight_that_changed_is_an_error_that_names_it(model, change):
         fast(X)
 
 
+@pytest.mark.parametrize(
+    "replace",
+    [
+        lambda model: model.load_state_dict(
+            {k: v + 1 for k, v in model.state_dict().items()}, assign=True
+        ),
+        lambda model: setattr(model[0], "weight", nn.Parameter(torch.ones(4, 3))),
+    ],
+    ids=["assign", "attribute"],
+)
+def test_a_weight_that_was_replaced_is_an_error_that_names_it(model, replace):
+    """The model has another one in its place."""
+    fast = compiled(model)
+
+    replace(model)
+
+    with pytest.raises(EngineError, match=r"weight '0\.(weight|bias)' has changed"):
+        fast(X)
+
+
+def test_sizes_that_depend_on_data_need_no_mode():
+    """A result of unknown size is a part of a larger piece of memory, and may still be the caller's to use."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.linear(x[x[:, 0] > 0.5])
+
+    model = Model().eval()
+    result = compiled(model)(X)
+
+    torch.testing.assert_close(result, model(X))
+    with pytest.raises(EngineError, match="no gradients"):
+        result.sum().backward()
+
+
 def test_a_model_that_is_gone_is_not_missed(model):
     """Its weights are not kept alive to be watched."""
     expected, fast = model(X), compiled(model)

@@ -124,7 +124,7 @@ def compile(
         checks,
         report,
         shared_inputs,
-        UsageChecks(weights if report.blocks else {}),
+        UsageChecks(weights if report.blocks else {}, model=model),
         _signature(model, program),
         options,
         recipes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -88,8 +89,8 @@ class PackInfo:
 
 
 def is_pack_name(name: str) -> bool:
-    """Returns whether ``name`` can be a pack's: lower-case letters, digits and single underscores."""
-    return _NAME.fullmatch(name) is not None
+    """Returns whether ``name`` can be a pack's: lower-case letters, digits and single underscores, no keyword."""
+    return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 
 def normalize(name: str) -> str:

@@ -23,6 +23,7 @@ class UsageChecks:
         weights: The model's weights that are constants of the engines, by name.
         trains: Whether eager PyTorch computes gradients even without these.
         autocast: Whether autocast was on, on the CPU and on CUDA; as it is now if omitted.
+        model: Whose weights they are.
     """
 
     def __init__(
@@ -30,10 +31,16 @@ class UsageChecks:
         weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
         trains: bool = False,
         autocast: tuple[bool, bool] | None = None,
+        model: object = None,
     ) -> None:
+        places = {
+            id(tensor): (weakref.ref(module), leaf)
+            for module in (model.modules() if isinstance(model, torch.nn.Module) else ())
+            for leaf, tensor in (*module._parameters.items(), *module._buffers.items())
+        }
         # Weak: who drops the model need not keep its weights for the engines' sake.
         self._watched = [
-            (weakref.ref(weight), weight._version, name)
+            (weakref.ref(weight), weight._version, name, *places.get(id(weight), (None, "")))
             for name, weight in weights.items()
             if not weight.is_inference()
         ]
@@ -61,14 +68,7 @@ class UsageChecks:
             if type(leaf) not in _PLAIN:
                 message = f"Engines run on plain strided tensors, and an input is a {type(leaf).__name__}."
                 raise InputError(message)
-        for reference, version, name in self._watched:
-            weight = reference()
-            if weight is not None and weight._version != version:
-                message = (
-                    f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
-                    "values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
-                )
-                raise EngineError(message)
+        self.check_weights()
         if _autocast() != self.autocast:
             message = (
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "
@@ -78,6 +78,22 @@ class UsageChecks:
         if torch._C._is_tracing():
             message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
             raise EngineError(message)
+
+    def check_weights(self) -> None:
+        """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
+        for reference, version, name, owner, leaf in self._watched:
+            weight = reference()
+            module = None if owner is None else owner()
+            is_other = (
+                module is not None
+                and module._parameters.get(leaf, module._buffers.get(leaf)) is not weight
+            )
+            if is_other or (weight is not None and weight._version != version):
+                message = (
+                    f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
+                    "values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
+                )
+                raise EngineError(message)
 
     def without_gradients(self, leaves: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
         """Returns results whose ``backward`` says that there is none, where eager's would compute gradients.
@@ -98,7 +114,7 @@ class UsageChecks:
             message = f"A result is a view of an input that requires grad. Engines compute no gradients. {_TRAIN}"
             raise InputError(message)
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
-            torch.empty(0, requires_grad=True), *(outputs[place] for place in places)
+            torch.empty(0, requires_grad=True), *(_no_view(outputs[place]) for place in places)
         )
         found = dict(zip(places, tracked, strict=True))
         return [found.get(place, value) for place, value in enumerate(outputs)]
@@ -115,6 +131,14 @@ class _Untrainable(torch.autograd.Function):
     @staticmethod
     def backward(*_: Any) -> Any:
         raise EngineError(f"Engines compute no gradients. {_TRAIN}")
+
+
+def _no_view(value: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor over the same memory that autograd takes for no view: one made without it gets no past."""
+    if not value._is_view():
+        return value
+    alias: Any = torch.empty(0, dtype=value.dtype, device=value.device)
+    return alias.set_(value)  # type: ignore[no-any-return]
 
 
 def _autocast() -> tuple[bool, bool]:

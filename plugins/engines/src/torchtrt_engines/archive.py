@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from torchtrt_engines.description import buffer_of
 from torchtrt_engines.safety import check_program
 
 METADATA = "torchtrt.json"
+_READING = threading.Lock()  # PyTorch reads one program at a time
 _PROGRAM = "models/model.json"
 _SAMPLES = "data/sample_inputs/model.pt"
 _CONFIGS = {
@@ -310,7 +312,8 @@ class Archive:
         _write(writer, _SAMPLES, b"")
         writer.write_end_of_file()
         skeleton.seek(0)
-        return torch.export.load(skeleton)
+        with _READING:
+            return torch.export.load(skeleton)
 
     def _entries(self, config: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
         """Yields the name, the entry and the geometry of each weight."""

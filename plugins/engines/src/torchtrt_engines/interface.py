@@ -146,7 +146,7 @@ def _tree(text: str) -> pytree.TreeSpec:
         raise UnreadableFileError(message)
     try:
         return pytree.treespec_loads(text)
-    except (NotImplementedError, KeyError) as error:
+    except (NotImplementedError, KeyError, TypeError) as error:
         raise UnreadableFileError(
             f"The model takes or returns a container that is not known here: {error}. Import the library that has it, "
             "or register it with torch.export.register_dataclass, before loading."

@@ -41,11 +41,13 @@ def save(compiled: CompiledModule, file: File) -> None:
     Raises:
         InputError: ``compiled`` is something else.
         UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
+        EngineError: A weight of the model has changed since it was compiled.
     """
     if not isinstance(compiled, CompiledModule):
         raise InputError(
             f"torchtrt.save() takes what torchtrt.compile() returned, not a {type(compiled).__name__}."
         )
+    compiled.usage_checks.check_weights()
     interface = describe_interface(compiled)
     saved = to_program(compiled)
     metadata = {

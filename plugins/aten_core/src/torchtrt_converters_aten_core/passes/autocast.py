@@ -3,12 +3,13 @@
 The rules are those of PyTorch's autocast on CUDA (https://docs.pytorch.org/docs/stable/amp.html): matrix products and
 convolutions compute in the lower precision, what loses accuracy there (normalizations, exponentials, losses,
 reductions) and every op without a rule in float32, and the rest in what its inputs have. Beyond PyTorch's: a constant
-or a number that the lower precision cannot hold keeps its op in float32, and batch normalization, which is a product
-and a sum per channel here, follows its input.
+or a number that the lower precision cannot hold, large or small, and integers as elements keep their op in float32,
+and batch normalization, which is a product and a sum per channel here, follows its input.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from operator import attrgetter, getitem
@@ -60,6 +61,9 @@ BATCH_NORMALIZATIONS = frozenset(
     }
 )
 """Their statistics and weights are float32 beside an input of lower precision, in PyTorch too."""
+
+TAKING_INDICES = frozenset({aten.embedding, aten.gather, aten.index, aten.index_select})
+"""Ops whose integer operands choose elements, and are none themselves."""
 
 pack.autocast_rule(
     AutocastRule.PROMOTE,
@@ -177,7 +181,7 @@ class _Autocast:
     ) -> None:
         self.graph_module = graph_module
         self.lower = lower
-        self.largest = torch.finfo(lower).max
+        self.largest, self.tiny = torch.finfo(lower).max, torch.finfo(lower).tiny
         self.rules = autocast_rules()
         self.excluded_ops = settings.autocast_excluded_ops
         self.excluded = [re.compile(pattern) for pattern in settings.autocast_excluded_nodes]
@@ -208,10 +212,20 @@ class _Autocast:
         if not dtypes & {torch.float32, self.lower} or dtypes & _OTHERS or self.is_excluded(node):
             return False
         rule = self.rules.get(qualified_name(node.target), AutocastRule.FLOAT32)  # type: ignore[arg-type]
-        if rule is AutocastRule.FLOAT32 or not self.holds(node):
+        if rule is AutocastRule.FLOAT32 or not self.holds_numbers(node):
             return False
-        if rule is AutocastRule.LOWER_PRECISION:
+        if node.target in BATCH_NORMALIZATIONS:
+            return self.holds_normalization(node) and sources[0] in self.lowered
+        is_promoting = rule is AutocastRule.PROMOTE
+        if not all(self.fits(constant, is_promoting) for constant in self.constants(node)):
+            return False
+        if not is_promoting:
             return True
+        if (
+            dtypes & _INTEGERS
+            and getattr(node.target, "overloadpacket", None) not in TAKING_INDICES
+        ):
+            return False
         values = [
             source
             for source in sources
@@ -230,27 +244,62 @@ class _Autocast:
         names = [node.name, *modules]
         return any(pattern.fullmatch(name) for pattern in self.excluded for name in names)
 
-    def holds(self, node: Node) -> bool:
-        """Returns whether the lower precision holds the numbers and constants that a node is given."""
-        numbers = [
-            leaf
-            for leaf in pytree.tree_leaves((node.args, node.kwargs))
-            if isinstance(leaf, float) and abs(leaf) != float("inf")
-        ]
-        constants = (
-            attrgetter(str(source.target))(self.graph_module)
-            for source in node.all_input_nodes
-            if source.op == "get_attr" and node.target not in BATCH_NORMALIZATIONS
-        )
-        return all(abs(number) <= self.largest for number in numbers) and all(
-            self.fits(constant) for constant in constants if isinstance(constant, torch.Tensor)
-        )
-
-    def fits(self, constant: torch.Tensor) -> bool:
-        if constant.dtype is not torch.float32 or not constant.numel():
+    def holds_numbers(self, node: Node) -> bool:
+        """Returns whether the lower precision holds the numbers that become elements or factors."""
+        if node.target in BATCH_NORMALIZATIONS:
             return True
-        low, high = constant.aminmax()
-        return bool(torch.maximum(-low, high) <= self.largest)
+        target: Any = node.target
+        arguments = target._schema.arguments
+        given = dict(zip((each.name for each in arguments), node.args, strict=False)) | node.kwargs
+        for argument in arguments:
+            if not re.search("number|float|Tensor", str(argument.type)):
+                continue  # an integer there is a size or a place
+            for value in pytree.tree_leaves(given.get(argument.name)):
+                if isinstance(value, Node) and _tensors(value):
+                    continue
+                if not isinstance(value, (int, float)) or not self.is_held(abs(value)):
+                    return False  # a size, or a number that the model computes, may be anything
+        return True
+
+    def is_held(self, magnitude: float) -> bool:
+        """Returns whether the lower precision holds a magnitude, at full precision unless it is zero."""
+        return magnitude in (0, float("inf")) or self.tiny <= magnitude <= self.largest
+
+    def holds_normalization(self, node: Node) -> bool:
+        """Returns whether it holds the factor and the summand of a normalization by known statistics."""
+        _, weight, bias, mean, variance, *_ = (*node.args, *[None] * 5)
+        parts = [self.constant(part) for part in (weight, bias, mean, variance)]
+        if (
+            parts[2] is None
+            or parts[3] is None
+            or (None in parts[:2] and (weight, bias) != (None, None))
+        ):
+            return False
+        epsilon = node.kwargs.get(
+            "eps", [each for each in node.args if isinstance(each, float)][-1]
+        )
+        factor = (1 if parts[0] is None else parts[0]) / torch.sqrt(parts[3] + epsilon)
+        summand = (0 if parts[1] is None else parts[1]) - parts[2] * factor
+        return self.fits(factor, False) and self.fits(summand, False)
+
+    def constant(self, node: Any) -> torch.Tensor | None:
+        if not isinstance(node, Node) or node.op != "get_attr":
+            return None
+        value = attrgetter(str(node.target))(self.graph_module)
+        return value if isinstance(value, torch.Tensor) else None
+
+    def constants(self, node: Node) -> Iterable[torch.Tensor]:
+        found = map(self.constant, node.all_input_nodes)
+        return [constant for constant in found if constant is not None]
+
+    def fits(self, constant: torch.Tensor, is_element: bool) -> bool:
+        """Returns whether it holds a constant; the small ones too, unless they vanish in sums."""
+        if not constant.is_floating_point() or not constant.numel():
+            return True
+        magnitudes = constant.detach().abs()
+        is_zero = magnitudes == 0 if is_element else magnitudes < self.tiny
+        is_held = (magnitudes >= self.tiny) & (magnitudes <= self.largest)
+        return bool((is_held | is_zero | ~magnitudes.isfinite()).all())
 
     def cast_inputs(self, node: Node, dtype: torch.dtype) -> None:
         """Casts the inputs of a node that are float32, or were."""
@@ -271,8 +320,14 @@ class _Autocast:
             graph = self.graph_module.graph
             with graph.inserting_before(before):
                 value = source
-                if clamp:  # float32's minimum, which masks hold, is infinite in float16
-                    value = graph.call_function(aten.clamp.default, (source, -self.largest))
+                if clamp:  # float32's minimum, which masks hold, would be infinite in float16; infinity stays
+                    value = graph.call_function(
+                        aten.clamp.default, (source, -self.largest, self.largest)
+                    )
+                    hidden = graph.call_function(aten.eq.Scalar, (source, -math.inf))
+                    value.meta, hidden.meta = {**source.meta}, {**source.meta}
+                    hidden.meta["val"] = source.meta["val"].to(torch.bool)
+                    value = graph.call_function(aten.masked_fill.Scalar, (value, hidden, -math.inf))
                     value.meta = {**source.meta}
                 cast = graph.call_function(aten._to_copy.default, (value,), {"dtype": dtype})
             cast.meta = {**before.meta, "val": source.meta["val"].to(dtype)}
@@ -292,6 +347,7 @@ class _Autocast:
             self.lowered.add(node)
 
 
+_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64})
 _OTHERS = frozenset({torch.float64, torch.complex64, torch.complex128})
 
 

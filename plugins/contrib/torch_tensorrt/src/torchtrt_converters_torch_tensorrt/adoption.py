@@ -42,6 +42,9 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
     Raises:
         PackError: The module raised; the message names it, and what it asks for that torchtrt lacks.
     """
+    if not isinstance(module, str):
+        message = f"adopt() takes a module's full name, not {module!r}: it must be imported inside."
+        raise PackError(message)
     if into is None:
         return adopt_as(module, None)
     with _lock:
