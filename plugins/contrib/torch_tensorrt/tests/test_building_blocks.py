@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchtrt
-from torchtrt.packs import ConverterPriority
+from torchtrt.packs import ConverterPriority, local_pack
 from torchtrt.registry import dynamo_tensorrt_converter
 from torchtrt_converters_torch_tensorrt.building_blocks import BINARY, BLOCKS, UNARY
 from torchtrt_converters_torch_tensorrt.context import AdoptedContext
@@ -409,11 +409,6 @@ def run(tensors, case):
 torch.library.register_fake("building_blocks::run", run)
 
 
-@dynamo_tensorrt_converter(
-    torch.ops.building_blocks.run.default,
-    priority=ConverterPriority.HIGH,
-    supports_dynamic_shapes=True,
-)
 def convert(ctx, target, args, kwargs, name):
     """Adds the block."""
     tensors, label = args
@@ -422,6 +417,21 @@ def convert(ctx, target, args, kwargs, name):
     positional, named = CASES[label].arguments(*tensors)
     view = AdoptedContext.over(ctx)
     return first(BLOCKS[module][function](view, target, None, name, *positional, **named))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def registered():
+    """The converter, for the tests of this file: other tests ask who converts what."""
+    before = list(local_pack._converters)
+    register = dynamo_tensorrt_converter(
+        torch.ops.building_blocks.run.default,
+        priority=ConverterPriority.HIGH,
+        supports_dynamic_shapes=True,
+    )
+    register(convert)
+    yield
+    local_pack._converters[:] = before
+    local_pack._changed()
 
 
 class Model(nn.Module):
