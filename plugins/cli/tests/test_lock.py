@@ -10,11 +10,11 @@ from torchtrt_cli.lock import Lock, differences, read, to_json
 
 
 @pytest.fixture
-def locked(tmp_path, monkeypatch, capsys):
-    """A lock of what is installed here, in the current folder."""
+def locked(tmp_path, monkeypatch, site):
+    """A lock of what is installed here, in the current folder; of this process, whose tests import libraries, not."""
     monkeypatch.chdir(tmp_path)
-    assert 0 == main(["lock"])
-    assert "torchtrt doctor --locked" in capsys.readouterr().out
+    done = site.run("-m", "torchtrt", "lock")
+    assert "torchtrt doctor --locked" in done.stdout, done.stderr
     return tmp_path / "torchtrt.lock"
 
 
@@ -47,13 +47,13 @@ def test_a_lock_is_the_same_each_time(locked, site):
     assert first == (site.path / "torchtrt.lock").read_text(), done.stderr
 
 
-def test_nothing_has_changed_since(locked, capsys):
+def test_nothing_has_changed_since(locked, site):
     """Status 0 in continuous integration; from another folder the file is named."""
-    assert 0 == main(["doctor", "--locked"])
-    shutil.move(locked, locked.with_name("kept.json"))
-    capsys.readouterr()
-    assert 0 == main(["doctor", "--locked", str(locked.with_name("kept.json")), "--json"])
-    assert [] == json.loads(capsys.readouterr().out)["problems"]
+    assert 0 == site.run("-m", "torchtrt", "doctor", "--locked").returncode
+    kept = shutil.move(locked, locked.with_name("kept.json"))
+    done = site.run("-m", "torchtrt", "doctor", "--locked", str(kept), "--json")
+    assert [] == json.loads(done.stdout)["problems"]
+    assert 0 == done.returncode
 
 
 def test_an_upgrade_that_changes_who_converts_what_fails(locked, site, source_of_pack, capsys):
