@@ -19,6 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.conversion import arguments_of
 from torchtrt.packs import AutocastRule
 from torchtrt.registry import autocast_rules
 from torchtrt.settings import CompilationSettings
@@ -249,12 +250,11 @@ class _Autocast:
         if node.target in BATCH_NORMALIZATIONS:
             return True
         target: Any = node.target
-        arguments = target._schema.arguments
-        given = dict(zip((each.name for each in arguments), node.args, strict=False)) | node.kwargs
-        for argument in arguments:
+        given = vars(arguments_of(node))
+        for argument in target._schema.arguments:
             if not re.search("number|float|Tensor", str(argument.type)):
                 continue  # an integer there is a size or a place
-            for value in pytree.tree_leaves(given.get(argument.name)):
+            for value in pytree.tree_leaves(given[argument.name]):
                 if isinstance(value, Node) and _tensors(value):
                     continue
                 if not isinstance(value, (int, float)) or not self.is_held(abs(value)):
@@ -267,20 +267,15 @@ class _Autocast:
 
     def holds_normalization(self, node: Node) -> bool:
         """Returns whether it holds the factor and the summand of a normalization by known statistics."""
-        _, weight, bias, mean, variance, *_ = (*node.args, *[None] * 5)
-        parts = [self.constant(part) for part in (weight, bias, mean, variance)]
-        if (
-            parts[2] is None
-            or parts[3] is None
-            or (None in parts[:2] and (weight, bias) != (None, None))
-        ):
+        op = vars(arguments_of(node))
+        weight, bias = self.constant(op["weight"]), self.constant(op["bias"])
+        mean, variance = self.constant(op["running_mean"]), self.constant(op["running_var"])
+        is_known = mean is not None and variance is not None
+        if not is_known or (weight is None or bias is None) != (op["weight"] is op["bias"] is None):
             return False
-        epsilon = node.kwargs.get(
-            "eps", [each for each in node.args if isinstance(each, float)][-1]
-        )
-        factor = (1 if parts[0] is None else parts[0]) / torch.sqrt(parts[3] + epsilon)
-        summand = (0 if parts[1] is None else parts[1]) - parts[2] * factor
-        return self.fits(factor, False) and self.fits(summand, False)
+        factor = (1 if weight is None else weight) / torch.sqrt(variance + op["eps"])
+        summand = (0 if bias is None else bias) - mean * factor
+        return self.fits(factor, is_element=False) and self.fits(summand, is_element=False)
 
     def constant(self, node: Any) -> torch.Tensor | None:
         if not isinstance(node, Node) or node.op != "get_attr":
@@ -305,7 +300,7 @@ class _Autocast:
         """Casts the inputs of a node that are float32, or were."""
         kept = node.all_input_nodes[1:] if node.target in BATCH_NORMALIZATIONS else ()
         is_attention = node.target is aten.scaled_dot_product_attention.default
-        mask = node.args[3] if is_attention and len(node.args) > 3 else node.kwargs.get("attn_mask")
+        mask = arguments_of(node).attn_mask if is_attention else None
         for source in node.all_input_nodes:
             is_now = self.lower if source in self.lowered else torch.float32
             if source in kept or is_now is dtype:
