@@ -18,6 +18,7 @@ from torch.fx.traceback import annotate
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt.lowering.memory import storage_of
 from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
 from torchtrt_torchscript.memory import Memory, StandIn, is_same_memory
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor
@@ -493,7 +494,7 @@ class _Captured:
         apart = []
         for operand in self.operands:
             if isinstance(operand, Tensor):
-                number = operand.untyped_storage()._cdata
+                number = storage_of(operand)
                 apart.append(operand.clone() if number in taken else operand)
                 taken.add(number)
             else:
@@ -632,7 +633,7 @@ def _as_tensors(
     Raises:
         ExportError: It makes something other than tensors and numbers.
     """
-    taken = {each.untyped_storage()._cdata for each in inputs if isinstance(each, Tensor)}
+    taken = {storage_of(each) for each in inputs if isinstance(each, Tensor)}
     tensors: list[Tensor] = []
     for result in results:
         value = _unwrapped(result)
@@ -640,9 +641,9 @@ def _as_tensors(
             value = number_as_tensor(value)
         if not isinstance(value, Tensor):
             raise ExportError(_no_tensor(value, node))
-        if value.untyped_storage()._cdata in taken or not _is_in_rows(value):
+        if storage_of(value) in taken or not _is_in_rows(value):
             value = value.clone(memory_format=torch.contiguous_format)
-        taken.add(value.untyped_storage()._cdata)
+        taken.add(storage_of(value))
         tensors.append(value)
     return tuple(tensors)
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
+from torchtrt.lowering.memory import storage_of
 from torchtrt_torchscript.numbers import is_undecided
 from torchtrt_torchscript.site import source_line
 
@@ -227,7 +228,7 @@ def tensors_in(values: Any) -> Iterable[Tensor]:
 def is_same_memory(first: Tensor, second: Tensor) -> bool:
     """Returns whether two tensors are one and the same part of the same memory, in the same order."""
     return first is second or (
-        first.untyped_storage()._cdata == second.untyped_storage()._cdata
+        storage_of(first) == storage_of(second)
         and first.dtype == second.dtype
         and _layout(first) == _layout(second)
     )
