@@ -93,7 +93,7 @@ def open_program(exported: ExportedProgram) -> Program:
         else:
             env[node] = graph.node_copy(node, env.__getitem__)
     for name, tensor in weights.items():
-        _assign(root, name, tensor)
+        assign(root, name, tensor)
     for node in graph.nodes:
         if "val" in node.meta:
             node.meta["val"] = pytree.tree_map(_settle, node.meta["val"])
@@ -153,7 +153,8 @@ def _check_writes(exported: ExportedProgram) -> None:
             )
 
 
-def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+def assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+    """Sets an attribute by its path, making the modules that are missing on the way."""
     *path, leaf = name.split(".")
     for part in path:
         if not isinstance(getattr(root, part, None), torch.nn.Module):

@@ -32,6 +32,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt.lowering import shape_env_of
 from torchtrt.lowering.aliasing import writes
+from torchtrt.lowering.program import assign
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt_engines.description import buffer_of, describe_engine, load_engine, parse_description
 
@@ -301,7 +302,7 @@ def from_program(
         elif name in plans:
             plan_names[node] = name
         elif name in tensors:
-            _assign(root, name, tensors[name])
+            assign(root, name, tensors[name])
             env[node] = graph.create_node("get_attr", name, name=node.name)
             env[node].meta = dict(node.meta)
         else:
@@ -361,12 +362,3 @@ def _add_output(
         copy = graph.call_function(torch.ops.aten.copy_.default, (env[owner], result))
         copy.meta["val"] = owner.meta.get("val")
     graph.output(tuple(results)).meta["val"] = None
-
-
-def _assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
-    *path, leaf = name.split(".")
-    for part in path:
-        if not isinstance(getattr(root, part, None), torch.nn.Module):
-            setattr(root, part, torch.nn.Module())
-        root = getattr(root, part)
-    setattr(root, leaf, tensor)
