@@ -13,6 +13,7 @@ from torchtrt_converters_quantization._pack import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,
+    by_channel,
     constant_of,
 )
 
@@ -114,8 +115,8 @@ def quantize_channels_by_arithmetic(
     maximum: int,
 ) -> torch.Tensor:
     """As above, with a scale and a zero point for each index of a dimension; fractions are added before rounding."""
-    shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
-    factor, offset = scale.reshape(shape), zero_point.reshape(shape).to(torch.float32)
+    factor = by_channel(scale, x, axis)
+    offset = by_channel(zero_point, x, axis).to(torch.float32)
     fraction = zero_point.dtype.is_floating_point
     return _quantized(x, factor, 1 / factor, offset, minimum, maximum, fraction)
 
@@ -193,7 +194,7 @@ def quantize_channels_with_mask_by_arithmetic(
     maximum: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The values and the mask, by a scale for each index of a dimension."""
-    shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
-    factor, offset = scale.reshape(shape), zero_point.reshape(shape).to(torch.float32)
+    factor = by_channel(scale, x, axis)
+    offset = by_channel(zero_point, x, axis).to(torch.float32)
     fraction = zero_point.dtype.is_floating_point
     return _with_mask(x, factor, offset, minimum, maximum, fraction)

@@ -37,3 +37,8 @@ def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None
     if axis is not None:
         layer.axis = axis
     return layer.get_output(0)
+
+
+def by_channel(values: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:
+    """Returns a vector, one value for each index of a dimension, in a shape that broadcasts with ``x``."""
+    return values.reshape([-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())])

@@ -14,6 +14,7 @@ from torchtrt_converters_quantization._pack import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,
+    by_channel,
     constant_of,
 )
 
@@ -226,8 +227,7 @@ def _along(x: Tensor, values: Tensor | None, axis: int) -> Tensor:
     """Returns one value for each index of a dimension, in a shape that broadcasts."""
     if values is None:
         return torch.zeros((), dtype=torch.float32)
-    shape = [-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())]
-    return values.to(torch.float32).reshape(shape)
+    return by_channel(values.to(torch.float32), x, axis)
 
 
 @pack.decomposition(QUANTIZE_CHANNELS)
