@@ -130,6 +130,29 @@ def test_numbers_and_constants_beyond_float16_keep_their_op_in_float32():
         torch.testing.assert_close(got, wanted, atol=1e-2, rtol=1e-3)
 
 
+def test_arguments_that_are_left_out_keep_nothing_in_float32():
+    """A linear layer without bias, sums, attention without mask and a limit on one side are lowered."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(6, 6, bias=False)
+
+        def forward(self, x):
+            y = self.linear(x)
+            y = y + torch.relu(y) * 2
+            heads = y.view(1, 1, 4, 6)
+            attended = nn.functional.scaled_dot_product_attention(heads, heads, heads)
+            return torch.clamp(attended.view(4, 6) + y, max=3.0)
+
+    model = Model().eval()
+    fast = compiled(model, autocast=torch.float16)
+
+    kept = [row.op for row in fast.report.converted if "float32" in row.dtypes]
+    assert ["aten._to_copy.default"] == kept
+    torch.testing.assert_close(fast(X), model(X), atol=1e-2, rtol=1e-2)
+
+
 INTS = torch.arange(6) * 100_000
 
 

@@ -255,7 +255,7 @@ class _Autocast:
             if not re.search("number|float|Tensor", str(argument.type)):
                 continue  # an integer there is a size or a place
             for value in pytree.tree_leaves(given[argument.name]):
-                if isinstance(value, Node) and _tensors(value):
+                if value is None or (isinstance(value, Node) and _tensors(value)):
                     continue
                 if not isinstance(value, (int, float)) or not self.is_held(abs(value)):
                     return False  # a size, or a number that the model computes, may be anything
