@@ -72,6 +72,7 @@ def test_a_name_of_several_words_is_spelled_as_each_place_wants(tmp_path, monkey
         ("2d", "a letter first"),
         ("", "cannot be a pack's name"),
         ("../vision", "cannot be a pack's name"),
+        ("class", "no keyword of Python"),
         ("local", "Choose another: my_local"),
         ("aten", "PyTorch's own"),
         ("Aten-Core", "is taken: torchtrt-converters-aten-core 0.1.0 is installed in"),

@@ -187,7 +187,7 @@ def _misnamed(info: PackInfo, module: str) -> Problem | None:
     name, door = info.name, info.door
     if not is_pack_name(name) or name == LOCAL:
         what = f"its entry point is named {name!r}, which cannot be a {door.noun}'s name"
-        hint = "Use lower-case letters, digits and single underscores."
+        hint = "Use lower-case letters, digits and single underscores, and no keyword of Python."
         return Problem(what, hint, "bad-name")
     if not _MODULE.fullmatch(module):
         what = f"its entry point is {module!r}, which is not the name of a module"

@@ -56,7 +56,7 @@ def checked_name(text: str) -> str:
     """
     name = normalize(text)
     if not is_pack_name(name):
-        hint = "Use lower-case letters, digits and single underscores, a letter first: my_ops."
+        hint = "Use lower-case letters, digits and single underscores, a letter first, no keyword of Python: my_ops."
         raise PackError(f"{text!r} cannot be a pack's name. {hint}")
     if name == LOCAL or name in OF_PYTORCH:
         whose = "torchtrt" if name == LOCAL else "PyTorch"
