@@ -143,7 +143,7 @@ class ConverterPack:
         tensorrt: str = "",
     ) -> None:
         if not isinstance(name, str) or not is_pack_name(name):
-            message = f"{name!r} cannot be a pack's name: use lower-case letters, digits, single underscores; no keyword."
+            message = f"{name!r} cannot be a pack's name: lower-case letters, digits, single underscores, no keyword."
             raise PackError(message)
         if not (isinstance(api, tuple) and list(map(type, api)) == [int, int]):
             message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two integers: (1, 0)."
