@@ -10,6 +10,7 @@ import torch
 
 from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import types, unary
 from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
 
@@ -111,13 +112,28 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
     """
     if rounding is None:
         return arithmetic(ctx, "DIV", first, second, dtype)
+    if types.is_integer(dtype) and rounding == "floor":
+        return floor_divide(ctx, first, second, dtype)
     if types.is_integer(dtype):
-        return arithmetic(ctx, "DIV" if rounding == "trunc" else "FLOOR_DIV", first, second, dtype)
+        return arithmetic(ctx, "DIV", first, second, dtype)
     # Half precision would round the quotient up to an integer before it is floored.
     inner = torch.float32 if dtype in types.HALF_TYPES else dtype
     quotient = arithmetic(ctx, "DIV", first, second, inner)
     whole = unary.truncate if rounding == "trunc" else unary.floor
     return types.cast(ctx, whole(ctx, quotient), dtype)
+
+
+def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+    """Returns the quotient of integers, rounded down; not by FLOOR_DIV, which overflows near the smallest in 8.6."""
+    if reduces_integers_exactly():
+        return arithmetic(ctx, "FLOOR_DIV", first, second, dtype)
+    left, right = types.operands(ctx, (first, second), dtype)
+    quotient = combine(ctx, "DIV", left, right)
+    rest = combine(ctx, "SUB", left, combine(ctx, "PROD", quotient, right))
+    is_uneven = compare(ctx, "ne", rest, 0)
+    apart = logical(ctx, "XOR", compare(ctx, "lt", rest, 0), compare(ctx, "lt", right, 0))
+    lower = types.cast(ctx, combine(ctx, "AND", is_uneven, apart), dtype)
+    return combine(ctx, "SUB", quotient, lower)
 
 
 def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str) -> Any:
