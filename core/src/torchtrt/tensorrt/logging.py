@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+from collections import deque
 from typing import Any, ClassVar
 
 from torchtrt.tensorrt.selection import current
@@ -19,6 +20,7 @@ class collecting:
     """
 
     _open: ClassVar[list[collecting]] = []
+    _unclaimed: ClassVar[deque[tuple[int, str]]] = deque(maxlen=16)
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -44,8 +46,18 @@ class collecting:
         thread = threading.get_ident()
         with cls._lock:
             mine = [block for block in cls._open if block._thread == thread]
+            if not mine:
+                cls._unclaimed.append((thread, message))
             for block in mine[-1:] or cls._open:
                 block.errors.append(message)
+
+
+def unclaimed_errors() -> str:
+    """Returns the last errors that this thread caused outside of a block: running an engine opens none."""
+    thread = threading.get_ident()
+    log = collecting()
+    log.errors = [message for logged, message in collecting._unclaimed if logged == thread]
+    return log.text()
 
 
 @functools.cache
