@@ -106,8 +106,7 @@ class TRTInterpreter:
             for profile, node in zip(self.inputs, placeholders, strict=True)
         ]
         self.convert_graph(self.block, inputs)
-        (output,) = self.block.graph.find_nodes(op="output")
-        output_names, output_dtypes = self.add_outputs(output)
+        output_names, output_dtypes = self.add_outputs(self.block.graph.output_node())
         if self.context.recorder is not None:
             self.context.name_recorded_weights()
         return InterpretedNetwork(

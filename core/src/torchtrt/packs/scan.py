@@ -166,8 +166,7 @@ def _entries(text: str) -> Iterator[tuple[Door, str, str]]:
 def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, str]:
     """Returns a distribution's name, version and folder.
 
-    Reads two headers: ``distribution.metadata`` parses the whole file with :mod:`email`, ten times
-    as slow.
+    Reads two headers: ``distribution.metadata`` parses the whole file with :mod:`email`, ten times as slow.
     """
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     headers: dict[str, str] = {}
@@ -233,8 +232,7 @@ def _without_duplicates(found: list[FoundPack], problems: list[Problem]) -> list
     by_name = sorted(found, key=lambda pack: _version(pack.info.version), reverse=True)
     for pack in sorted(by_name, key=lambda pack: order[pack.info.location]):
         first = kept.setdefault((pack.info.door.group, pack.info.name), pack)
-        # An editable install may be seen twice, as itself and as the egg-info folder beside its
-        # sources.
+        # An editable install may be seen twice, as itself and as the egg-info folder beside its sources.
         if (first.info.version, first.module) != (pack.info.version, pack.module):
             what = f"version {first.info.version} at {first.info.location} hides this one"
             problems.append(Problem(what, "Uninstall one of them.", "shadowed").about(pack.info))

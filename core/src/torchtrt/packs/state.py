@@ -33,8 +33,7 @@ class _LocalPack(ConverterPack):
             )
 
     def _changed(self) -> None:
-        # A new object tells whoever keeps something derived from the old one that it is out of
-        # date.
+        # A new object tells whoever keeps something derived from the old one that it is out of date.
         with _state.lock:
             _state.packs = dataclasses.replace(_state.packs)
 
@@ -72,9 +71,8 @@ def load_packs() -> PackSet:
         gc.disable()
         try:
             selection = read_selection(os.environ)
-            with redirect_stdout(
-                sys.stderr
-            ):  # standard output is the program's, or a command's JSON
+            # Standard output is the program's, or a command's JSON.
+            with redirect_stdout(sys.stderr):
                 packs, problems = load(scan(), selection, local_pack)
         finally:
             _state.loading = False

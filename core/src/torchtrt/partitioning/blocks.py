@@ -149,8 +149,7 @@ def _readers(node: Node) -> set[Node]:
 def is_scalar(node: Node) -> bool:
     """Returns whether a call makes a number rather than tensors: sizes and arithmetic on them.
 
-    Such nodes have no side: PyTorch computes them where it needs them, and each block repeats what
-    it needs.
+    Such nodes have no side: PyTorch computes them where it needs them, and each block repeats what it needs.
     """
     return node.op == "call_function" and isinstance(
         node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)

@@ -61,8 +61,8 @@ def unclaimed_errors() -> str:
 
 
 @functools.cache
-def _logger_class(module: Any) -> type:
-    """Returns the logger class for one TensorRT module, whose base class it needs."""
+def _logger(module: Any) -> Any:
+    """Returns the logger for one TensorRT module, whose base class it needs."""
     levels = {
         "INTERNAL_ERROR": logging.ERROR,
         "ERROR": logging.ERROR,
@@ -84,12 +84,7 @@ def _logger_class(module: Any) -> type:
             # An error reaches the person in the exception; warnings are about TensorRT's own choices.
             _log.log(min(level, logging.INFO), "%s", message)
 
-    return ForwardingLogger
-
-
-@functools.cache
-def _logger(module: Any) -> Any:
-    return _logger_class(module)()
+    return ForwardingLogger()
 
 
 def logger() -> Any:

@@ -27,16 +27,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    "EngineCache": "torchtrt_engines.cache",
-    "ProgramRecorder": "torchtrt_engines.refit",
-    "engine_outputs": "torchtrt_engines.execution",
-    "execute_engine": "torchtrt_engines.execution",
-    "inspect_file": "torchtrt_engines.inspection",
-    "load": "torchtrt_engines.saving",
-    "no_gradients": "torchtrt_engines.execution",
-    "open_cache": "torchtrt_engines.cache",
-    "refit_module_weights": "torchtrt_engines.refit",
-    "save": "torchtrt_engines.saving",
+    "torchtrt_engines.cache": ("EngineCache", "open_cache"),
+    "torchtrt_engines.execution": ("engine_outputs", "execute_engine", "no_gradients"),
+    "torchtrt_engines.inspection": ("inspect_file",),
+    "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),
+    "torchtrt_engines.saving": ("load", "save"),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -38,6 +38,9 @@ _LED_TO_THE_GRAPH = frozenset(
         "converter_preferences",
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
+        "truncate_double",
+        "autocast_excluded_ops",
+        "autocast_excluded_nodes",
         "engine_cache",
         "progress",
     }

@@ -259,22 +259,28 @@ class ProgramRecorder:
     def __init__(self, exported: ExportedProgram) -> None:
         signature = exported.graph_signature
         names = [*signature.parameters, *signature.buffers]
-        optional = frozenset(signature.non_persistent_buffers)
+        # Plain attributes, and tensors that the model's code makes, are in no state dict either.
+        constants = frozenset(signature.inputs_to_lifted_tensor_constants.values())
+        optional = constants | frozenset(signature.non_persistent_buffers)
         values: dict[str, Any] = {**exported.constants, **exported.state_dict}
         tensors: dict[str, torch.Tensor] = {
             name: values[name]
-            for name in (*names, *exported.state_dict)
+            for name in (*names, *exported.state_dict, *sorted(constants))
             if isinstance(values.get(name), torch.Tensor)
         }
         self._recorder = Recorder(tensors)
         self._names: dict[Any, list[str]] = {}
         for name, tensor in tensors.items():
             self._names.setdefault(_key(tensor), []).append(name)
+        others = {_memory(tensors[name]) for name in tensors if name not in optional}
+        # What shares memory with another weight has its new values, and none of its own to keep.
         self.weights = {
             name: {
                 "dtype": dtype_to_json(tensor.dtype),
                 "shape": list(tensor.shape),
-                "default": encode_tensor(tensor) if name in optional else None,
+                "default": encode_tensor(tensor)
+                if name in optional and _memory(tensor) not in others
+                else None,
             }
             for name, tensor in tensors.items()
         }
