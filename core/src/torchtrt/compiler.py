@@ -128,6 +128,7 @@ def compile(
         _signature(model, program),
         options,
         recipes,
+        engines().CudaGraphs() if options.cuda_graphs else None,
     )
 
 

@@ -95,6 +95,7 @@ class CompilationSettings:
         immutable_weights: Engines keep the weights that they are built with. Without it
             :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        cuda_graphs: Record calls on a GPU as CUDA graphs, and replay them for inputs of the same shapes.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
@@ -117,6 +118,7 @@ class CompilationSettings:
     disable_tf32: bool = False
     immutable_weights: bool = True
     tactic_sources: int | None = None
+    cuda_graphs: bool = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     progress: bool | None = None
 

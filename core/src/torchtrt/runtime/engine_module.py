@@ -24,7 +24,7 @@ def _no_elements(device: torch.device | None) -> torch.Tensor:
     return torch.empty(256, dtype=torch.uint8, device=device)
 
 
-_LIVE = frozenset({"_tensorrt", "_lock", "_engines", "_idle"})
+_LIVE = frozenset({"_tensorrt", "_lock", "_engines", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
 _DENSE = torch.contiguous_format
 _STREAMS = 16
@@ -182,6 +182,7 @@ class EngineModule(torch.nn.Module):
         self._lock = threading.Lock()
         self._engines: dict[torch.device, Any] = {}
         # A context serves one call at a time, and on CUDA one stream: its memory is in use until the stream is done.
+        self._recorded: list[_Execution] = []
         self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
 
     def replace_plan(self, plan: Any) -> None:
@@ -224,11 +225,22 @@ class EngineModule(torch.nn.Module):
             if is_real() and device.type != "cuda":
                 message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
                 raise EngineError(message)
+            if stream and torch.cuda.is_current_stream_capturing():
+                return [], self._to_record(device)
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._engines.get(device))
             self._engines[device] = execution.engine
             return self._idle.setdefault((device, stream), []), execution
+
+    def _to_record(self, device: torch.device) -> _Execution:
+        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before."""
+        for (known, _), idle in self._idle.items():
+            if known == device and idle:
+                self._recorded.append(idle.pop())
+                return self._recorded[-1]
+        message = f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
+        raise EngineError(message)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
         state = self.__getstate__()

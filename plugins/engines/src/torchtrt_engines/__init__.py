@@ -8,12 +8,14 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt_engines.cache import EngineCache, open_cache
+    from torchtrt_engines.cuda_graphs import CudaGraphs
     from torchtrt_engines.execution import engine_outputs, execute_engine, no_gradients
     from torchtrt_engines.inspection import inspect_file
     from torchtrt_engines.refit import ProgramRecorder, refit_module_weights
     from torchtrt_engines.saving import load, save
 
 __all__ = [
+    "CudaGraphs",
     "EngineCache",
     "ProgramRecorder",
     "engine_outputs",
@@ -28,6 +30,7 @@ __all__ = [
 
 _LAZY = {
     "torchtrt_engines.cache": ("EngineCache", "open_cache"),
+    "torchtrt_engines.cuda_graphs": ("CudaGraphs",),
     "torchtrt_engines.execution": ("engine_outputs", "execute_engine", "no_gradients"),
     "torchtrt_engines.inspection": ("inspect_file",),
     "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),

@@ -24,6 +24,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_engines import expressions
 from torchtrt_engines.containers import tree_from_json, tree_to_json, unnamed
+from torchtrt_engines.cuda_graphs import CudaGraphs
 from torchtrt_engines.description import dtype_from_json, dtype_to_json
 
 _ROWS = {
@@ -83,7 +84,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         tree_from_json(data[name], data.get("named_tuples", {}).get(name))
         for name in ("input_tree", "output_tree")
     )
-    signature = data["signature"]
+    signature, settings = data["signature"], settings_from_json(data["settings"])
     first, second = map(bool, data["autocast"])
     return CompiledModule(
         graph_module,
@@ -94,8 +95,9 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         data["shared_inputs"],
         UsageChecks({}, bool(data["trains"]), (first, second)),
         signature and _signature_from_json(signature, input_tree),
-        settings_from_json(data["settings"]),
+        settings,
         data["weight_recipes"],
+        CudaGraphs() if settings.cuda_graphs else None,
     )
 
 

@@ -7,9 +7,10 @@ TensorRT computes attention in one kernel only where no mask is read.
 from __future__ import annotations
 
 from operator import attrgetter
+from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of
 from torchtrt.lowering.memory import storage_of
@@ -38,7 +39,7 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     }
     for node in graph.find_nodes(op="call_function", target=WHOLE):
         op = arguments_of(node)
-        mask = masks.get(op.attn_mask)
+        mask = _broadcast(op.attn_mask, masks)
         if mask is None or storage_of(mask) in written:
             continue
         is_causal = op.is_causal
@@ -50,6 +51,14 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
         arguments = {**vars(op), "attn_mask": None, "is_causal": is_causal}
         node.args, node.kwargs = (), arguments
     graph.eliminate_dead_code()
+
+
+def _broadcast(mask: Any, masks: dict[Node, torch.Tensor]) -> torch.Tensor | None:
+    """Returns a constant mask, also where it is expanded to a batch too large to be kept as a constant."""
+    if isinstance(mask, Node) and mask.target is torch.ops.aten.expand.default:
+        source, sizes = _broadcast(mask.args[0], masks), mask.meta["val"].shape
+        return None if source is None else source.expand(sizes)
+    return masks.get(mask)
 
 
 def _hides_nothing(mask: torch.Tensor) -> bool:

@@ -41,6 +41,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "truncate_double",
         "autocast_excluded_ops",
         "autocast_excluded_nodes",
+        "cuda_graphs",
         "engine_cache",
         "progress",
     }

@@ -22,7 +22,8 @@ def main() -> None:
     x = torch.rand(8, 64, device="cuda")
     compiled(x)
     (engine,) = (module for module in compiled.modules() if isinstance(module, EngineModule))
-    context = engine._context
+    ((execution,),) = engine._idle.values()
+    context = execution.context
     output = torch.empty(8, 64, device="cuda")
     stream = torch.cuda.Stream()
 
