@@ -28,7 +28,7 @@ ONE = {**GROUPED, "num_hidden_layers": 1}
 CONFIGS = {
     "llama": transformers.LlamaConfig(**GROUPED, tie_word_embeddings=True),
     "gpt2": transformers.GPT2Config(**SIZES),
-    "mistral": transformers.MistralConfig(**ONE, sliding_window=6),
+    "mistral": transformers.MistralConfig(**GROUPED, sliding_window=6),
     "gemma2": transformers.Gemma2Config(
         **GROUPED,
         head_dim=8,

@@ -274,6 +274,8 @@ def test_more_than_there_is_room_for_is_an_error_before_anything_is_generated(pa
         generate(ids, max_length=130)
     with pytest.raises(InputError, match=r"130 tokens are asked for"):
         generate(ids, generation_config=transformers.GenerationConfig(max_length=130))
+    with pytest.raises(InputError, match=r"110 tokens are asked for"):
+        generate(ids)
     with pytest.raises(InputError, match=r"8 sequences.*max_batch_size=6"):
         generate(ids, max_new_tokens=3, num_beams=4)
     cache = pair.compiled.new_cache()
@@ -304,6 +306,27 @@ def test_what_cannot_be_asked_is_an_error_with_the_reason(compiled_pair, options
 
     with pytest.raises((InputError, EngineError), match=message):
         generate(prompts(1, 5)[0], max_new_tokens=4, **{"return_dict_in_generate": True, **options})
+
+
+def test_a_checkpoints_defaults_of_other_caches_are_left_out(compiled_pair):
+    """As those of Gemma 2, or of a model that was trained last, are; other defaults are kept."""
+    pair = compiled_pair("llama")
+    defaults = transformers.GenerationConfig(use_cache=False, max_new_tokens=4, pad_token_id=0)
+    defaults.cache_implementation = "hybrid"
+
+    compiled = CompiledForCausalLM(
+        pair.model.config,
+        defaults,
+        pair.compiled.layout,
+        pair.compiled.step,
+        pair.compiled.prefill,
+        windowed=False,
+        dtype=torch.float32,
+        device=pair.compiled.device,
+    )
+
+    assert (1, 9) == compiled.generate(prompts(1, 5)[0]).shape
+    assert "hybrid" == defaults.cache_implementation
 
 
 def test_an_assistant_is_refused(pair):
@@ -467,6 +490,17 @@ def test_what_is_no_model_of_transformers_is_refused():
         compile_for_generation(torch.nn.Linear(2, 2), max_length=5)
 
 
+def test_every_token_reads_something():
+    """What comes of padding is finite then, whatever computes the softmax."""
+    mask = torch.tensor([[False, False, True, True]], device=DEVICE)
+
+    for window in (None, 2):
+        own, _ = StepCache(mask).masks(window)
+        assert (1, 1, 4, 4) == own.shape
+        assert own.any(-1).all()
+        assert [[False, False, True, True]] == own[0, :, 3].tolist()
+
+
 def test_a_window_that_no_text_outgrows_is_none():
     """Then engines have no masks for it."""
     step = Step(model_of(CONFIGS["mistral"]), max_length=6)
@@ -474,7 +508,7 @@ def test_a_window_that_no_text_outgrows_is_none():
 
     step.read(prompts(1, 4)[0], torch.arange(4, device=DEVICE)[None], cache)
 
-    assert [6] == cache.windows
+    assert [6, 6] == cache.windows
     assert [None] == list(cache._masks)
 
 

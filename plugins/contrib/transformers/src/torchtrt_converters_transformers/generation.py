@@ -21,6 +21,9 @@ from torchtrt.errors import EngineError, InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 
 _DESCRIPTION = "torchtrt_generation.json"
+_DEFAULT_NEW_TOKENS = 20
+"""What transformers generates where nothing says how many."""
+
 _MODES = {
     "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
     "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
@@ -64,6 +67,8 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         config._attn_implementation = "eager"  # of engines; nothing to choose from is left
         super().__init__(config)
         self.generation_config = copy.deepcopy(generation_config)
+        # What a checkpoint's defaults say of other caches is not what somebody asked for here.
+        self.generation_config.update(use_cache=True, cache_config=None, **dict.fromkeys(_MODES))
         self.layout = layout
         self.windowed = windowed
         self._dtype, self._device = dtype, device
@@ -105,11 +110,11 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         prompt = options.get("input_ids") if inputs is None else inputs
-        configs = [options.get("generation_config") or GenerationConfig(), self.generation_config]
+        asked = options.get("generation_config")
         for name, reason in _MODES.items():
-            if options.get(name) is not None or any(getattr(each, name, None) for each in configs):
+            if options.get(name) is not None or getattr(asked, name, None) is not None:
                 raise InputError(f"generate({name}=...) is not possible here: {reason}.")
-        if options.get("use_cache") is False or any(each.use_cache is False for each in configs):
+        if options.get("use_cache") is False or getattr(asked, "use_cache", None) is False:
             raise InputError(
                 "generate(use_cache=False) is not possible here: engines read the cache."
             )
@@ -117,7 +122,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         if cache is None:
             cache = options["past_key_values"] = self._lend()
         if prompt is not None:
-            self._check_length(prompt.shape[-1], options, configs)
+            self._check_length(prompt.shape[-1], options)
         with torch.no_grad():
             return super().generate(inputs, **options)
 
@@ -142,7 +147,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             use_cache: Not False.
             logits_to_keep: 1.
             return_dict: Not False.
-            **others: None, each.
+            **others: None, each; but for ``cache_position``, which the cache knows.
 
         Returns:
             The cache, and the logits behind the last token: ``(batch, 1, vocabulary)``.
@@ -151,6 +156,9 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             InputError: The arguments do not fit the engines, or a sequence becomes too long.
             EngineError: The cache is not this model's, or was given to a later call.
         """
+        others.pop(
+            "cache_position", None
+        )  # transformers before 5.17 counts as well as the cache does
         unknown = [
             name for name, value in others.items() if value is not None and value is not False
         ]
@@ -268,15 +276,18 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         self._lent = weakref.ref(cache)
         return cache
 
-    def _check_length(self, prompt: int, options: Mapping[str, Any], configs: list[Any]) -> None:
+    def _check_length(self, prompt: int, options: Mapping[str, Any]) -> None:
         """Raises where more tokens are asked for than there is room for, before the first is generated."""
+        configs = (options.get("generation_config"), self.generation_config)
 
-        def asked(name: str) -> Any:
+        def asked(name: str) -> int | None:
             values = [options.get(name), *(getattr(each, name, None) for each in configs)]
             return next((value for value in values if value is not None), None)
 
         new, length = asked("max_new_tokens"), asked("max_length")
-        total = prompt + new if new is not None else length
+        if new is None and length is None:
+            new = _DEFAULT_NEW_TOKENS
+        total = length if new is None else prompt + new
         if total is not None and total > self.layout.max_length:
             raise InputError(
                 f"Up to {total} tokens are asked for, prompts included, but the model was compiled for "
