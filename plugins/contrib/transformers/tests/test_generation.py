@@ -11,7 +11,7 @@ from torchtrt.tensorrt import is_real
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 from torchtrt_converters_transformers.step import Step, StepCache
 
-from .conftest import CONFIGS, DEVICE, GROUPED, VERSIONS, model_of, prompts
+from .conftest import CONFIGS, DEVICE, GROUPED, ONE, VERSIONS, Pair, model_of, prompts
 
 BOTH = pytest.mark.parametrize("name", ["llama", "gpt2"])
 
@@ -53,6 +53,18 @@ def test_texts_of_other_models_are_eagers(compiled_pair, name, version):
     assert (name in ("mistral", "gemma2")) == pair.compiled.windowed
     pair.assert_same(prompts(1, 3)[0], max_new_tokens=20)
     pair.assert_same(*prompts(3, 15, 1, padding=(7, 0, 13)), max_new_tokens=20)
+
+
+def test_a_mixture_of_experts_is_eagers_with_its_experts_in_pytorch():
+    """What has no converter is no reason to refuse a model."""
+    config = transformers.MixtralConfig(**ONE, num_local_experts=2, num_experts_per_tok=1)
+    model = model_of(config)
+    with torchtrt.use_tensorrt(VERSIONS[-1]):
+        compiled = compile_for_generation(model, max_batch_size=2, max_length=24)
+
+    assert compiled.step.report.in_torch
+    assert compiled.step.report.blocks
+    Pair(model, compiled).assert_same(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
 @BOTH
@@ -273,7 +285,7 @@ def test_more_than_there_is_room_for_is_an_error_before_anything_is_generated(pa
     with pytest.raises(InputError, match=r"130 tokens are asked for"):
         generate(ids, max_length=130)
     with pytest.raises(InputError, match=r"130 tokens are asked for"):
-        generate(ids, generation_config=transformers.GenerationConfig(max_length=130))
+        generate(ids, transformers.GenerationConfig(max_length=130))
     with pytest.raises(InputError, match=r"110 tokens are asked for"):
         generate(ids)
     with pytest.raises(InputError, match=r"8 sequences.*max_batch_size=6"):
@@ -329,8 +341,10 @@ def test_a_checkpoints_defaults_of_other_caches_are_left_out(compiled_pair):
     assert "hybrid" == defaults.cache_implementation
 
 
-def test_an_assistant_is_refused(pair):
-    """It needs the logits behind several tokens."""
+def test_an_assistant_and_continuous_batches_are_refused(pair):
+    """They need the logits behind several tokens, and another cache."""
+    with pytest.raises(InputError, match="generate_batch is not possible"):
+        pair.compiled.generate_batch([[5, 6]])
     with pytest.raises(InputError, match="assisted generation"):
         pair.compiled.generate(prompts(1, 5)[0], max_new_tokens=4, assistant_model=pair.model)
 
@@ -488,6 +502,22 @@ def test_what_is_no_model_of_transformers_is_refused():
     """By its type."""
     with pytest.raises(InputError, match="not a Linear"):
         compile_for_generation(torch.nn.Linear(2, 2), max_length=5)
+
+
+def test_an_encoder_with_a_decoder_is_refused():
+    """It has two caches."""
+    config = transformers.T5Config(
+        vocab_size=96,
+        d_model=32,
+        d_kv=8,
+        d_ff=48,
+        num_layers=1,
+        num_heads=4,
+        decoder_start_token_id=0,
+    )
+
+    with pytest.raises(UnsupportedProgramError, match="an encoder and a decoder"):
+        compile_for_generation(transformers.T5ForConditionalGeneration(config), max_length=5)
 
 
 def test_every_token_reads_something():

@@ -64,7 +64,8 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         device: torch.device,
     ) -> None:
         config = copy.deepcopy(config)
-        config._attn_implementation = "eager"  # of engines; nothing to choose from is left
+        # Nothing is left to choose from, and transformers would ask this class for what was chosen.
+        config._attn_implementation = config._experts_implementation = "eager"
         super().__init__(config)
         self.generation_config = copy.deepcopy(generation_config)
         # What a checkpoint's defaults say of other caches is not what somebody asked for here.
@@ -95,13 +96,19 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         """
         return EngineCache(self.layout, self._allocate())
 
-    def generate(self, inputs: Tensor | None = None, **options: Any) -> Any:
+    def generate(
+        self,
+        inputs: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        **options: Any,
+    ) -> Any:
         """Generates as ``GenerationMixin.generate`` does, with its options.
 
         Args:
             inputs: ``(batch, tokens)`` integers: the prompts, those that are shorter padded in front.
-            **options: As transformers documents them; ``attention_mask``, ``generation_config``, ``max_new_tokens``,
-                ``do_sample``, ``num_beams``, ``streamer``, ``stopping_criteria`` and so on.
+            generation_config: Takes the place of this model's.
+            **options: As transformers documents them; ``attention_mask``, ``max_new_tokens``, ``do_sample``,
+                ``num_beams``, ``streamer``, ``stopping_criteria`` and so on.
 
         Returns:
             What transformers returns: ``(batch, tokens)``, prompts included, or a ``ModelOutput``.
@@ -110,11 +117,13 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         prompt = options.get("input_ids") if inputs is None else inputs
-        asked = options.get("generation_config")
         for name, reason in _MODES.items():
-            if options.get(name) is not None or getattr(asked, name, None) is not None:
+            if options.get(name) is not None or getattr(generation_config, name, None) is not None:
                 raise InputError(f"generate({name}=...) is not possible here: {reason}.")
-        if options.get("use_cache") is False or getattr(asked, "use_cache", None) is False:
+        if (
+            options.get("use_cache") is False
+            or getattr(generation_config, "use_cache", None) is False
+        ):
             raise InputError(
                 "generate(use_cache=False) is not possible here: engines read the cache."
             )
@@ -122,9 +131,15 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         if cache is None:
             cache = options["past_key_values"] = self._lend()
         if prompt is not None:
-            self._check_length(prompt.shape[-1], options)
+            self._check_length(prompt.shape[-1], generation_config, options)
         with torch.no_grad():
-            return super().generate(inputs, **options)
+            return super().generate(inputs, generation_config, **options)
+
+    def generate_batch(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises an :class:`InputError`: continuous batching has another cache."""
+        raise InputError(
+            "generate_batch is not possible here: the engines have a cache of their own."
+        )
 
     def forward(
         self,
@@ -276,9 +291,11 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         self._lent = weakref.ref(cache)
         return cache
 
-    def _check_length(self, prompt: int, options: Mapping[str, Any]) -> None:
+    def _check_length(
+        self, prompt: int, config: GenerationConfig | None, options: Mapping[str, Any]
+    ) -> None:
         """Raises where more tokens are asked for than there is room for, before the first is generated."""
-        configs = (options.get("generation_config"), self.generation_config)
+        configs = (config, self.generation_config)
 
         def asked(name: str) -> int | None:
             values = [options.get(name), *(getattr(each, name, None) for each in configs)]
