@@ -48,7 +48,9 @@ def model_of(config, seed=0):
     """A model with random weights, so large that its texts hardly repeat themselves."""
     torch.manual_seed(seed)
     config = type(config).from_dict({**config.to_dict(), "initializer_range": 0.5})
-    return transformers.AutoModelForCausalLM.from_config(config).eval().to(DEVICE)
+    # Gemma 2 leaves its cap out otherwise, up to transformers 5.17 at least.
+    options = {"attn_implementation": "eager"} if config.model_type == "gemma2" else {}
+    return transformers.AutoModelForCausalLM.from_config(config, **options).eval().to(DEVICE)
 
 
 @dataclasses.dataclass
