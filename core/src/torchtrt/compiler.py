@@ -251,7 +251,7 @@ def build_engine(
             inputs,
             interpreted.output_names,
             interpreted.output_dtypes,
-            interpreted.requires_output_allocator,
+            interpreted.context.requires_output_allocator,
             name,
             interpreted.converted_by,
             weights=recording and recording.recipe(),

@@ -462,6 +462,40 @@ def test_a_converter_may_compute_with_weights_in_any_way(fresh):
     assert "right" == fresh(code)
 
 
+def test_what_a_converter_computes_in_another_thread_is_right_or_refused(fresh):
+    """Nobody sees what happens there: the weight must stay what it is, and others need not."""
+    code = (
+        "import torch, torchtrt\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from torchtrt.conversion import add\n"
+        "from torchtrt.errors import RefitError\n"
+        "from torchtrt.registry import ConverterPriority\n"
+        "pool = ThreadPoolExecutor(1)\n"
+        "@torchtrt.dynamo_tensorrt_converter(\n"
+        "    torch.ops.aten.mul.Tensor, priority=ConverterPriority.HIGH, keep_constants=True)\n"
+        "def mul(ctx, self, other):\n"
+        "    doubled = pool.submit(lambda: other * 2).result()\n"
+        "    kind = torchtrt.trt.ElementWiseOperation.PROD\n"
+        "    return add(ctx, 'elementwise', self, ctx.tensor(doubled), kind)\n"
+        "class Model(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.scale = torch.nn.Parameter(torch.rand(1, 4))\n"
+        "        self.linear = torch.nn.Linear(4, 4)\n"
+        "    def forward(self, x):\n"
+        "        return self.linear(x) * self.scale\n"
+        "old, new, x = Model().eval(), Model().eval(), torch.rand(2, 4)\n"
+        "model = torchtrt.compile(old, [x], min_block_size=1, immutable_weights=False)\n"
+        "try: torchtrt.refit_module_weights(model, new)\n"
+        "except RefitError as error: print(error)\n"
+        "new.scale.data.copy_(old.scale)\n"
+        "refitted = torchtrt.refit_module_weights(model, new)\n"
+        "torch.testing.assert_close(refitted(x), 2 * new(x))\n"
+    )
+
+    assert fresh(code).startswith("Values that follow from 'scale' are compiled into the engine of")
+
+
 def test_a_model_with_immutable_weights_says_how_to_change_them():
     """The default takes none."""
     model = torchtrt.compile(made(Folded, 0), [X])

@@ -38,9 +38,9 @@ class InterpretedNetwork:
         inputs: The profile of each input, in the block's order.
         output_names: The name of each output, in the block's order.
         output_dtypes: The PyTorch dtype of each output outside the engine.
-        context: The conversion context; it owns the memory of the weights.
+        context: The conversion context; it owns the memory of the weights, and knows whether an output's size depends
+            on the data.
         converted_by: For each node, the pack and version that converted it.
-        requires_output_allocator: Whether an output's size depends on the data.
     """
 
     network: Any
@@ -49,7 +49,6 @@ class InterpretedNetwork:
     output_dtypes: tuple[torch.dtype, ...]
     context: ConversionContext
     converted_by: Mapping[str, str]
-    requires_output_allocator: bool
 
 
 class TRTInterpreter:
@@ -97,17 +96,13 @@ class TRTInterpreter:
         recorder = self.context.recorder
         recording = contextlib.nullcontext() if recorder is None else recorder.recording()
         with no_new_assumptions(self.block.graph), recording:
-            return self._run()
-
-    def _run(self) -> InterpretedNetwork:
-        placeholders = self.block.graph.find_nodes(op="placeholder")
-        inputs = [
-            self.add_input(profile, node)
-            for profile, node in zip(self.inputs, placeholders, strict=True)
-        ]
-        self.convert_graph(self.block, inputs)
-        output_names, output_dtypes = self.add_outputs(self.block.graph.output_node())
-        if self.context.recorder is not None:
+            placeholders = self.block.graph.find_nodes(op="placeholder")
+            inputs = [
+                self.add_input(profile, node)
+                for profile, node in zip(self.inputs, placeholders, strict=True)
+            ]
+            self.convert_graph(self.block, inputs)
+            output_names, output_dtypes = self.add_outputs(self.block.graph.output_node())
             self.context.name_recorded_weights()
         return InterpretedNetwork(
             self.network.raw,
@@ -116,7 +111,6 @@ class TRTInterpreter:
             output_dtypes,
             self.context,
             self.converted_by,
-            self.context.requires_output_allocator,
         )
 
     def convert_graph(self, module: GraphModule, inputs: Sequence[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ form one block. No block can depend on itself through PyTorch, and the whole tak
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,15 +158,17 @@ def is_scalar(node: Node) -> bool:
 
 def tensor_inputs(node: Node) -> dict[Node, None]:
     """Returns the nodes whose tensors ``node`` reads, directly or through the sizes it uses, in order."""
-    found: dict[Node, None] = {}
+    return {source: None for source in _sources(node) if not is_scalar(source)}
+
+
+def _sources(node: Node) -> Iterator[Node]:
+    """Yields what a node reads, directly or through numbers, in order, and these numbers."""
     pending = list(reversed(node.all_input_nodes))
     while pending:
         source = pending.pop()
+        yield source
         if is_scalar(source):
             pending.extend(reversed(source.all_input_nodes))
-        else:
-            found[source] = None
-    return found
 
 
 def _producer(node: Node) -> Node:
@@ -187,20 +189,12 @@ def _rejection(node: Node) -> _Reason | None:
         return text, (text,)
     if not resolution:
         return "\n".join(resolution.details()) or resolution.reasons[0], resolution.reasons
-    for scalar in _scalars(node):
+    for scalar in filter(is_scalar, _sources(node)):
         scalar_resolution = resolution_of(scalar)
         if not scalar_resolution:
             text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
             return text, (text,)
     return None
-
-
-def _scalars(node: Node) -> Iterable[Node]:
-    pending = [source for source in node.all_input_nodes if is_scalar(source)]
-    while pending:
-        scalar = pending.pop()
-        yield scalar
-        pending.extend(source for source in scalar.all_input_nodes if is_scalar(source))
 
 
 def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, int]:
