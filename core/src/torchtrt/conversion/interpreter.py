@@ -26,7 +26,7 @@ from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import inner_dtype, to_trt_dtype
-from torchtrt.tensorrt.shims import mark_output
+from torchtrt.tensorrt.shims import is_strongly_typed, mark_output
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class TRTInterpreter:
             dtype = source.meta["val"].dtype
             inside = inner_dtype(dtype)
             with self.network.node(name, ""):
-                tensor = self.context.tensor(self.env[source], inside)
+                tensor = self._output(self.env[source], inside)
                 if tensor.name in taken or tensor.is_network_input:
                     # One tensor cannot be two outputs, nor an input and an output.
                     tensor = self.network.add_identity(tensor).get_output(0)
@@ -209,6 +209,12 @@ class TRTInterpreter:
             names.append(name)
             dtypes.append(dtype)
         return tuple(names), tuple(dtypes)
+
+    def _output(self, value: Any, dtype: torch.dtype) -> Any:
+        is_open = is_network_tensor(value) and not is_strongly_typed() and dtype.is_floating_point
+        if is_open and self.context.dtype_of(value).is_floating_point:
+            return value  # the output's own type is what counts, and a cast would be a kernel
+        return self.context.tensor(value, dtype)
 
 
 def _remember(context: ConversionContext, result: Any, value: Any) -> None:

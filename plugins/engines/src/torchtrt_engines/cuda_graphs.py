@@ -13,7 +13,6 @@ launches all of it at once. It reads and writes the addresses that it was record
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import warnings
 import weakref
@@ -40,6 +39,23 @@ _use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count"
 """How many tensors use a storage; without it all outputs are copied."""
 
 
+_TAKEN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Our streams by their handles."""
+
+
+def _own_stream(device: torch.device) -> Any:
+    """Returns a stream that nobody else works on while it records.
+
+    PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
+    """
+    for _ in range(32):
+        stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+        if stream.cuda_stream not in _TAKEN:
+            break
+    _TAKEN[stream.cuda_stream] = stream
+    return stream
+
+
 class CudaLane:
     """One stream of the caller's, and what is recorded for it.
 
@@ -49,12 +65,7 @@ class CudaLane:
 
     def __init__(self, device: torch.device) -> None:
         self.lock = threading.RLock()
-        # Not one of PyTorch's: those are handed out again and again, and nobody else may work on this one.
-        handle = ctypes.c_void_p()
-        cudart = torch.cuda.cudart()
-        torch.cuda.check_error(cudart.cudaStreamCreate(ctypes.addressof(handle)))
-        self.side = torch.cuda.ExternalStream(handle.value, device)  # type: ignore[no-untyped-call]
-        weakref.finalize(self, cudart.cudaStreamDestroy, handle.value)
+        self.side = _own_stream(device)
         self.pool = torch.cuda.graph_pool_handle()
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
 

@@ -77,16 +77,22 @@ def attention(
     if is_causal:
         rows = sizes.size_of(ctx, query, -2)
         columns = sizes.size_of(ctx, key, -2)
-        seen = creation.triangle_mask(ctx, rows, columns, 0, True)
-        if mask is not None and _dtype(ctx, mask) is torch.bool:
+        if sizes.is_static((rows, columns)):
+            seen = torch.ones(rows, columns, dtype=torch.bool).tril()
+        else:
+            seen = creation.triangle_mask(ctx, rows, columns, 0, True)
+        if isinstance(mask, torch.Tensor) and isinstance(seen, torch.Tensor):
+            mask = mask.cpu()
+            mask = seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, -math.inf)
+        elif mask is not None and _dtype(ctx, mask) is torch.bool:
             mask = elementwise.logical(ctx, "AND", seen, mask)
         elif mask is not None:
             mask = elementwise.select(ctx, seen, mask, -math.inf, dtype)
     if is_causal and mask is None:
-        scores = _hide(ctx, seen, scores, dtype)
+        scores = _hide(ctx, seen, scores, dtype, torch.finfo(dtype).min)
     elif mask is not None and _dtype(ctx, mask) is torch.bool:
         keep = _any_key(ctx, mask)
-        scores = _hide(ctx, mask, scores, dtype)
+        scores = _hide(ctx, mask, scores, dtype, _lowest(dtype))
     elif mask is not None:
         keep = _any_finite(ctx, mask)
         bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
@@ -107,8 +113,16 @@ def _lowest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype) -> Any:
-    return elementwise.select(ctx, seen, scores, _lowest(dtype), dtype)
+def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, lowest: float) -> Any:
+    """Returns the scores, with a low number added to those that are not seen.
+
+    They are added to, not selected: TensorRT computes attention in one kernel with such a mask, not with the other.
+    """
+    if is_network_tensor(seen):
+        hidden = elementwise.select(ctx, seen, 0.0, lowest, dtype)
+    else:
+        hidden = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen.cpu(), lowest)
+    return elementwise.arithmetic(ctx, "SUM", scores, hidden, dtype)
 
 
 def _any_key(ctx: Any, mask: Any) -> Any:
