@@ -37,17 +37,19 @@ class _Execution:
     Args:
         module: Whose engine it runs.
         device: Where its inputs are.
-        engine: The engine, if another execution has it.
+        loaded: The runtime and the engine, if another execution has them.
     """
 
-    def __init__(self, module: EngineModule, device: torch.device, engine: Any) -> None:
-        self.module, self.device, self.engine = module, device, engine
+    def __init__(self, module: EngineModule, device: torch.device, loaded: Any) -> None:
+        self.module, self.device = module, device
         with collecting() as log:
-            if engine is None:
+            if loaded is None:
                 runtime = trt.Runtime(logger())
                 if not is_real():
                     runtime.torch_device = device
-                self.engine = engine = runtime.deserialize_cuda_engine(module.plan)
+                loaded = runtime, runtime.deserialize_cuda_engine(module.plan)
+            # An engine makes contexts only as long as its runtime lives.
+            self.loaded, engine = loaded, loaded[1]
             self.context = engine and engine.create_execution_context()
         if self.context is None:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
@@ -230,7 +232,7 @@ class EngineModule(torch.nn.Module):
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._engines.get(device))
-            self._engines[device] = execution.engine
+            self._engines[device] = execution.loaded
             return self._idle.setdefault((device, stream), []), execution
 
     def _to_record(self, device: torch.device) -> _Execution:

@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, is_network_tensor, value_of
+from torchtrt.tensorrt.shims import is_strongly_typed
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -69,10 +70,16 @@ def attention(
     dtype = ctx.dtype_of(query)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
+    # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
+    # keeps them only where a factor is scaled before: all but a factor of two is.
+    doubled = (is_causal or mask is not None) and not is_strongly_typed()
+    before = scale / 2 if doubled else scale
     scaled = query
-    if scale != 1:
-        scaled = elementwise.arithmetic(ctx, "PROD", query, scale, dtype)
+    if before != 1:
+        scaled = elementwise.arithmetic(ctx, "PROD", query, before, dtype)
     scores = matmul.multiply(ctx, scaled, key, transpose_second=True)
+    if doubled:
+        scores = elementwise.arithmetic(ctx, "PROD", scores, 2.0, dtype)
     keep = None
     if is_causal:
         rows = sizes.size_of(ctx, query, -2)

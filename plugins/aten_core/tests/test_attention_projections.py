@@ -1,4 +1,4 @@
-"""Query, key and value of PyTorch's multi-head attention are slices of one product."""
+"""PyTorch's multi-head attention projects before it transposes, and slices what it projects as one."""
 
 import pytest
 import torch
@@ -52,6 +52,26 @@ def test_a_transformer_layer_with_varying_sizes_is_the_same():
         x = torch.randn(batch, length, 16)
         with torch.no_grad():
             torch.testing.assert_close(compiled(x), layer(x), rtol=1e-4, atol=1e-5)
+
+
+def test_projecting_comes_before_transposing():
+    """Only where the projected dimension stays the last, and whoever else reads the transposed tensor still does."""
+
+    class Transposed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(5, 4)
+
+        def forward(self, x):
+            moved, last = x.transpose(0, -2), x.transpose(-1, 1)
+            return self.linear(moved), moved + 1, self.linear(last[..., :5])
+
+    model, x = Transposed().eval(), torch.randn(3, 6, 7, 5)
+    ops = [op for op in ops_of(model, x) if "linear" in op or "transpose" in op]
+    assert ops[2:4] == ["aten.linear.default", "aten.transpose.int"]
+    results, expected = run_compiled(model, x), model(x)
+    for result, wanted in zip(results, expected, strict=True):
+        torch.testing.assert_close(result, wanted)
 
 
 def test_other_selections_stay():
