@@ -42,24 +42,24 @@ def _say(text: str) -> None:
 
 def in_turns(
     programs: Mapping[str, Sequence[str]],
-    jobs: int,
+    jobs: Mapping[str, int],
     seconds: float,
     note: Callable[[str, Any], None],
 ) -> None:
     """Runs programs that :func:`take_turn`, and notes the answer of each by its name.
 
     Args:
-        programs: The command of each.
-        jobs: How many get ready at a time.
+        programs: The command of each. Its name begins with its kind and a colon.
+        jobs: How many of each kind get ready at a time.
         seconds: How long all together may take to get ready. Who is not ready then fails.
         note: Called with a name and its answer, as they come.
     """
-    places = threading.Semaphore(jobs)
+    places = {kind: threading.Semaphore(count) for kind, count in jobs.items()}
     end = time.monotonic() + seconds
     waiting: dict[str, subprocess.Popen[str]] = {}
 
     def prepare(name: str, command: Sequence[str]) -> None:
-        with places:
+        with places[name.partition(":")[0]]:
             left = end - time.monotonic()
             if left <= 0:
                 return note(name, {"failed": "there was no time left to get ready"})
