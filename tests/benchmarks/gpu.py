@@ -40,7 +40,7 @@ COLUMNS = {
 PROGRAMS = ("pytorch", "ours", "onnx")
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
-TIMINGS = 2
+TIMINGS = 1
 """How often TensorRT times each kernel that it may choose."""
 
 

@@ -992,3 +992,24 @@ def test_the_reference_does_what_tensorrt_8_6_was_seen_to_do(
         assert got.dtype == want.dtype
         want = want.view(1, 1, 1, -1) if name.startswith("resize") and want.dim() == 1 else want
         torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def test_a_profile_serves_one_context_unless_it_may_be_shared(bench: Any) -> None:
+    """A second context has no profile; the real one crashes where its shapes are set."""
+    for shared in (False, True):
+        n = bench("8.6.0")
+        x = n.net.add_input("x", n.trt.DataType.FLOAT, (-1,))
+        n.net.mark_output(n.net.add_unary(x, n.trt.UnaryOperation.NEG).get_output(0))
+        config = n.builder.create_builder_config()
+        profile = n.builder.create_optimization_profile()
+        profile.set_shape("x", (1,), (2,), (4,))
+        config.add_optimization_profile(profile)
+        config.set_preview_feature(n.trt.PreviewFeature.PROFILE_SHARING_0806, shared)
+        plan = n.builder.build_serialized_network(n.net, config)
+        engine = n.trt.Runtime(n.logger).deserialize_cuda_engine(plan)
+        first, second = engine.create_execution_context(), engine.create_execution_context()
+        assert first.set_input_shape("x", (3,))
+        assert second.active_optimization_profile == (0 if shared else -1)
+        assert second.set_input_shape("x", (3,)) is shared
+        del first
+        assert engine.create_execution_context().active_optimization_profile == 0

@@ -17,6 +17,7 @@ from torchtrt.tensorrt.shims import (
     allow_half_precision,
     allow_quantization,
     keep_single_precision,
+    share_profiles,
 )
 
 
@@ -42,6 +43,7 @@ def build_plan(
     if index < 0:
         message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
         raise BuildError(message)
+    share_profiles(config)
     if settings.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
     if settings.optimization_level is not None:

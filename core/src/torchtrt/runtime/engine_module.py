@@ -43,17 +43,17 @@ class _Execution:
     def __init__(self, module: EngineModule, device: torch.device, loaded: Any) -> None:
         self.module, self.device = module, device
         with collecting() as log:
-            if loaded is None:
-                runtime = trt.Runtime(logger())
-                if not is_real():
-                    runtime.torch_device = device
-                loaded = runtime, runtime.deserialize_cuda_engine(module.plan)
             # An engine makes contexts only as long as its runtime lives.
-            self.loaded, engine = loaded, loaded[1]
-            self.context = engine and engine.create_execution_context()
+            self.loaded = loaded or self._load()
+            self.context = self.loaded[1] and self.loaded[1].create_execution_context()
+            if self.context and self.context.active_optimization_profile < 0:
+                # A plan of other settings: its profile serves one context, so this one gets an engine of its own.
+                self.loaded = self._load()
+                self.context = self.loaded[1].create_execution_context()
         if self.context is None:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
             raise EngineError(message)
+        engine = self.loaded[1]
         self.inputs = [
             (spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name)))
             for spec in module.inputs
@@ -70,6 +70,12 @@ class _Execution:
             for name in module.output_names:
                 self.allocators.append(make_output_allocator(device))
                 self.context.set_output_allocator(name, self.allocators[-1])
+
+    def _load(self) -> tuple[Any, Any]:
+        runtime = trt.Runtime(logger())
+        if not is_real():
+            runtime.torch_device = self.device
+        return runtime, runtime.deserialize_cuda_engine(self.module.plan)
 
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""

@@ -35,6 +35,7 @@ class Rules:
         empty_to_empty_reshape: A static reshape of an empty tensor to a shape with more zeros builds.
         loops_may_differ: Loop outputs are stacked along any axis, in any order, and iterators may be longer than loops.
         profile_needed_for_data_dependence: A network with data-dependent outputs gives no context without a profile.
+        profiles_are_shared: Contexts may use a profile at a time, whatever the configuration said.
         unset_dims_are_none: Static attributes that are unset read as None, not as invalid dimensions.
         async_allocation: Output allocators are asked through ``reallocate_output_async`` first.
         if_branches_may_differ: The dimensions of the two branches of a conditional may differ.
@@ -63,6 +64,7 @@ class Rules:
     empty_to_empty_reshape: bool = True
     loops_may_differ: bool = True
     profile_needed_for_data_dependence: bool = False
+    profiles_are_shared: bool = True
     unset_dims_are_none: bool = True
     async_allocation: bool = True
     if_branches_may_differ: bool = True
@@ -91,6 +93,7 @@ _V8 = replace(
     integer_topk=False,
     topk_drops_the_worst=True,
     infinite_numbers=False,
+    profiles_are_shared=False,
     float32_integer_reductions=True,
     softmax_minimum_rank=2,
     shape_of_data_dependence=False,

@@ -144,6 +144,7 @@ def _build(
         profiles=shapes,
         value_profiles=values,
         has_profile=bool(config._profiles),
+        shares_profiles="PROFILE_SHARING_0806" in config._previews,
         refittable=refit != "none",
         settings={
             name: config._values.get(name, BuilderConfig._stored[name])

@@ -42,6 +42,7 @@ class EngineDescription:
         profiles: For each profile the (min, opt, max) shapes of the inputs.
         value_profiles: For each profile the (min, opt, max) values of the shape inputs.
         has_profile: Whether an optimization profile was added to the configuration.
+        shares_profiles: Whether several contexts may use a profile at a time.
         refittable: Whether weights can be replaced.
         settings: What the engine reports about its configuration, by property name.
     """
@@ -52,6 +53,7 @@ class EngineDescription:
     profiles: list[dict[str, tuple[tuple[int, ...], ...]]]
     value_profiles: list[dict[str, tuple[tuple[int, ...], ...]]]
     has_profile: bool
+    shares_profiles: bool
     refittable: bool
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -71,6 +73,7 @@ def encode(description: EngineDescription, allocate: Callable[[int], Any] = byte
         "profiles": description.profiles,
         "value_profiles": description.value_profiles,
         "has_profile": description.has_profile,
+        "shares_profiles": description.shares_profiles,
         "refittable": description.refittable,
         "settings": description.settings,
         "constants": blobs.table,
@@ -162,6 +165,7 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
         [_tuples(profile) for profile in header["profiles"]],
         [_tuples(profile) for profile in header["value_profiles"]],
         header["has_profile"],
+        header["shares_profiles"],
         header["refittable"],
         header["settings"],
     )

@@ -38,7 +38,8 @@ class ExecutionContext(Implementation):
 
     def _initialize(self, engine: Engine) -> None:
         self._engine = engine
-        self._profile = 0
+        self._profile = engine._free_profile()
+        engine._contexts.add(self)
         self._values: dict[str, Any] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
@@ -95,6 +96,8 @@ class ExecutionContext(Implementation):
         if not 0 <= profile_index < len(self._engine._description.profiles):
             message = f"The engine has no optimization profile {profile_index}."
             raise RuntimeError(message)
+        if profile_index not in (self._profile, *self._engine._free_profiles()):
+            return self._error(f"another context uses optimization profile {profile_index}")
         self._profile = profile_index
         self._start_shapes()
         return True
@@ -109,6 +112,8 @@ class ExecutionContext(Implementation):
             return self._error(
                 f"input {name!r} has rank {len(port.shape)}; {shape} has rank {len(shape)}"
             )
+        if self._profile < 0:
+            return self._error("no optimization profile is selected: other contexts use them all")
         low, _, high = self._engine._description.profiles[self._profile][name]
         for axis, size in enumerate(shape):
             if not low[axis] <= size <= high[axis]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -37,6 +38,7 @@ class Engine(Implementation):
         self._logger = runtime._logger
         self._values: dict[str, Any] = {}
         self._description = description
+        self._contexts: weakref.WeakSet[Any] = weakref.WeakSet()
         self._owner = owner  # the bytes that the constants are views over
         self.torch_device = runtime.torch_device
         self._constants = move_constants(description.graph, self.torch_device)
@@ -175,6 +177,17 @@ class Engine(Implementation):
                     None,
                 )
         return None
+
+    def _free_profiles(self) -> list[int]:
+        """Returns the profiles that another context may use."""
+        profiles = range(max(1, len(self._description.profiles)))
+        if self._rules.profiles_are_shared or self._description.shares_profiles:
+            return list(profiles)
+        taken = {context._profile for context in self._contexts}
+        return [profile for profile in profiles if profile not in taken]
+
+    def _free_profile(self) -> int:
+        return next(iter(self._free_profiles()), -1)
 
     def create_execution_context(self, strategy: Any = None) -> Any:  # noqa: ARG002
         """Returns a context; None, with the reason logged, where TensorRT gives none."""
