@@ -237,8 +237,7 @@ def _wanted(
 ) -> tuple[int, int, int | None]:
     if isinstance(leaf, Input):
         low, optimal, high = (shape[dim] for shape in leaf.bounds)
-        # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof
-        # of.
+        # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
         minimum = low if minimum <= 2 else max(low, minimum)
         return minimum, optimal, high if maximum is None else min(high, maximum)
     # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.

@@ -125,8 +125,7 @@ def _find_function(module: ModuleType, path: str) -> Target | None:
 
 
 def _is_function(value: Any) -> bool:
-    # A class, as torch.Tensor or builtins.ValueError, is callable too but is never what a graph
-    # node calls.
+    # A class, as torch.Tensor or builtins.ValueError, is callable too but is never what a graph node calls.
     return callable(value) and not isinstance(value, type)
 
 

@@ -16,8 +16,7 @@ def has_symbolic_dimensions(node: Node) -> bool:
     for source in (node, *node.all_input_nodes):
         value = source.meta.get("val")
         if isinstance(value, torch.Tensor):
-            # This flag takes a quarter of the time that reading the shape takes, and is mostly
-            # false.
+            # This flag takes a quarter of the time that reading the shape takes, and is mostly false.
             if value._has_symbolic_sizes_strides and any(map(_is_symbolic, value.shape)):
                 return True
         elif value is not None and _is_symbolic(value):
