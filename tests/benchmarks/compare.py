@@ -195,7 +195,7 @@ def conversions(name: str, peer: Peer) -> Iterator[Row]:
         },
         ROUNDS,
     )
-    what = f"{graph}: conversion of a node, lookups included ({layers['theirs']} layers, {layers['ours']} layers)"
+    what = f"{graph}: conversion of a node, lookups included ({layers['theirs']} and {layers['ours']} layers)"
     yield Row(what, times["theirs"], times["ours"], nodes=count)
 
     def theirs_from_program() -> float:
