@@ -56,6 +56,28 @@ def test_a_command_that_helps_starts_without_pytorch(site, install, tmp_path, co
         assert "torchtrt-converters-aten-core 0.1.0" in done.stdout
 
 
+@pytest.mark.parametrize("start", ["module", "script"])
+@pytest.mark.parametrize(
+    "command",
+    ["packs", "lock", "converters", "coverage", "explain aten.relu", "inspect x.pt2", "cache"],
+)
+def test_a_command_that_needs_pytorch_says_so_in_a_sentence(
+    site, install, tmp_path, command, start
+):
+    """And which command knows what to do."""
+    install(WITHOUT_PYTORCH)
+    script = tmp_path / "torchtrt"
+    script.write_text("import sys\nfrom torchtrt_cli import main\nsys.exit(main())\n")
+
+    done = site.run(*(["-m", "torchtrt"] if start == "module" else [str(script)]), *command.split())
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert done.stderr == (
+        "torchtrt: PyTorch cannot be imported: ImportError: libtorch_cpu.so: no such file. "
+        "`torchtrt doctor` says what to do.\n"
+    )
+
+
 def test_the_doctor_says_that_pytorch_cannot_be_imported(site, install):
     """Why, what to do, and what is installed all the same."""
     install(WITHOUT_PYTORCH)
@@ -205,12 +227,13 @@ def test_a_pack_that_hangs_is_listed_by_what_loads_none(site, install, source_of
 
 
 @pytest.mark.parametrize("place", ["module", "hook"])
-def test_the_doctor_names_a_pack_that_hangs_while_it_does(site, source_of_pack, place):
+@pytest.mark.parametrize("command", ["doctor", "converters"])
+def test_a_pack_that_hangs_is_named_while_it_does(site, source_of_pack, place, command):
     """Python cannot end it; a person can, and is told how to go on without."""
     hang = "import time\ntime.sleep(3600)\n"
     source = hang if place == "module" else source_of_pack("hangs", hang)
     site.unpack(site.wheel("hangs", source))
-    process = site.start("-m", "torchtrt", "doctor")
+    process = site.start("-m", "torchtrt", command)
     try:
         line = process.stderr.readline()
     finally:

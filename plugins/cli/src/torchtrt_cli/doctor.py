@@ -12,13 +12,13 @@ from pathlib import Path
 
 from torchtrt import __version__
 from torchtrt.errors import TorchTRTError
-from torchtrt.packs.environment import NO_LOAD
 from torchtrt.packs.info import TENSORRTS
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import scan
 from torchtrt_cli import packs
 from torchtrt_cli.installation import installation_problems, pieces
 from torchtrt_cli.output import console, print_json
+from torchtrt_cli.parser import NO_LOAD
 from torchtrt_cli.watching import Watch
 
 

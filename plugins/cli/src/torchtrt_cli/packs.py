@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchtrt import __version__
-from torchtrt.packs.environment import NO_LOAD
 from torchtrt.packs.info import API_VERSION
 from torchtrt.packs.listing import DISABLED, IN_USE, NOT_LOADED, PackRow, list_packs
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
 from torchtrt_cli.output import console, print_json, table
+from torchtrt_cli.parser import NO_LOAD
 
 if TYPE_CHECKING:
     from torchtrt.packs.load import Watch

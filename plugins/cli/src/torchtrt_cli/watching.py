@@ -23,8 +23,25 @@ PATIENCE = 5.0
 """After how many seconds of loading a pack is named."""
 
 
+@contextmanager
+def named_if_slow(info: PackInfo) -> Iterator[None]:
+    """Names a pack on standard error if it is still being loaded after some seconds: it may hang."""
+    message = (
+        f"torchtrt: The pack {info.name!r} ({info.origin}, {info.location}) is still being loaded after "
+        f"{PATIENCE:.0f} seconds. {DISABLE}={info.name} goes without it."
+    )
+    timer = threading.Timer(PATIENCE, lambda: print(message, file=sys.stderr, flush=True))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
 class Watch:
-    """Names a pack that takes long to load, while it does, and notes what packs change of the process.
+    """Notes what packs change of the process while they are loaded, and names one that is slow.
 
     Attributes:
         problems: What packs changed.
@@ -37,14 +54,10 @@ class Watch:
     def __call__(self, info: PackInfo) -> Iterator[None]:
         """Watches one pack."""
         before = process_state()
-        timer = threading.Timer(PATIENCE, _name, [info])
-        timer.daemon = True
-        timer.start()
         try:
-            yield
+            with named_if_slow(info):
+                yield
         finally:
-            timer.cancel()
-            timer.join()
             changes = "; ".join(differences(before, process_state()))
             if changes:
                 what = f"loading it changes this process: {changes}"
@@ -52,14 +65,6 @@ class Watch:
                     f"Report it to the pack's authors; {DISABLE}={info.name} goes without the pack."
                 )
                 self.problems.append(Problem(what, hint, "changed-process").about(info))
-
-
-def _name(info: PackInfo) -> None:
-    print(
-        f"torchtrt: The pack {info.name!r} ({info.origin}, {info.location}) is still being loaded after "
-        f"{PATIENCE:.0f} seconds. {DISABLE}={info.name} goes without it.",
-        file=sys.stderr, flush=True,
-    )  # fmt: skip
 
 
 def process_state() -> dict[str, Any]:
