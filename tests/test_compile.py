@@ -1,5 +1,6 @@
 """torchtrt.compile from end to end: the demo's models, fallback, errors, threads, torch.compile."""
 
+import sys
 import threading
 import warnings
 
@@ -463,10 +464,57 @@ def test_a_lowering_pass_that_fails_is_named_with_its_pack(small, monkeypatch, f
         torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1)
 
 
-def test_the_report_names_the_passes_that_ran(small):
-    """By name and pack, in their order."""
-    report = torchtrt.explain(small, (torch.rand(2, 8),))
-    assert any("of aten_core" in name for name in report.passes)
+def test_the_report_names_the_passes_that_changed_the_graph(small):
+    """By name and pack; not those that found nothing to do."""
+    inputs = (torch.rand(2, 8),)
+
+    assert [] == torchtrt.explain(small, inputs).passes
+    (name,) = torchtrt.explain(small, inputs, autocast=torch.float16).passes
+    assert name.startswith("autocast of aten_core ")
+
+
+def test_a_pass_that_changes_only_a_branch_is_named(monkeypatch):
+    """Branches and bodies of loops are graphs of their own, and count."""
+
+    class Branching(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,))
+
+    def sines_to_tangents(graph_module, settings):
+        for module in graph_module.modules():
+            for node in module.graph.nodes:
+                if node.target is torch.ops.aten.sin.default:
+                    node.target = torch.ops.aten.tan.default
+
+    passes = (
+        PackPass("tangents", sines_to_tangents, PackInfo("boxes", version="2.1")),
+        PackPass("idle", lambda graph_module, settings: None, PackInfo("boxes", version="2.1")),
+    )
+    monkeypatch.setattr("torchtrt.compiler.lowering_passes", lambda: passes)
+
+    report = torchtrt.explain(Branching().eval(), (torch.rand(3),))
+    assert ["tangents of boxes 2.1"] == report.passes
+
+
+def test_progress_bars_name_the_stages(small, monkeypatch, capfd):
+    """On standard error, where they are asked for; they go when the model is compiled."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes what is captured for a terminal
+    report = torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1, progress=True).report
+
+    printed, shown = capfd.readouterr()
+    assert "" == printed
+    assert "building" in shown
+    assert {"exporting", "lowering", "conversion", "building"} <= set(report.seconds)
+
+
+def test_without_the_distribution_that_shows_them_there_are_no_bars(small, monkeypatch, capfd):
+    """Compiling needs the core only."""
+    monkeypatch.setitem(sys.modules, "torchtrt_cli.progress", None)
+
+    report = torchtrt.compile(small, (torch.rand(2, 8),), min_block_size=1, progress=True).report
+
+    assert ("", "") == tuple(capfd.readouterr())
+    assert "building" in report.seconds
 
 
 # torch.compile

@@ -1,56 +1,353 @@
-"""What a call through the module costs over calling the engine by hand; needs the real TensorRT.
+"""Published models on a GPU: eager PyTorch, ``torch.compile``, TensorRT's own ONNX parser and torchtrt, in one run.
 
-Run with ``TORCHTRT_TENSORRT=real python -m tests.benchmarks.gpu``.
+``python -m tests.benchmarks.gpu FOLDER`` needs a GPU, the real TensorRT, ``torchvision``, ``transformers`` and, for the
+column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of all models ready in processes
+of their own, measures them one after the other, alone, and prints the table. Where TensorRT is installed for another
+Python than PyTorch, ``--tensorrt-python`` names that.
+
+A time is that of a call, from one call to the next, measured by CUDA events around as many as take 50 ms; the median of
+eleven such rounds. TensorRT chooses kernels by timing them: the fewer ``--jobs`` build at a time, the better it does.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
 import torch
 
-import torchtrt
-from tests.benchmarks._measure import seconds_in_turn
-from torchtrt.runtime import EngineModule
+from tests.benchmarks._turns import in_turns, take_turn
+from tests.benchmarks.published import MODELS
 
-CALLS = 2000
+COLUMNS = {
+    "eager": "eager",
+    "eager_graph": "eager in a CUDA graph",
+    "compiled": "torch.compile",
+    "reduced": "torch.compile reduce-overhead",
+    "onnx": "ONNX parser, in a CUDA graph",
+    "ours": "ours",
+    "ours_graph": "ours, `cuda_graphs=True`",
+}
+PROGRAMS = ("pytorch", "ours", "onnx")
+ROUNDS, ROUND = 11, 0.05
+"""How many rounds, and how many seconds each takes."""
+TIMINGS = 2
+"""How often TensorRT times each kernel that it may choose."""
+
+
+def times(call: Callable[[], Any]) -> list[float]:
+    """Returns milliseconds a call: the median of the rounds, the minimum and the maximum."""
+    for _ in range(4):
+        call()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    count = max(1, min(400, int(ROUND / (time.perf_counter() - start))))
+    rounds = []
+    for _ in range(ROUNDS):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(count):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        rounds.append(begin.elapsed_time(end) / count)
+    return [statistics.median(rounds), min(rounds), max(rounds)]
+
+
+def in_a_graph(call: Callable[[], Any]) -> Callable[[], None]:
+    """Returns what replays a call that is recorded as a CUDA graph here."""
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+class Work:
+    """One model and batch, and its files in the folder."""
+
+    def __init__(self, folder: Path, label: str) -> None:
+        self.label = label
+        self.name, _, batch = label.rpartition(", batch ")
+        self.batch = int(batch)
+        stem = "".join(letter if letter.isalnum() else "-" for letter in label)
+        self.program, self.onnx, self.data = (
+            folder / f"{stem}.{suffix}" for suffix in ("pt2", "onnx", "pt")
+        )
+
+    def model(self) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+        """Returns the module and its inputs, in float16 on the GPU, the same each time."""
+        torch.manual_seed(0)
+        spec = MODELS[self.name]
+        model = spec.make().eval().half().cuda()
+        for parameter in model.parameters():
+            if not parameter.any():  # heads that begin at zero would have nothing to compare
+                torch.nn.init.normal_(parameter, std=0.02)
+        inputs = spec.inputs(self.batch)
+        return model, tuple(
+            each.half().cuda() if each.is_floating_point() else each.cuda() for each in inputs
+        )
+
+    def loaded(self) -> tuple[Any, tuple[torch.Tensor, ...], Any]:
+        """Returns the exported program, the inputs and the expected results."""
+        inputs, expected = torch.load(self.data)
+        return torch.export.load(self.program), inputs, expected
+
+
+def export(work: Work) -> None:
+    """Writes a model's program, its inputs and results, and its ONNX file."""
+    from torchtrt.exporting import export as export_program
+
+    model, inputs = work.model()
+    with torch.no_grad():
+        torch.save((inputs, model(*inputs)), work.data)
+        torch.export.save(export_program(model, inputs, {}, None), work.program)
+        try:
+            torch.onnx.export(model, inputs, work.onnx, opset_version=17, external_data=False)
+        except Exception as error:  # the column stays empty
+            print(work.label, "no ONNX:", str(error)[:300])
+
+
+def pytorch(work: Work) -> Callable[[], dict[str, Any]]:
+    """Gets the columns of PyTorch ready."""
+    model, inputs = work.model()
+    torch.set_grad_enabled(False)
+    calls = {
+        "eager": lambda: model(*inputs),
+        "eager_graph": in_a_graph(lambda: model(*inputs)),
+    }
+    for column, mode in (("compiled", "default"), ("reduced", "reduce-overhead")):
+        compiled = torch.compile(model, mode=mode)
+        for _ in range(4):
+            compiled(*inputs)
+        calls[column] = lambda compiled=compiled: compiled(*inputs)
+    return lambda: {column: times(call) for column, call in calls.items()}
+
+
+def ours(work: Work) -> Callable[[], dict[str, Any]]:
+    """Gets torchtrt's columns ready."""
+    import torchtrt
+
+    program, inputs, expected = work.loaded()
+    settings: dict[str, Any] = {
+        "require_full_compilation": True,
+        "tactic_sources": 0,
+        "num_avg_timing_iters": TIMINGS,
+        "engine_cache": work.program.parent / "engines",
+    }
+    start = time.perf_counter()
+    plain = torchtrt.compile(program, **settings)
+    build = time.perf_counter() - start
+    graphs = torchtrt.compile(program, **settings, cuda_graphs=True)
+    torch.set_grad_enabled(False)
+    for _ in range(4):
+        result = graphs(*inputs)
+    answer = {
+        "error": _error(result, expected),
+        "build": build,
+        "stages": plain.report.seconds,
+        "plan": sum(block.plan_bytes for block in plain.report.blocks) / 2**20,
+    }
+    held: list[Any] = [None]
+
+    def hold() -> None:  # as ``result = model(x)`` in a loop
+        held[0] = graphs(*inputs)
+
+    return lambda: {
+        **answer,
+        "ours": times(lambda: plain(*inputs)),
+        "ours_graph": times(hold),
+        "kernels": _kernels(lambda: plain(*inputs)),
+    }
+
+
+def onnx(work: Work) -> Callable[[], dict[str, Any]]:
+    """Gets the engine ready that TensorRT's parser makes of the model's ONNX file, with the same flags."""
+    import tensorrt as trt
+
+    inputs, expected = torch.load(work.data)
+    logger = trt.Logger(trt.Logger.ERROR)
+    builder = trt.Builder(logger)
+    network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.EXPLICIT_BATCH))
+    parser = trt.OnnxParser(network, logger)
+    if not parser.parse_from_file(str(work.onnx)):
+        raise RuntimeError(str(parser.get_error(0)))
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.FP16)
+    config.set_tactic_sources(0)
+    config.avg_timing_iterations = TIMINGS
+    plan = builder.build_serialized_network(network, config)
+    runtime = trt.Runtime(logger)
+    engine = runtime.deserialize_cuda_engine(plan)
+    context = engine.create_execution_context()
+    types = {"HALF": torch.float16, "FLOAT": torch.float32, "INT32": torch.int32}
+    held: list[Any] = [runtime, engine]
+    given, results = iter(inputs), []
+    for place in range(engine.num_io_tensors):
+        name = engine.get_tensor_name(place)
+        dtype = types[engine.get_tensor_dtype(name).name]
+        if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
+            tensor = next(given).to(dtype).contiguous()
+        else:
+            tensor = torch.empty(tuple(context.get_tensor_shape(name)), dtype=dtype, device="cuda")
+            results.append(tensor)
+        held.append(tensor)
+        context.set_tensor_address(name, tensor.data_ptr())
+
+    def call() -> None:
+        context.execute_async_v3(torch.cuda.current_stream().cuda_stream)
+
+    replay = in_a_graph(call)
+    replay()
+    answer = {"onnx_error": _error(results, expected), "onnx_plan": plan.nbytes / 2**20}
+    return lambda: {**answer, "onnx": times(replay), "onnx_plain": times(call), "held": len(held)}
+
+
+def _error(results: Any, expected: Any) -> float:
+    """Returns the largest relative error of a result: of the differences' norm to the expected values'."""
+    pairs = zip(
+        *([each] if isinstance(each, torch.Tensor) else list(each) for each in (results, expected)),
+        strict=True,
+    )
+    return max(
+        float((result.float() - wanted.float()).norm() / wanted.float().norm())
+        for result, wanted in pairs
+    )
+
+
+def _kernels(call: Callable[[], Any]) -> list[tuple[str, float, float]]:
+    """Returns the ten kernels that take longest: name, launches and microseconds a call."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+    totals: dict[str, list[float]] = {}
+    for event in profiler.events():
+        total = totals.setdefault(event.name, [0, 0.0])
+        total[0] += 1 / 3
+        total[1] += event.device_time / 3
+    rows = sorted(totals.items(), key=lambda row: -row[1][1])[:10]
+    return [(name[:120], round(count, 1), round(spent, 1)) for name, (count, spent) in rows]
+
+
+def table(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Returns the table of all columns, the best of each row in bold."""
+    lines = [
+        "| model | " + " | ".join(COLUMNS.values()) + " | error | build | plan |",
+        "|---" * (len(COLUMNS) + 4) + "|",
+    ]
+    for label, row in rows.items():
+        best = min(row[column][0] for column in COLUMNS if column in row)
+        cells = []
+        for column in COLUMNS:
+            if column not in row:
+                cells.append("-")
+                continue
+            median, low, high = row[column]
+            text = f"{median:.3g}"
+            text = f"**{text}**" if median == best else text
+            cells.append(text + (f" ({low:.3g} to {high:.3g})" if high > 1.1 * low else ""))
+        cells += [
+            f"{row['error']:.1e}" if "error" in row else "-",
+            f"{row['build']:.0f} s" if "build" in row else "-",
+            f"{row['plan']:.0f} MiB" if "plan" in row else "-",
+        ]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def run(folder: Path, python: str, jobs: int, seconds: float, labels: list[str]) -> None:
+    """Exports, measures, and appends each answer to ``results.jsonl`` as it comes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    me = ["-m", "tests.benchmarks.gpu", str(folder)]
+    for start in range(0, len(labels), 5):
+        exports = [
+            subprocess.Popen([sys.executable, *me, "--program", "export", "--model", label])
+            for label in labels[start : start + 5]
+            if not Work(folder, label).program.exists()
+        ]
+        for process in exports:
+            process.wait()
+    programs = {
+        f"{program}:{label}": [
+            sys.executable if program == "pytorch" else python,
+            *me,
+            "--program",
+            program,
+            "--model",
+            label,
+        ]
+        for label in labels
+        for program in PROGRAMS
+        if program != "onnx" or Work(folder, label).onnx.exists()
+    }
+
+    def note(name: str, answer: Any) -> None:
+        with (folder / "results.jsonl").open("a") as file:
+            file.write(json.dumps({"name": name, "answer": answer}) + "\n")
+
+    in_turns(programs, {"pytorch": 3, "ours": jobs, "onnx": jobs}, seconds, note)
+
+
+def collect(folder: Path) -> dict[str, dict[str, Any]]:
+    """Returns what was measured of each model."""
+    rows: dict[str, dict[str, Any]] = {}
+    for line in (folder / "results.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        _, _, label = entry["name"].partition(":")
+        rows.setdefault(label, {}).update(entry["answer"])
+    order = [f"{model.name}, batch {batch}" for model in MODELS.values() for batch in model.batches]
+    return {label: rows[label] for label in order if label in rows}
 
 
 def main() -> None:
-    """Prints microseconds a call, GPU work included, for a model that is nothing but overhead."""
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU()).eval().cuda()
-    shapes = torchtrt.Input(min_shape=(1, 64), opt_shape=(8, 64), max_shape=(32, 64))
-    compiled = torchtrt.compile(model, [shapes], require_full_compilation=True, tactic_sources=0)
-    x = torch.rand(8, 64, device="cuda")
-    compiled(x)
-    (engine,) = (module for module in compiled.modules() if isinstance(module, EngineModule))
-    context = engine._context
-    output = torch.empty(8, 64, device="cuda")
-    stream = torch.cuda.Stream()
-
-    def by_hand() -> None:
-        with torch.cuda.stream(stream):
-            for _ in range(CALLS):
-                context.set_tensor_address(engine.inputs[0].name, x.data_ptr())
-                context.set_tensor_address(engine.output_names[0], output.data_ptr())
-                context.execute_async_v3(stream.cuda_stream)
-            stream.synchronize()
-
-    def calls_of(module: torch.nn.Module) -> None:
-        with torch.cuda.stream(stream), torch.no_grad():
-            for _ in range(CALLS):
-                module(x)
-            stream.synchronize()
-
-    times = seconds_in_turn(
-        {
-            "engine by hand": by_hand,
-            "EngineModule": lambda: calls_of(engine),
-            "CompiledModule": lambda: calls_of(compiled),
-            "eager PyTorch": lambda: calls_of(model),
-        },
-        rounds=7,
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.gpu", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tensorrt-python", default=sys.executable)
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="how many engines of a kind are built at a time"
     )
-    for name, seconds in times.items():
-        print(f"{name}: {seconds / CALLS * 1e6:.1f} µs a call")
+    parser.add_argument("--seconds", type=float, default=1e6, help="when all must be ready")
+    parser.add_argument("--program", choices=("export", *PROGRAMS), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--model", action="append", help="a row, as 'ResNet-50, batch 1'; default: all"
+    )
+    parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
+    options = parser.parse_args()
+    labels = options.model or [
+        f"{model.name}, batch {batch}" for model in MODELS.values() for batch in model.batches
+    ]
+    if options.table:
+        print(table(collect(options.folder)))
+    elif options.program == "export":
+        export(Work(options.folder, labels[0]))
+    elif options.program:
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("TORCHTRT_TENSORRT", "real")
+        get_ready = {"pytorch": pytorch, "ours": ours, "onnx": onnx}[options.program]
+        take_turn(lambda: get_ready(Work(options.folder, labels[0])))
+    else:
+        run(options.folder, options.tensorrt_python, options.jobs, options.seconds, labels)
+        print(table(collect(options.folder)))
 
 
 if __name__ == "__main__":

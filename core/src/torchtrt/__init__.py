@@ -1,8 +1,7 @@
 """PyTorch to TensorRT through installable converter packs.
 
 ``torchtrt.compile(model, inputs)`` compiles a model with the packs that are installed. Importing
-this package finds the packs and merges their converters into one registry; it needs neither a GPU
-nor TensorRT.
+this package finds the packs and merges their converters into one registry; it needs neither a GPU nor TensorRT.
 """
 
 from __future__ import annotations
@@ -41,18 +40,13 @@ __all__ = [
 # Imported on first use: torch.export and what compiling needs take longer to import than all packs
 # together, and the commands that look for what is broken import no PyTorch.
 _LAZY = {
-    "CompilationSettings": "torchtrt.settings",
-    "CompiledModule": "torchtrt.runtime",
-    "DYNAMO_CONVERTERS": "torchtrt.registry",
-    "Input": "torchtrt.inputs",
-    "compile": "torchtrt.compiler",
-    "dynamo_tensorrt_converter": "torchtrt.registry",
-    "explain": "torchtrt.compiler",
-    "load": "torchtrt.engines",
-    "refit_module_weights": "torchtrt.engines",
-    "save": "torchtrt.engines",
-    "trt": "torchtrt.tensorrt",
-    "use_tensorrt": "torchtrt.tensorrt",
+    "torchtrt.compiler": ("compile", "explain"),
+    "torchtrt.engines": ("load", "refit_module_weights", "save"),
+    "torchtrt.inputs": ("Input",),
+    "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
+    "torchtrt.runtime": ("CompiledModule",),
+    "torchtrt.settings": ("CompilationSettings",),
+    "torchtrt.tensorrt": ("trt", "use_tensorrt"),
 }
 
 

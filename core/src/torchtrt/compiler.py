@@ -37,7 +37,7 @@ from torchtrt.lowering.memory import storage_of
 from torchtrt.packs.state import with_known_packs
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
 from torchtrt.progress import Stages
-from torchtrt.registry import DYNAMO_CONVERTERS, PackPass, lowering_passes
+from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
@@ -98,7 +98,7 @@ def compile(
         with TRACING, stages.stage("lowering"):
             recorder = None if options.immutable_weights else engines().ProgramRecorder(exported)
             program = lower(exported, options, recorder)
-            report.passes = [str(lowering_pass) for lowering_pass in lowering_passes()]
+            report.passes = program.passes
             weights = _constants(exported, program)
             ranges = size_ranges(program, inputs, kwarg_inputs)
             report.narrowed = list(narrowed_sizes(program, ranges, inputs, kwarg_inputs))
@@ -128,6 +128,7 @@ def compile(
         _signature(model, program),
         options,
         recipes,
+        engines().CudaGraphs() if options.cuda_graphs else None,
     )
 
 
@@ -201,7 +202,10 @@ def lower(
     with contextlib.nullcontext() if recorder is None else recorder.recording():
         fold_constants(program.graph_module, program.mutated)
         for lowering_pass in lowering_passes():
-            _run_pass(lowering_pass, program.graph_module, settings)
+            before = _calls(program.graph_module)
+            lowering_pass.run(program.graph_module, settings)
+            if _calls(program.graph_module) != before:
+                program.passes.append(str(lowering_pass))
         resolve_nodes(program.graph_module, settings)
         fold_constants(program.graph_module, program.mutated)  # what decompositions brought
     program.graph_module.graph.lint()
@@ -209,21 +213,10 @@ def lower(
     return program
 
 
-def _run_pass(
-    lowering_pass: PackPass, graph_module: GraphModule, settings: CompilationSettings
-) -> None:
-    try:
-        result = lowering_pass.function(graph_module, settings)
-    except Exception as error:
-        raise PackError(
-            f"The lowering pass {lowering_pass} raised {type(error).__name__}: {error}. Report this to the pack's "
-            f"authors; TORCHTRT_PACKS_DISABLE={lowering_pass.pack.name} goes without the pack."
-        ) from error
-    if result is not None and result is not graph_module:
-        raise PackError(
-            f"The lowering pass {lowering_pass} returned {type(result).__name__}, which nobody reads: a pass changes "
-            "the graph that it is given, and returns nothing. Report this to the pack's authors."
-        )
+def _calls(graph_module: GraphModule) -> list[tuple[Any, ...]]:
+    """Returns what is equal for as long as no pass changes what a graph, or one inside it, computes."""
+    graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
+    return [(node, node.target, node.args, node.kwargs) for graph in graphs for node in graph.nodes]
 
 
 def build_engine(
@@ -258,7 +251,7 @@ def build_engine(
             inputs,
             interpreted.output_names,
             interpreted.output_dtypes,
-            interpreted.requires_output_allocator,
+            interpreted.context.requires_output_allocator,
             name,
             interpreted.converted_by,
             weights=recording and recording.recipe(),

@@ -139,6 +139,10 @@ class UnreadableFileError(TorchTRTError, ValueError):
     """A file is no saved model, or is damaged."""
 
 
+class UnwritableFileError(TorchTRTError, OSError):
+    """A model cannot be saved where it was asked for."""
+
+
 class MissingOperatorError(TorchTRTError, RuntimeError):
     """A saved model calls an operator that no imported library has registered."""
 

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
 def lazy_names(
-    namespace: dict[str, Any], modules: Mapping[str, str]
+    namespace: dict[str, Any], modules: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Returns a package's ``__getattr__`` and ``__dir__``.
 
     Args:
         namespace: The package's ``globals()``, with its ``__all__``.
-        modules: For each name the module that has it.
+        modules: For each module the names that it has.
     """
+    places = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
-        if name not in modules:
+        if name not in places:
             message = f"module {namespace['__name__']!r} has no attribute {name!r}"
             raise AttributeError(message)
-        value = namespace[name] = getattr(importlib.import_module(modules[name]), name)
+        value = namespace[name] = getattr(importlib.import_module(places[name]), name)
         return value
 
     def names() -> list[str]:

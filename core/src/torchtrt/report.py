@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-if TYPE_CHECKING:
-    from torchtrt.partitioning import Partition
+from torchtrt.lowering import resolution_of
+from torchtrt.partitioning import Partition
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class CompilationReport:
         blocks: The engines.
         converted: Which converter of which pack handled which ops.
         in_torch: What stayed in PyTorch.
-        passes: The packs' passes over the graph, in the order in which they ran.
+        passes: The packs' passes that changed the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
     """
@@ -117,8 +120,6 @@ class CompilationReport:
 
     def add_partition(self, partition: Partition) -> None:
         """Fills in what partitioning decided."""
-        from torchtrt.targets import qualified_name
-
         members = [node for block in partition.blocks.values() for node in block]
         self.converted = list(count_converters(members))
         self.in_torch = [
@@ -132,8 +133,6 @@ class CompilationReport:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as data that ``json.dumps`` accepts."""
-        import dataclasses
-
         return dataclasses.asdict(self)
 
     def __rich_console__(self, *_: object) -> Iterator[object]:
@@ -146,10 +145,6 @@ class CompilationReport:
 
 def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
     """Yields, most frequent first, which converter handles how many nodes of which op."""
-    from torchtrt.lowering import resolution_of
-    from torchtrt.targets import qualified_name
-    from torchtrt.tensorrt.dtypes import dtype_name
-
     dtypes: dict[tuple[str, str, str], Counter[str]] = {}
     for node in nodes:
         resolution = resolution_of(node)

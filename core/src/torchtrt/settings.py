@@ -41,6 +41,7 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         "a dictionary: the op, and the name of the pack",
     ),
     "min_block_size": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
+    "num_avg_timing_iters": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
     "workspace_size": (_is_size, "bytes, 0 or more"),
     "engine_cache": (
         lambda value: value is None or isinstance(value, (bool, str, os.PathLike)),
@@ -91,10 +92,12 @@ class CompilationSettings:
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its
             default.
+        num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         immutable_weights: Engines keep the weights that they are built with. Without it
             :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        cuda_graphs: Record calls on a GPU as CUDA graphs, and replay them for inputs of the same shapes.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
@@ -114,9 +117,11 @@ class CompilationSettings:
     autocast_excluded_nodes: frozenset[str] = frozenset()
     workspace_size: int = 0
     optimization_level: int | None = None
+    num_avg_timing_iters: int = 1
     disable_tf32: bool = False
     immutable_weights: bool = True
     tactic_sources: int | None = None
+    cuda_graphs: bool = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     progress: bool | None = None
 

@@ -56,7 +56,7 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
         UnknownTargetError: There is no such op; the message names the closest one.
         TypeError: ``spec`` is neither callable nor a string.
     """
-    found: object = _find(spec) if isinstance(spec, str) else spec
+    found: object = _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
     if isinstance(found, OpOverloadPacket):
         return frozenset(getattr(found, overload) for overload in _overloads(found))
     if not callable(found):
@@ -78,7 +78,7 @@ def parse_target(spec: Target | str) -> Target:
         UnknownTargetError: There is no such op; the message names the closest one.
         TypeError: ``spec`` is neither callable nor a string.
     """
-    found = _find(spec) if isinstance(spec, str) else spec
+    found = _find(spec) if isinstance(spec, str) else _as_node_has_it(spec)
     if isinstance(found, OpOverloadPacket):
         return _only_overload(found)
     (target,) = parse_targets(found)
@@ -121,7 +121,15 @@ def _find(name: str) -> Target | OpOverloadPacket:
 
 def _find_function(module: ModuleType, path: str) -> Target | None:
     function = getattr(module, path.partition(".")[2], None)
-    return function if _is_function(function) else None
+    return _as_node_has_it(function) if _is_function(function) else None
+
+
+def _as_node_has_it(function: Any) -> Any:
+    """Returns the higher-order op for what people call in its place, as ``torch.cond``; anything else as it is."""
+    module = str(getattr(function, "__module__", ""))
+    if module == "torch" or module.startswith("torch._higher_order_ops."):
+        return getattr(torch.ops.higher_order, getattr(function, "__name__", ""), function)
+    return function
 
 
 def _is_function(value: Any) -> bool:
@@ -146,6 +154,9 @@ def _find_operator(path: str) -> Target | OpOverloadPacket | None:
 def _unknown(name: str, path: str) -> str:
     message = f"There is no op {name!r} in PyTorch {torch.__version__}."
     otherwise = "If a library adds it, import that library first."
+    for full in (f"aten.{path}", f"higher_order.{path}"):
+        if path and _find_operator(full):
+            return f"{message} Did you mean {full!r}?"
     return f"{message} {did_you_mean(path, _known_names(path), otherwise)}"
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from torchtrt import registry
 from torchtrt.packs import ConverterPack, environment, hooks
-from torchtrt.registry import ConverterRegistry, register
+from torchtrt.registry import ConverterRegistry
 from torchtrt_cli.parser import make_parser
 
 ROOT = Path(__file__).parents[3]
@@ -85,7 +86,7 @@ def test_every_question_to_the_registry_is_documented() -> None:
 def test_the_example_of_registering_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it stands on the page, on a pack that this test throws away."""
     local = ConverterPack("local")
-    monkeypatch.setattr(register, "local_pack", local)
+    monkeypatch.setattr(registry, "dynamo_tensorrt_converter", local.converter)
     (example,) = re.findall(r"^```python\n(.*?)^```$", page("registry"), re.MULTILINE | re.DOTALL)
 
     exec(compile(example, "registry.md", "exec"), {"__name__": "example"})

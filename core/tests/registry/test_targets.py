@@ -78,6 +78,23 @@ def test_an_unknown_name_is_an_error_with_the_closest_match(name: str, closest: 
     assert f"Did you mean {closest!r}?" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [("cond", "higher_order.cond"), ("relu", "aten.relu"), ("add.Tensor", "aten.add.Tensor")],
+)
+def test_a_name_without_its_namespace_is_an_error_with_the_whole_name(name: str, full: str) -> None:
+    """However little of the whole it is."""
+    with pytest.raises(UnknownTargetError, match=f"Did you mean '{full}'"):
+        parse_targets(name)
+
+
+@pytest.mark.parametrize("spelling", [torch.cond, "torch.cond", "higher_order.cond"])
+def test_what_people_call_stands_for_the_op_that_graphs_have(spelling: Any) -> None:
+    """No node of a graph calls ``torch.cond`` itself."""
+    assert parse_targets(spelling) == {torch.ops.higher_order.cond}
+    assert parse_target(spelling) is torch.ops.higher_order.cond
+
+
 def test_an_unknown_name_like_no_other_hints_at_the_library_that_adds_it() -> None:
     """Ops of torchvision exist once torchvision is imported."""
     with pytest.raises(UnknownTargetError, match="import that library first"):

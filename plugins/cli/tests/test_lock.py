@@ -116,6 +116,18 @@ def test_a_lock_reads_as_it_was_written(lock, tmp_path):
             "is no lock",
         ),
         (
+            '{"lock": 1, "packs": {}, "converters": {"x": 5}, "decompositions": {}, "passes": []}',
+            "is no lock",
+        ),
+        (
+            '{"lock": 1, "packs": {}, "converters": {"x": [5]}, "decompositions": {}, "passes": []}',
+            "is no lock",
+        ),
+        (
+            '{"lock": 1, "packs": {"x": 1}, "converters": {}, "decompositions": {}, "passes": []}',
+            "is no lock",
+        ),
+        (
             '{"lock": 9, "packs": {}, "converters": {}, "decompositions": {}, "passes": []}',
             "of form 9",
         ),

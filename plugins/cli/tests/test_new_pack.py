@@ -70,6 +70,8 @@ def test_a_name_of_several_words_is_spelled_as_each_place_wants(tmp_path, monkey
     [
         ("vision!", "Use lower-case letters, digits and single underscores"),
         ("2d", "a letter first"),
+        ("my__vision", "single underscores"),
+        ("my - vision", "single underscores"),
         ("", "cannot be a pack's name"),
         ("../vision", "cannot be a pack's name"),
         ("class", "no keyword of Python"),

@@ -210,6 +210,22 @@ def changed_weight():
         (lambda folder: compiled(BASE, folder, [VARYING], optimization_level=5), False),
         (lambda folder: compiled(BASE, folder, [VARYING], disable_tf32=True), False),
         (lambda folder: compiled(BASE, folder, [VARYING], immutable_weights=False), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], tactic_sources=1), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], autocast=torch.float16), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], truncate_double=True), True),
+        (
+            lambda folder: compiled(BASE, folder, [VARYING], autocast_excluded_ops={"aten.gelu"}),
+            True,
+        ),
+        (lambda folder: compiled(BASE, folder, [VARYING], autocast_excluded_nodes={"x"}), True),
+        (lambda folder: compiled(BASE, folder, [VARYING], require_full_compilation=True), True),
+        (lambda folder: compiled(BASE, folder, [VARYING], assume_dynamic_shape_support=True), True),
+        (
+            lambda folder: compiled(
+                BASE, folder, [VARYING], converter_preferences={"aten.gelu": "aten_core"}
+            ),
+            True,
+        ),
         (lambda folder: compiled(BASE, folder, [VARYING], min_block_size=2), True),
         (lambda folder: compiled(BASE, folder, [VARYING], torch_executed_ops={"aten.gelu"}), True),
         (lambda folder: compiled(BASE, Path(folder), [VARYING], progress=False), True),
@@ -425,10 +441,14 @@ def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
 
     assert "0" == fresh(COMPILE, tmp_path)
     assert "1" == fresh(COMPILE, tmp_path)
-    (tmp_path / "engines" / "left.tmp").write_bytes(b"half")
-    os.utime(tmp_path / "engines" / "left.tmp", (0, 0))
-    EngineCache(tmp_path)._evict()
-    assert [] == list(tmp_path.glob("engines/*.tmp"))
+    for kind in ("engines", "timings"):
+        (tmp_path / kind / "written.tmp").write_bytes(b"half")  # by somebody, now
+        (tmp_path / kind / "left.tmp").write_bytes(b"half")
+        os.utime(tmp_path / kind / "left.tmp", (0, 0))
+    compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
+    names = [path.name for path in tmp_path.glob("*/*.tmp")]
+    assert "left.tmp" not in names
+    assert 2 == names.count("written.tmp")
 
 
 def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path, monkeypatch):

@@ -233,8 +233,15 @@ class Bomb:
         return os.mkdir, (str(self.mark),)
 
 
-def test_nothing_in_a_file_is_executed(saved, tmp_path):
-    """Pickles, code in sizes and names, and calls of what is no operator are refused or not read."""
+def _signatures(program):
+    """Yields how the calls of a program's modules nest."""
+    for each in program.get("graph_module", {}).get("module_call_graph", ()):
+        if each["signature"] is not None:
+            yield each["signature"]
+
+
+def test_nothing_in_a_file_is_executed(saved, tmp_path, monkeypatch):
+    """Pickles, code in sizes and names, calls of what is no operator, and modules are refused or not read."""
     mark = tmp_path / "mark"
     code = f"__import__('os').mkdir('{mark}')"
     pickled = pickle.dumps(Bomb(mark))
@@ -253,6 +260,25 @@ def test_nothing_in_a_file_is_executed(saved, tmp_path):
             entry["path_name"] = "opaque_obj_0"
         return json.dumps(config).encode()
 
+    def importing(context):
+        def change(data):
+            loaded = json.loads(data)
+            tree = json.dumps([1, {"type": kind, "context": context, "children_spec": []}])
+            for holder in (loaded, *_signatures(loaded)):
+                for key in {"output_tree", "out_spec"} & set(holder):
+                    holder[key] = tree
+            return json.dumps(loaded).encode()
+
+        kind = "collections.defaultdict" if isinstance(context, dict) else "builtins.dict"
+        return change
+
+    (tmp_path / "torchtrt_test_imported.py").write_text(f"__import__('os').mkdir({str(mark)!r})\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = "torchtrt_test_imported"
+    key = importing(json.dumps([{"__enum__": True, "fqn": f"{module}:A", "name": "B"}]))
+    factory = importing(
+        {"default_factory_module": module, "default_factory_name": "A", "dict_context": []}
+    )
     size = edited(rb'"expr_str": "[^"]*"', f'"expr_str": "{code}"')
     attribute = edited(rb'"expr_str": "[^"]*"', '"expr_str": "().__class__"')
     name = edited(rb'"name": "input_?\d*"', f'"name": "x=({code})"'.replace("'", "\\u0027"))
@@ -274,6 +300,11 @@ def test_nothing_in_a_file_is_executed(saved, tmp_path):
             (saved[1], {"model__json": attribute}),
             (saved[1], {"model__json": name}),
             (saved[0], {"model__json": target}),
+            *(
+                (saved[0], {record: change})
+                for record in ("model__json", "torchtrt__json")
+                for change in (key, factory)
+            ),
             (saved[0], {"torchtrt__json": edited(rb'"format": 1', '"format": 99')}),
             (saved[0], {"torchtrt__json": lambda _: b"[" * 100_000}),
         )

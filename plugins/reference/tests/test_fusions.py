@@ -142,15 +142,16 @@ def test_layers_with_one_mask_share_what_is_made_of_it(version: str, bench: Any)
 def test_a_mask_whose_number_is_no_floor_keeps_attention_apart(
     version: str, number: float, bench: Any
 ) -> None:
-    """Scores show through a small number, and -inf makes NaN of a row that is hidden entirely."""
+    """Scores show through a small number, and -inf makes NaN of a row that is hidden entirely, unless it is 8.6's."""
     n = bench(version)
+    read = max(number, -1e38) if version.startswith("8.") else number
     q, mask = rand(1, 1, 2, 4), torch.tensor([[[[True, True], [False, False]]]])
     x = n.input(q)
     scores = matrix_product(n, x, x, "TRANSPOSE")
     selected = n.net.add_select(n.input(mask), scores, scalar(n, number)).get_output(0)
     operations, result = built(n, attend(n, x, selected))
     assert "scaled_dot_product" not in operations
-    expected = torch.softmax((q @ q.mT).where(mask, torch.tensor(number)), -1) @ q
+    expected = torch.softmax((q @ q.mT).where(mask, torch.tensor(read)), -1) @ q
     torch.testing.assert_close(result, expected, equal_nan=True)
 
 

@@ -5,9 +5,8 @@ and the helpers exported here.
 """
 
 from torchtrt.contract import arguments_of, is_constant, named_arguments, value_of
-from torchtrt.conversion.constants import get_constant, get_trt_tensor, get_weights
 from torchtrt.conversion.context import ConversionContext
-from torchtrt.conversion.layers import add, add_layer
+from torchtrt.conversion.layers import add, add_layer, get_constant, get_trt_tensor, get_weights
 from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
 
 __all__ = [

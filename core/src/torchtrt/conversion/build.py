@@ -46,6 +46,7 @@ def build_plan(
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
     if settings.optimization_level is not None:
         config.builder_optimization_level = settings.optimization_level
+    config.avg_timing_iterations = settings.num_avg_timing_iters
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
     if not settings.immutable_weights:

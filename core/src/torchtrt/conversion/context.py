@@ -37,7 +37,6 @@ class ConversionContext:
             nobody names have the node's name.
         compilation_settings: The settings of this compilation.
         requires_output_allocator: Whether an output's size depends on the data.
-        weight_refit_map: Weights recorded for refit: the name in the engine to the model's tensor.
         cpu_weights_reference_holder: Owners of the memory that the network's weights point to.
         node: The graph node in conversion. ``node.meta["val"]`` tells what PyTorch returns for it:
             dtype, and shape in the model's symbols. ``None`` when a converter is called by hand.
@@ -51,7 +50,6 @@ class ConversionContext:
     net: Any
     compilation_settings: CompilationSettings = field(default_factory=CompilationSettings)
     requires_output_allocator: bool = False
-    weight_refit_map: dict[str, torch.Tensor] = field(default_factory=dict)
     cpu_weights_reference_holder: list[Any] = field(default_factory=list)
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
@@ -94,8 +92,7 @@ class ConversionContext:
     def add_constant(self, tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Any:
         """Returns a new constant with a tensor's values, in another shape of as many elements if one is given."""
         if tensor.dtype is torch.bool:
-            # Boolean weights are undocumented on some versions: an integer constant and a cast are
-            # safe on all.
+            # Boolean weights are undocumented on some versions: an integer constant and a cast are safe on all.
             return add_cast(self.net, self.add_constant(tensor.to(torch.int32), shape), torch.bool)
         given = tuple(tensor.shape) if shape is None else shape
         return self.net.add_constant(given, self.weights(tensor)).get_output(0)
@@ -110,10 +107,6 @@ class ConversionContext:
         if self.recorder is not None:
             self._weights.setdefault((address, weights.dtype), (tensor, weights))
         return weights
-
-    def record_weight(self, name: str, weight: torch.Tensor) -> None:
-        """Notes that the engine's weights ``name`` hold ``weight``, so that they can be refitted."""
-        self.weight_refit_map[name] = weight
 
     def name_recorded_weights(self) -> None:
         """Names all weights that follow from the model's, whichever converter made them."""
@@ -168,8 +161,3 @@ class ConversionContext:
             shape = self.shape_of(tensor)
             self._sizes[key] = self.net.add_gather(shape, self.tensor(dim), 0).get_output(0)
         return self._sizes[key]
-
-
-def is_static(sizes: Sequence[Any]) -> bool:
-    """Returns whether every size is a fixed number."""
-    return all(isinstance(size, int) and size >= 0 for size in sizes)

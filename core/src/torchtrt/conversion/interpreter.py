@@ -26,7 +26,7 @@ from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import inner_dtype, to_trt_dtype
-from torchtrt.tensorrt.shims import mark_output
+from torchtrt.tensorrt.shims import is_strongly_typed, mark_output
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class InterpretedNetwork:
         inputs: The profile of each input, in the block's order.
         output_names: The name of each output, in the block's order.
         output_dtypes: The PyTorch dtype of each output outside the engine.
-        context: The conversion context; it owns the memory of the weights.
+        context: The conversion context; it owns the memory of the weights, and knows whether an output's size depends
+            on the data.
         converted_by: For each node, the pack and version that converted it.
-        requires_output_allocator: Whether an output's size depends on the data.
     """
 
     network: Any
@@ -49,7 +49,6 @@ class InterpretedNetwork:
     output_dtypes: tuple[torch.dtype, ...]
     context: ConversionContext
     converted_by: Mapping[str, str]
-    requires_output_allocator: bool
 
 
 class TRTInterpreter:
@@ -97,18 +96,13 @@ class TRTInterpreter:
         recorder = self.context.recorder
         recording = contextlib.nullcontext() if recorder is None else recorder.recording()
         with no_new_assumptions(self.block.graph), recording:
-            return self._run()
-
-    def _run(self) -> InterpretedNetwork:
-        placeholders = self.block.graph.find_nodes(op="placeholder")
-        inputs = [
-            self.add_input(profile, node)
-            for profile, node in zip(self.inputs, placeholders, strict=True)
-        ]
-        self.convert_graph(self.block, inputs)
-        (output,) = self.block.graph.find_nodes(op="output")
-        output_names, output_dtypes = self.add_outputs(output)
-        if self.context.recorder is not None:
+            placeholders = self.block.graph.find_nodes(op="placeholder")
+            inputs = [
+                self.add_input(profile, node)
+                for profile, node in zip(self.inputs, placeholders, strict=True)
+            ]
+            self.convert_graph(self.block, inputs)
+            output_names, output_dtypes = self.add_outputs(self.block.graph.output_node())
             self.context.name_recorded_weights()
         return InterpretedNetwork(
             self.network.raw,
@@ -117,7 +111,6 @@ class TRTInterpreter:
             output_dtypes,
             self.context,
             self.converted_by,
-            self.context.requires_output_allocator,
         )
 
     def convert_graph(self, module: GraphModule, inputs: Sequence[Any]) -> list[Any]:
@@ -207,7 +200,7 @@ class TRTInterpreter:
             dtype = source.meta["val"].dtype
             inside = inner_dtype(dtype)
             with self.network.node(name, ""):
-                tensor = self.context.tensor(self.env[source], inside)
+                tensor = self._output(self.env[source], inside)
                 if tensor.name in taken or tensor.is_network_input:
                     # One tensor cannot be two outputs, nor an input and an output.
                     tensor = self.network.add_identity(tensor).get_output(0)
@@ -216,6 +209,12 @@ class TRTInterpreter:
             names.append(name)
             dtypes.append(dtype)
         return tuple(names), tuple(dtypes)
+
+    def _output(self, value: Any, dtype: torch.dtype) -> Any:
+        is_open = is_network_tensor(value) and not is_strongly_typed() and dtype.is_floating_point
+        if is_open and self.context.dtype_of(value).is_floating_point:
+            return value  # the output's own type is what counts, and a cast would be a kernel
+        return self.context.tensor(value, dtype)
 
 
 def _remember(context: ConversionContext, result: Any, value: Any) -> None:

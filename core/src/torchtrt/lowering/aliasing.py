@@ -243,7 +243,7 @@ def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
     signature = exported.graph_signature
     users = (spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT)
     inputs = {spec.arg.name: index for index, spec in enumerate(users)}
-    outputs: Any = _output(exported.graph).args[0]
+    outputs: Any = exported.graph.output_node().args[0]
     kinds = [spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs]
     written = {value for value, is_result in zip(outputs, kinds, strict=True) if not is_result}
 
@@ -314,7 +314,7 @@ class _Separation:
         owners: dict[Hashable, Hashable] = {node: index for index, node in enumerate(inputs)}
         written: frozenset[Hashable] = frozenset()
         written = written.union(*(self.memories_of(node.args[0]) for node in self.writes))
-        output, results = _output(self.graph), []
+        output, results = self.graph.output_node(), []
         for result, origin in zip(output.args[0], origins, strict=True):  # type: ignore[arg-type]
             memories = self.memories_of(result)
             if (not origin.repeats and result in self.repeating) or any(
@@ -344,14 +344,13 @@ class _Separation:
     def copy(self, value: Node, origin: Origin | None) -> Node:
         """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
         if (value, origin) not in self.copies:
-            first = self.writes[0] if self.writes else _output(self.graph)
+            first = self.writes[0] if self.writes else self.graph.output_node()
             with self.graph.inserting_before(first):
                 copy = self.graph.call_function(aten.clone.default, (value,))
             fake = value.meta.get("val")
             if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
-                copy.kwargs = {
-                    "memory_format": torch.contiguous_format
-                }  # as what an engine returns
+                # As what an engine returns.
+                copy.kwargs = {"memory_format": torch.contiguous_format}
             copy.meta = dict(value.meta)
             self.copies[value, origin] = copy
         return self.copies[value, origin]
@@ -366,7 +365,9 @@ def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
     memories: dict[Node, frozenset[Hashable]] = {}
     for node in graph_module.graph.nodes:
         if node.op == "get_attr":
-            memories[node] = _memory_of_attribute(attrgetter(str(node.target))(graph_module))
+            value = attrgetter(str(node.target))(graph_module)  # may be the graph of a branch
+            is_tensor = isinstance(value, torch.Tensor)
+            memories[node] = frozenset({_Storage(storage_of(value))} if is_tensor else ())
         elif node.target is operator.getitem and not may_share(node.args[0]):
             memories[node] = frozenset({node.args})  # one of several new tensors
         elif node.op != "output" and not isinstance(node.meta.get("val"), _NUMBERS):
@@ -387,16 +388,3 @@ def repeating_nodes(graph: Graph) -> set[Node]:
         ):
             repeating.add(node)
     return repeating
-
-
-def _memory_of_attribute(value: Any) -> frozenset[Hashable]:
-    if not isinstance(value, torch.Tensor):
-        return frozenset()  # the graph of a branch
-    if value.layout is not torch.strided:
-        return frozenset({_Storage(id(value))})
-    return frozenset({_Storage(storage_of(value))})
-
-
-def _output(graph: Graph) -> Node:
-    output: Node = next(iter(graph.find_nodes(op="output")))
-    return output

@@ -9,6 +9,7 @@ from operator import attrgetter
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.lowering.aliasing import writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 
 GROWTH_LIMIT = 1 << 16
@@ -54,7 +55,7 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
         with graph.inserting_before(place):
             constant = graph.create_node("get_attr", name, name=f"{node.name}_folded")
         constant.meta = dict(node.meta)
-        node.replace_all_uses_with(constant, delete_user_cb=_only_reads)
+        node.replace_all_uses_with(constant, delete_user_cb=lambda user: not writes(user))
         if node.op == "call_function" and not node.users:
             graph.erase_node(node)  # even a random one
     graph.eliminate_dead_code()
@@ -69,21 +70,15 @@ def _is_empty(node: Node) -> bool:
         and fake.layout is torch.strided
         and all(isinstance(size, int) for size in fake.shape)
         and fake.numel() == 0
-        and _only_reads(node)
+        and not writes(node)
     )
-
-
-def _only_reads(node: Node) -> bool:
-    """Returns whether a node writes to none of its arguments."""
-    target = node.target
-    return not (isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable)
 
 
 def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     target, result = node.target, node.meta.get("val")
     if not isinstance(target, torch._ops.OpOverload) or not isinstance(result, torch.Tensor):
         return False
-    if target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags:
+    if writes(node) or torch.Tag.nondeterministic_seeded in target.tags:
         return False
     if DYNAMO_CONVERTERS.is_kept(target):
         return False

@@ -155,13 +155,11 @@ def decomposition_for(target: Any) -> Callable[..., Any] | None:
 
 def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | str | None:
     """Traces a decomposition with the node's fake inputs; None, or a reason, where it does not apply to them."""
-    leaves, tree = pytree.tree_flatten((node.args, node.kwargs))
-    sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
-    positions = {source: index for index, source in enumerate(sources)}
+    sources = node.all_input_nodes
 
     def function(*values: Any) -> Any:
-        filled = [values[positions[leaf]] if isinstance(leaf, Node) else leaf for leaf in leaves]
-        args, kwargs = pytree.tree_unflatten(filled, tree)
+        given = dict(zip(sources, values, strict=True))
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given.__getitem__)
         result = decompose(*args, **kwargs)
         return tuple(result) if isinstance(result, (list, tuple)) else result
 
@@ -197,8 +195,7 @@ def _fake_mode_of(values: Sequence[Any]) -> contextlib.AbstractContextManager[An
 def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
     """Replaces ``node`` by the traced graph of its decomposition."""
     graph = graph_module.graph
-    leaves, _ = pytree.tree_flatten((node.args, node.kwargs))
-    sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))
+    sources = node.all_input_nodes
     env: dict[Node, Node] = {}
     with graph.inserting_before(node):
         for part in parts.graph.nodes:

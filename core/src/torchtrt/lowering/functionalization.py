@@ -199,10 +199,8 @@ def _functional_form(node: Node) -> Any:
     try:
         with source.meta["val"].fake_mode:
             result = functional(*args, **kwargs)
-    except (
-        Exception
-    ):  # it may refuse these arguments in any way; PyTorch's functionalization knows better
-        return None
+    except Exception:
+        return None  # it may refuse these arguments in any way; PyTorch's functionalization knows better
     before = source.meta["val"]
     same_shape = result.dim() == before.dim() and all(
         statically_known_true(mine == theirs)

@@ -38,6 +38,7 @@ class Program:
         ranges: For a symbol of the graph's shapes, its minimum and maximum value.
         mutated: Names of the attributes that the graph writes to. They are not constants.
         origins: Whose memory each result surely is in the model as it was written.
+        passes: The packs' passes that changed the graph, in the order in which they ran.
     """
 
     graph_module: GraphModule
@@ -46,6 +47,7 @@ class Program:
     ranges: Mapping[Any, tuple[int, int | None]]
     mutated: frozenset[str] = field(default_factory=frozenset)
     origins: tuple[Origin, ...] = ()
+    passes: list[str] = field(default_factory=list)
 
     @property
     def placeholders(self) -> list[Node]:

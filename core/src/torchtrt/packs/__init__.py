@@ -60,11 +60,11 @@ __all__ = [
 _CONTRACT = ("AutocastRule", "CallingConvention", "ConverterPriority", "ConverterSupport", "Reject")
 _STATE = ("add_pack", "current_packs", "load_packs", "loaded_packs", "local_pack", "problems")
 _LAZY = {
-    **dict.fromkeys(_CONTRACT, "torchtrt.contract"),
-    **dict.fromkeys(_STATE, "torchtrt.packs.state"),
-    **dict.fromkeys(("LoadedPack", "PackSet"), "torchtrt.packs.load"),
-    "ConverterPack": "torchtrt.packs.pack",
-    "hookimpl": "torchtrt.packs.hooks",
+    "torchtrt.contract": _CONTRACT,
+    "torchtrt.packs.hooks": ("hookimpl",),
+    "torchtrt.packs.load": ("LoadedPack", "PackSet"),
+    "torchtrt.packs.pack": ("ConverterPack",),
+    "torchtrt.packs.state": _STATE,
 }
 
 

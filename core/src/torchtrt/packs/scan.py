@@ -162,8 +162,7 @@ def _entries(text: str) -> Iterator[tuple[Door, str, str]]:
 def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, str]:
     """Returns a distribution's name, version and folder.
 
-    Reads two headers: ``distribution.metadata`` parses the whole file with :mod:`email`, ten times
-    as slow.
+    Reads two headers: ``distribution.metadata`` parses the whole file with :mod:`email`, ten times as slow.
     """
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     headers: dict[str, str] = {}

@@ -70,7 +70,8 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
         gc.disable()
         try:
             selection = read_selection(os.environ)
-            with redirect_stdout(sys.stderr):  # standard output is the program's, or a command's
+            # Standard output is the program's, or a command's JSON.
+            with redirect_stdout(sys.stderr):
                 packs, problems = load(scan(), selection, local_pack, watch)
         finally:
             _state.loading = False

@@ -9,7 +9,7 @@ form one block. No block can depend on itself through PyTorch, and the whole tak
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,8 +149,7 @@ def _readers(node: Node) -> set[Node]:
 def is_scalar(node: Node) -> bool:
     """Returns whether a call makes a number rather than tensors: sizes and arithmetic on them.
 
-    Such nodes have no side: PyTorch computes them where it needs them, and each block repeats what
-    it needs.
+    Such nodes have no side: PyTorch computes them where it needs them, and each block repeats what it needs.
     """
     return node.op == "call_function" and isinstance(
         node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -159,15 +158,17 @@ def is_scalar(node: Node) -> bool:
 
 def tensor_inputs(node: Node) -> dict[Node, None]:
     """Returns the nodes whose tensors ``node`` reads, directly or through the sizes it uses, in order."""
-    found: dict[Node, None] = {}
+    return {source: None for source in _sources(node) if not is_scalar(source)}
+
+
+def _sources(node: Node) -> Iterator[Node]:
+    """Yields what a node reads, directly or through numbers, in order, and these numbers."""
     pending = list(reversed(node.all_input_nodes))
     while pending:
         source = pending.pop()
+        yield source
         if is_scalar(source):
             pending.extend(reversed(source.all_input_nodes))
-        else:
-            found[source] = None
-    return found
 
 
 def _producer(node: Node) -> Node:
@@ -188,20 +189,12 @@ def _rejection(node: Node) -> _Reason | None:
         return text, (text,)
     if not resolution:
         return "\n".join(resolution.details()) or resolution.reasons[0], resolution.reasons
-    for scalar in _scalars(node):
+    for scalar in filter(is_scalar, _sources(node)):
         scalar_resolution = resolution_of(scalar)
         if not scalar_resolution:
             text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
             return text, (text,)
     return None
-
-
-def _scalars(node: Node) -> Iterable[Node]:
-    pending = [source for source in node.all_input_nodes if is_scalar(source)]
-    while pending:
-        scalar = pending.pop()
-        yield scalar
-        pending.extend(source for source in scalar.all_input_nodes if is_scalar(source))
 
 
 def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, int]:

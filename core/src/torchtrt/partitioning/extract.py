@@ -16,8 +16,7 @@ def extract_blocks(
 ) -> tuple[GraphModule, dict[str, GraphModule]]:
     """Returns the graph with each block as a call of one submodule, and those submodules by name.
 
-    The submodules run in PyTorch as they are; compilation replaces each by an engine of the same
-    inputs and outputs.
+    The submodules run in PyTorch as they are; compilation replaces each by an engine of the same inputs and outputs.
 
     Args:
         graph_module: The lowered graph.
@@ -52,7 +51,7 @@ class _Extraction:
             for node in levels:
                 if levels[node] == level and node not in in_blocks and not writes(node):
                     self.copy(node)
-        output = next(iter(self.source.graph.find_nodes(op="output")))
+        output = self.source.graph.output_node()
         for node in (*output.all_input_nodes, *last):  # what is read, numbers too, is from before
             self.copy(node)
         result = torch.fx.map_arg(output.args[0], self.copy)

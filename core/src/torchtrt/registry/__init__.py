@@ -11,7 +11,6 @@ from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejec
 from torchtrt.registry.order import Conflict
 from torchtrt.registry.register import (
     PackPass,
-    autocast_rules,
     decompositions,
     dynamo_tensorrt_converter,
     export_contexts,
@@ -35,7 +34,6 @@ __all__ = [
     "Reject",
     "Rejection",
     "Resolution",
-    "autocast_rules",
     "decompositions",
     "dynamo_tensorrt_converter",
     "export_contexts",

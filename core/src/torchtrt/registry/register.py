@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import GraphModule
 
-from torchtrt.contract import AutocastRule, Validator, qualified_function
+from torchtrt.contract import qualified_function
 from torchtrt.errors import PackError
-from torchtrt.packs import ConverterPriority, PackInfo, current_packs
-from torchtrt.packs.pack import Function
+from torchtrt.packs import PackInfo, current_packs
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.state import local_pack
 from torchtrt.registry.registry import DYNAMO_CONVERTERS
-from torchtrt.registry.table import Decompositions
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target
 
@@ -32,48 +30,31 @@ class PackPass:
     def __str__(self) -> str:
         return f"{self.name} of {self.pack.name} {self.pack.version}".rstrip()
 
+    def run(self, graph_module: GraphModule, settings: CompilationSettings) -> None:
+        """Rewrites a graph.
 
-def dynamo_tensorrt_converter(
-    key: Target,
-    *,
-    enabled: bool = True,
-    capability_validator: Validator | None = None,
-    unless: Validator | Sequence[Validator] = (),
-    priority: ConverterPriority = ConverterPriority.STANDARD,
-    supports_dynamic_shapes: bool = False,
-    requires_output_allocator: bool = False,
-    keep_constants: bool = False,
-    tensorrt: str = "",
-) -> Callable[[Function], Function]:
-    """Returns a decorator that registers a function as a converter of this program, in the pack named ``local``.
-
-    The arguments are those of :meth:`torchtrt.packs.ConverterPack.converter`. It may be used at any
-    time.
-    """
-    return local_pack.converter(
-        key,
-        enabled=enabled,
-        capability_validator=capability_validator,
-        unless=unless,
-        priority=priority,
-        supports_dynamic_shapes=supports_dynamic_shapes,
-        requires_output_allocator=requires_output_allocator,
-        keep_constants=keep_constants,
-        tensorrt=tensorrt,
-    )
+        Raises:
+            PackError: The pass raised, or returned another graph.
+        """
+        try:
+            result = self.function(graph_module, settings)
+        except Exception as error:
+            raise PackError(
+                f"The lowering pass {self} raised {type(error).__name__}: {error}. Report this to the pack's "
+                f"authors; TORCHTRT_PACKS_DISABLE={self.pack.name} goes without the pack."
+            ) from error
+        if result is not None and result is not graph_module:
+            raise PackError(
+                f"The lowering pass {self} returned {type(result).__name__}, which nobody reads: a pass changes "
+                "the graph that it is given, and returns nothing. Report this to the pack's authors."
+            )
 
 
-def register_torch_trt_decomposition(
-    target: Target | str,
-    *,
-    enabled: bool = True,
-    priority: ConverterPriority = ConverterPriority.STANDARD,
-) -> Callable[[Function], Function]:
-    """Returns a decorator that registers a decomposition of this program, in the pack named ``local``.
+dynamo_tensorrt_converter = local_pack.converter
+"""Returns a decorator that registers a function as a converter of this program, in the pack named ``local``."""
 
-    The arguments are those of :meth:`torchtrt.packs.ConverterPack.decomposition`.
-    """
-    return local_pack.decomposition(target, enabled=enabled, priority=priority)
+register_torch_trt_decomposition = local_pack.decomposition
+"""Returns a decorator that registers a decomposition of this program, in the pack named ``local``."""
 
 
 def get_graph_converter_support(
@@ -91,13 +72,7 @@ def get_graph_converter_support(
     return supported, len(calls)
 
 
-def decompositions() -> Decompositions:
-    """Returns for each op the decomposition in use, and the pack that it comes from.
-
-    The order law holds here too: the first pack in pack order has the op, and ``HIGH`` overrides
-    it.
-    """
-    return DYNAMO_CONVERTERS.decompositions()
+decompositions = DYNAMO_CONVERTERS.decompositions
 
 
 @contextlib.contextmanager
@@ -116,15 +91,6 @@ def export_contexts() -> Iterator[None]:
                     what = f"{qualified_function(context)} raised {describe(error)}"
                     raise PackError(str(Problem(what).about(loaded.info))) from error
         yield
-
-
-def autocast_rules() -> Mapping[str, AutocastRule]:
-    """Returns the rule of each op that has one, by its qualified name: that of the first pack in pack order."""
-    rules: dict[str, AutocastRule] = {}
-    for loaded in current_packs().loaded:
-        for op, rule in loaded.pack.autocast_rules:
-            rules.setdefault(op, rule)
-    return rules
 
 
 def lowering_passes() -> tuple[PackPass, ...]:

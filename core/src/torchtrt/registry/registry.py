@@ -235,8 +235,7 @@ class ConverterRegistry:
     def decompositions(self) -> Decompositions:
         """Returns for each op the decomposition in use, and the pack that it comes from.
 
-        The order law holds here too: the first pack in pack order has the op, and ``HIGH``
-        overrides it.
+        The order law holds here too: the first pack in pack order has the op, and ``HIGH`` overrides it.
         """
         return self._current_table().decompositions
 

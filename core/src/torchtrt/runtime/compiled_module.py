@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
+from operator import getitem
 from typing import Any
 
 import torch
@@ -45,6 +47,7 @@ class CompiledModule(torch.nn.Module):
         signature: CallSignature | None = None,
         settings: CompilationSettings | None = None,
         weight_recipes: Mapping[str, Any] | None = None,
+        cuda_graphs: Any = None,
     ) -> None:
         super().__init__()
         self.graph_module = graph_module
@@ -56,6 +59,11 @@ class CompiledModule(torch.nn.Module):
         self.settings = settings or CompilationSettings()
         self.weight_recipes = weight_recipes
         self._memory_checks = MemoryChecks.of(graph_module)
+        self._cuda_graphs = cuda_graphs
+        self._runs_engines_alone = all(
+            node.op != "call_function" or node.target is getitem
+            for node in graph_module.graph.nodes
+        )
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
@@ -77,21 +85,29 @@ class CompiledModule(torch.nn.Module):
         self.usage_checks.check(leaves)
         self.checks.check(leaves)
         if self._memory_checks is not None:
+            self.usage_checks.check_weights()
             self._memory_checks.check(leaves, self.graph_module)
         for index in self.shared_inputs:
             leaf = leaves[index]
             if not leaf.is_contiguous():  # as the example was, of which the model made no copy
                 leaves = [*leaves[:index], leaf.contiguous(), *leaves[index + 1 :]]
-        run = self.graph_module.forward  # hooks and wrappers are this module's business
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                outputs = run(*leaves)
-            outputs = self.usage_checks.without_gradients(leaves, outputs)
+        if not torch.is_grad_enabled():
+            outputs = self._run(leaves)
         else:
-            outputs = run(*leaves)
+            with contextlib.nullcontext() if self._runs_engines_alone else torch.no_grad():
+                outputs = self._run(leaves)
+            outputs = self.usage_checks.without_gradients(leaves, outputs)
+        if self._memory_checks is None:  # while the GPU works
+            self.usage_checks.check_weights()
         if self._returns_one_leaf:
             return outputs[0]
         return pytree.tree_unflatten(outputs, self.output_tree)
+
+    def _run(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        if self._cuda_graphs is not None:
+            return self._cuda_graphs(self.graph_module, leaves)  # type: ignore[no-any-return]
+        # Not a call: hooks and wrappers are this module's business.
+        return self.graph_module.forward(*leaves)  # type: ignore[no-any-return]
 
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.

@@ -14,7 +14,7 @@ from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
-from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.logging import collecting, logger, unclaimed_errors
 from torchtrt.tensorrt.selection import current, describe, describe_gpu, use_module
 
 
@@ -24,11 +24,119 @@ def _no_elements(device: torch.device | None) -> torch.Tensor:
     return torch.empty(256, dtype=torch.uint8, device=device)
 
 
-_LIVE = frozenset(
-    {"_tensorrt", "_lock", "_engine", "_context", "_allocators", "_device", "_shapes"}
-    | {"_output_shapes", "_engine_inputs", "_engine_outputs"}
-)
+_LIVE = frozenset({"_tensorrt", "_lock", "_engines", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
+_DENSE = torch.contiguous_format
+_STREAMS = 16
+"""The most CUDA streams for which a module keeps execution contexts."""
+
+
+class _Execution:
+    """One execution context of an engine, and what it was told last.
+
+    Args:
+        module: Whose engine it runs.
+        device: Where its inputs are.
+        loaded: The runtime and the engine, if another execution has them.
+    """
+
+    def __init__(self, module: EngineModule, device: torch.device, loaded: Any) -> None:
+        self.module, self.device = module, device
+        with collecting() as log:
+            if loaded is None:
+                runtime = trt.Runtime(logger())
+                if not is_real():
+                    runtime.torch_device = device
+                loaded = runtime, runtime.deserialize_cuda_engine(module.plan)
+            # An engine makes contexts only as long as its runtime lives.
+            self.loaded, engine = loaded, loaded[1]
+            self.context = engine and engine.create_execution_context()
+        if self.context is None:
+            message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
+            raise EngineError(message)
+        self.inputs = [
+            (spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name)))
+            for spec in module.inputs
+        ]
+        self.outputs = [
+            (name, to_torch_dtype(engine.get_tensor_dtype(name)), dtype)
+            for name, dtype in zip(module.output_names, module.output_dtypes, strict=True)
+        ]
+        self.shapes: list[torch.Size] | None = None
+        self.addresses = [-1] * len(self.inputs)
+        self.templates: list[torch.Tensor] = []
+        self.allocators = []
+        if module.requires_output_allocator:
+            for name in module.output_names:
+                self.allocators.append(make_output_allocator(device))
+                self.context.set_output_allocator(name, self.allocators[-1])
+
+    def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
+        """Enqueues the engine on a stream, and returns its outputs."""
+        context, addresses = self.context, self.addresses
+        shapes = [tensor.shape for tensor in inputs]
+        if shapes != self.shapes:
+            self._set_shapes(shapes)
+        held = []  # alive until the engine has been enqueued
+        for place, (tensor, (name, dtype)) in enumerate(zip(inputs, self.inputs, strict=True)):
+            if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
+                tensor = self._as(dtype, tensor, name).resolve_neg().contiguous()
+                held.append(tensor)
+            address = tensor.data_ptr()
+            if address != addresses[place]:
+                context.set_tensor_address(name, address or _no_elements(self.device).data_ptr())
+                addresses[place] = address
+        outputs = [torch.empty_like(like, memory_format=_DENSE) for like in self.templates]
+        for output, (name, _, _) in zip(outputs, self.outputs, strict=False):
+            context.set_tensor_address(
+                name, output.data_ptr() or _no_elements(self.device).data_ptr()
+            )
+        if not context.execute_async_v3(stream):
+            raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
+        for allocator, (_, dtype, _) in zip(self.allocators, self.outputs, strict=False):
+            outputs.append(allocator.take(dtype))
+        return tuple(
+            output if output.dtype is dtype else output.to(dtype)
+            for output, (_, _, dtype) in zip(outputs, self.outputs, strict=True)
+        )
+
+    def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
+        # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
+        if tensor.is_floating_point() and not dtype.is_floating_point:
+            message = (
+                f"PyTorch computed {tensor.dtype} for the input {name!r} of {self.module.name}, and had traced it as "
+                f"an integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
+            )
+            raise EngineError(message)
+        return tensor.to(dtype)
+
+    def _set_shapes(self, shapes: list[torch.Size]) -> None:
+        self.shapes = None
+        name = self.module.name
+        for spec, shape in zip(self.module.inputs, shapes, strict=True):
+            with collecting() as log:
+                accepted = self.context.set_input_shape(spec.name, tuple(shape))
+            if not accepted:
+                raise EngineError(
+                    f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
+                    f"was built for {spec.min} to {spec.max}: {log.text()}."
+                )
+        try:
+            missing = self.context.infer_shapes()
+        except RuntimeError as error:
+            message = f"The engine of {name} has no result for these shapes: {error}"
+            raise EngineError(message) from error
+        if missing:
+            raise EngineError(f"The engine of {name} lacks the shapes of {', '.join(missing)}.")
+        if not self.allocators:
+            # One element each, seen in the output's shape: what is like them is allocated fastest.
+            self.templates = [
+                torch.empty((), dtype=dtype, device=self.device).expand(
+                    tuple(self.context.get_tensor_shape(output))
+                )
+                for output, dtype, _ in self.outputs
+            ]
+        self.shapes = shapes
 
 
 class EngineModule(torch.nn.Module):
@@ -73,50 +181,22 @@ class EngineModule(torch.nn.Module):
 
     def _unload(self) -> None:
         self._tensorrt = current()
-        self._lock = threading.Lock()  # an execution context serves one call at a time
-        self._engine: Any = None
-        self._context: Any = None
-        self._allocators: dict[str, Any] = {}
-        self._device: torch.device | None = None
-        self._shapes: list[torch.Size] | None = None
-        self._output_shapes: list[tuple[int, ...]] = []
+        self._lock = threading.Lock()
+        self._engines: dict[torch.device, Any] = {}
+        # A context serves one call at a time, and on CUDA one stream: its memory is in use until the stream is done.
+        self._recorded: list[_Execution] = []
+        self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
 
     def replace_plan(self, plan: Any) -> None:
         """Makes another plan the engine, from the next call on."""
         with self._lock:
             self.plan = plan
-            self._device = None
-
-    def _load(self, device: torch.device) -> None:
-        if is_real() and device.type != "cuda":
-            message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
-            raise EngineError(message)
-        runtime = trt.Runtime(logger())
-        if not is_real():
-            runtime.torch_device = device
-        with collecting() as log:
-            self._engine = runtime.deserialize_cuda_engine(self.plan)
-            self._context = self._engine and self._engine.create_execution_context()
-        if self._context is None:
-            message = f"{describe()} could not load the engine of {self.name}: {log.text()}"
-            raise EngineError(message)
-        self._device = device
-        self._shapes = None
-        engine = self._engine
-        self._engine_inputs = [
-            (spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name))) for spec in self.inputs
-        ]
-        self._engine_outputs = [
-            (name, to_torch_dtype(engine.get_tensor_dtype(name))) for name in self.output_names
-        ]
-        self._allocators = {}
-        if self.requires_output_allocator:
-            for name in self.output_names:
-                self._allocators[name] = make_output_allocator(device)
-                self._context.set_output_allocator(name, self._allocators[name])
+            self._engines, self._idle = {}, {}
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the engine's outputs for contiguous or strided inputs on one device.
+
+        Threads run side by side, each with an execution context of its own.
 
         Raises:
             EngineError: The inputs are not on one device, a shape is outside what the engine was
@@ -127,79 +207,42 @@ class EngineModule(torch.nn.Module):
             if tensor.device != device:
                 message = f"The inputs of {self.name} are on {device} and {tensor.device}; move them to one device."
                 raise EngineError(message)
-        with self._lock:
-            if device != self._device:
-                with use_module(self._tensorrt):
-                    self._load(device)
-            if device.type != "cuda":
-                return self._run(inputs, 0)
-            if torch.cuda.current_device() == device.index:  # entering a device takes microseconds
-                return self._run(inputs, torch.cuda.current_stream().cuda_stream)
-            with torch.cuda.device(device):
-                return self._run(inputs, torch.cuda.current_stream().cuda_stream)
-
-    def _run(self, inputs: tuple[torch.Tensor, ...], stream: int) -> tuple[torch.Tensor, ...]:
-        context = self._context
-        set_address = context.set_tensor_address
-        shapes = [tensor.shape for tensor in inputs]
-        if shapes != self._shapes:
-            self._set_shapes(shapes)
-        held = []  # alive until the engine has been enqueued
-        device = self._device
-        for tensor, (name, dtype) in zip(inputs, self._engine_inputs, strict=True):
-            if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
-                tensor = self._as(dtype, tensor, name).resolve_neg().contiguous()
-                held.append(tensor)
-            set_address(name, tensor.data_ptr() or _no_elements(device).data_ptr())
-        outputs = []
-        if not self._allocators:
-            for (name, dtype), shape in zip(self._engine_outputs, self._output_shapes, strict=True):
-                output = torch.empty(shape, dtype=dtype, device=device)
-                outputs.append(output)
-                set_address(name, output.data_ptr() or _no_elements(device).data_ptr())
-        with collecting() as log:
-            succeeded = context.execute_async_v3(stream)
-        if not succeeded:
-            raise EngineError(f"The engine of {self.name} failed: {log.text()}")
-        for name, dtype in self._engine_outputs if self._allocators else ():
-            outputs.append(self._allocators[name].take(dtype))
-        return tuple(
-            output if output.dtype is dtype else output.to(dtype)
-            for output, dtype in zip(outputs, self.output_dtypes, strict=True)
-        )
-
-    def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
-        if tensor.is_floating_point() and not dtype.is_floating_point:
-            message = (
-                f"PyTorch computed {tensor.dtype} for the input {name!r} of {self.name}, and had traced it as an "
-                f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
-            )
-            raise EngineError(message)
-        return tensor.to(dtype)
-
-    def _set_shapes(self, shapes: list[torch.Size]) -> None:
-        self._shapes = None
-        for spec, shape in zip(self.inputs, shapes, strict=True):
-            with collecting() as log:
-                accepted = self._context.set_input_shape(spec.name, tuple(shape))
-            if not accepted:
-                raise EngineError(
-                    f"The engine of {self.name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
-                    f"was built for {spec.min} to {spec.max}: {log.text()}."
-                )
+        stream = 0
+        if device.type == "cuda":
+            if torch._C._cuda_getDevice() != device.index:
+                with torch.cuda.device(device):
+                    return self.forward(*inputs)
+            stream = torch._C._cuda_getCurrentRawStream(device.index)
+        idle = self._idle.get((device, stream))
         try:
-            missing = self._context.infer_shapes()
-        except RuntimeError as error:
-            message = f"The engine of {self.name} has no result for these shapes: {error}"
-            raise EngineError(message) from error
-        if missing:
-            message = f"The engine of {self.name} lacks the shapes of {', '.join(missing)}."
-            raise EngineError(message)
-        self._output_shapes = [
-            tuple(self._context.get_tensor_shape(name)) for name in self.output_names
-        ]
-        self._shapes = shapes
+            execution = idle.pop()  # type: ignore[union-attr]
+        except (AttributeError, IndexError):
+            idle, execution = self._load(device, stream)
+        outputs = execution.run(inputs, stream)
+        idle.append(execution)  # type: ignore[union-attr]
+        return outputs
+
+    def _load(self, device: torch.device, stream: int) -> tuple[list[_Execution], _Execution]:
+        with use_module(self._tensorrt), self._lock:
+            if is_real() and device.type != "cuda":
+                message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
+                raise EngineError(message)
+            if stream and torch.cuda.is_current_stream_capturing():
+                return [], self._to_record(device)
+            if len(self._idle) > _STREAMS:
+                self._idle.pop(next(iter(self._idle)))
+            execution = _Execution(self, device, self._engines.get(device))
+            self._engines[device] = execution.loaded
+            return self._idle.setdefault((device, stream), []), execution
+
+    def _to_record(self, device: torch.device) -> _Execution:
+        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before."""
+        for (known, _), idle in self._idle.items():
+            if known == device and idle:
+                self._recorded.append(idle.pop())
+                return self._recorded[-1]
+        message = f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
+        raise EngineError(message)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
         state = self.__getstate__()

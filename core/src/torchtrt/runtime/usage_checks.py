@@ -59,7 +59,7 @@ class UsageChecks:
 
         Raises:
             InputError: An input is no plain tensor.
-            EngineError: A weight has changed, autocast is another, or the call is being traced.
+            EngineError: Autocast is another than it was, or the call is being traced.
         """
         for leaf in leaves:
             if not isinstance(leaf, torch.Tensor):
@@ -68,7 +68,6 @@ class UsageChecks:
             if type(leaf) not in _PLAIN:
                 message = f"Engines run on plain strided tensors, and an input is a {type(leaf).__name__}."
                 raise InputError(message)
-        self.check_weights()
         if _autocast() != self.autocast:
             message = (
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+from collections import deque
 from typing import Any, ClassVar
 
 from torchtrt.tensorrt.selection import current
@@ -19,6 +20,7 @@ class collecting:
     """
 
     _open: ClassVar[list[collecting]] = []
+    _unclaimed: ClassVar[deque[tuple[int, str]]] = deque(maxlen=16)
     _lock = threading.Lock()
 
     def __init__(self) -> None:
@@ -44,13 +46,23 @@ class collecting:
         thread = threading.get_ident()
         with cls._lock:
             mine = [block for block in cls._open if block._thread == thread]
+            if not mine:
+                cls._unclaimed.append((thread, message))
             for block in mine[-1:] or cls._open:
                 block.errors.append(message)
 
 
+def unclaimed_errors() -> str:
+    """Returns the last errors that this thread caused outside of a block: running an engine opens none."""
+    thread = threading.get_ident()
+    log = collecting()
+    log.errors = [message for logged, message in collecting._unclaimed if logged == thread]
+    return log.text()
+
+
 @functools.cache
-def _logger_class(module: Any) -> type:
-    """Returns the logger class for one TensorRT module, whose base class it needs."""
+def _logger(module: Any) -> Any:
+    """Returns the logger for one TensorRT module, whose base class it needs."""
     levels = {
         "INTERNAL_ERROR": logging.ERROR,
         "ERROR": logging.ERROR,
@@ -72,12 +84,7 @@ def _logger_class(module: Any) -> type:
             # An error reaches the person in the exception; warnings are about TensorRT's own choices.
             _log.log(min(level, logging.INFO), "%s", message)
 
-    return ForwardingLogger
-
-
-@functools.cache
-def _logger(module: Any) -> Any:
-    return _logger_class(module)()
+    return ForwardingLogger()
 
 
 def logger() -> Any:

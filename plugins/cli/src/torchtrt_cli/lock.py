@@ -128,12 +128,15 @@ def read(path: Path) -> Lock:
         data = json.loads(path.read_text(encoding="utf-8"))
         form = data["lock"]
         lock = Lock(data["packs"], data["converters"], data["decompositions"], data["passes"])
-        mappings, names = (lock.packs, lock.converters, lock.decompositions), lock.passes
-        if not (all(isinstance(each, dict) for each in mappings) and isinstance(names, list)):
+        lists = [lock.passes, *lock.converters.values(), *lock.decompositions.values()]
+        names = [*lock.packs.values(), *(name for each in lists for name in each)]
+        if not all(isinstance(each, list) for each in lists) or not all(
+            isinstance(name, str) for name in names
+        ):
             raise TypeError("its parts are of other kinds")
     except FileNotFoundError:
         raise TorchTRTError(f"There is no {path}. `torchtrt lock` writes it.") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TorchTRTError(
             f"{path} is no lock: {type(error).__name__}: {error}. Take it from version control, or run `torchtrt lock`."
         ) from error

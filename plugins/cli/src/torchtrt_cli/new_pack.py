@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import re
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -31,6 +32,9 @@ FILES = {
 }
 """The templates, and where what they become is written."""
 
+_REPEATED = re.compile(r"[-_.\s]{2}")
+"""What would become one underscore: a name is written as it will be."""
+
 OF_PYTORCH = frozenset({"aten", "at", "prim", "prims", "torch", "pytorch"})
 """Names that PyTorch keeps for its own ops."""
 
@@ -55,7 +59,7 @@ def checked_name(text: str) -> str:
         PackError: It cannot be one, or it is taken.
     """
     name = normalize(text)
-    if not is_pack_name(name):
+    if not is_pack_name(name) or _REPEATED.search(text.strip()):
         hint = "Use lower-case letters, digits and single underscores, a letter first, no keyword of Python: my_ops."
         raise PackError(f"{text!r} cannot be a pack's name. {hint}")
     if name == LOCAL or name in OF_PYTORCH:

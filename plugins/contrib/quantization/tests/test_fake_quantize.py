@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from torchtrt.errors import RefitError
 from torchtrt.testing import (
     PackConformance,
     TensorSpec,
@@ -29,6 +30,39 @@ class Quantized(nn.Module):
         """Quantizes, multiplies, quantizes."""
         y = self.linear(torch.fake_quantize_per_tensor_affine(x, *self.options))
         return torch.fake_quantize_per_tensor_affine(y, *self.options)
+
+
+class ByChannel(nn.Module):
+    """A linear layer whose weight has a scale and a zero point for each row."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+        self.scales = nn.Buffer(torch.rand(6) + 0.01)
+        self.zero_points = nn.Buffer(torch.zeros(6, dtype=torch.int32))
+
+    def forward(self, x):
+        weight = torch.fake_quantize_per_channel_affine(
+            self.linear.weight, self.scales, self.zero_points, 0, -128, 127
+        )
+        return nn.functional.linear(x, weight, self.linear.bias)
+
+
+@pytest.mark.parametrize("tensorrt", tensorrts())
+def test_weights_with_a_scale_for_each_channel_take_others(tensorrt):
+    """Scales too, while the zero points stay 0."""
+    old, new, x = ByChannel().eval(), ByChannel().eval(), torch.randn(3, 6)
+    with torchtrt.use_tensorrt(tensorrt):
+        compiled = torchtrt.compile(old, [x], min_block_size=1, immutable_weights=False)
+        assert "aten.fake_quantize_per_channel_affine.default" in {
+            each.op for each in compiled.report.converted
+        }
+        refitted = torchtrt.refit_module_weights(compiled, new)
+        torch.testing.assert_close(refitted(x), new(x), rtol=1e-4, atol=1e-4)
+
+        new.zero_points[2] = 1
+        with pytest.raises(RefitError, match="Values that follow from 'zero_points'"):
+            torchtrt.refit_module_weights(compiled, new)
 
 
 @pytest.mark.parametrize("tensorrt", tensorrts())

@@ -12,8 +12,12 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchtrt
+from torchtrt.conversion import ConversionContext
 from torchtrt.packs import ConverterPriority, local_pack
 from torchtrt.registry import dynamo_tensorrt_converter
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import logger
+from torchtrt.tensorrt.shims import create_network
 from torchtrt_converters_torch_tensorrt.building_blocks import BINARY, BLOCKS, UNARY
 from torchtrt_converters_torch_tensorrt.context import AdoptedContext
 from torchtrt_reference import VERSIONS
@@ -475,3 +479,12 @@ def test_every_block_has_a_case():
     all_blocks = {f"{module}.{name}" for module, blocks in BLOCKS.items() for name in blocks}
 
     assert all_blocks == {case.path for case in CASES.values()} | set(WITHOUT_CASE)
+
+
+def test_an_adopted_converter_may_record_weights():
+    """As Torch-TensorRT's do for refitting; every view of one conversion has the same record."""
+    ctx, weight = ConversionContext(create_network(trt.Builder(logger()))), torch.rand(2)
+
+    AdoptedContext.over(ctx).record_weight("scale", weight)
+
+    assert {"scale": weight} == AdoptedContext.over(ctx).weight_refit_map

@@ -8,12 +8,14 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt_engines.cache import EngineCache, open_cache
+    from torchtrt_engines.cuda_graphs import CudaGraphs
     from torchtrt_engines.execution import engine_outputs, execute_engine, no_gradients
     from torchtrt_engines.inspection import inspect_file
     from torchtrt_engines.refit import ProgramRecorder, refit_module_weights
     from torchtrt_engines.saving import load, save
 
 __all__ = [
+    "CudaGraphs",
     "EngineCache",
     "ProgramRecorder",
     "engine_outputs",
@@ -27,16 +29,12 @@ __all__ = [
 ]
 
 _LAZY = {
-    "EngineCache": "torchtrt_engines.cache",
-    "ProgramRecorder": "torchtrt_engines.refit",
-    "engine_outputs": "torchtrt_engines.execution",
-    "execute_engine": "torchtrt_engines.execution",
-    "inspect_file": "torchtrt_engines.inspection",
-    "load": "torchtrt_engines.saving",
-    "no_gradients": "torchtrt_engines.execution",
-    "open_cache": "torchtrt_engines.cache",
-    "refit_module_weights": "torchtrt_engines.refit",
-    "save": "torchtrt_engines.saving",
+    "torchtrt_engines.cache": ("EngineCache", "open_cache"),
+    "torchtrt_engines.cuda_graphs": ("CudaGraphs",),
+    "torchtrt_engines.execution": ("engine_outputs", "execute_engine", "no_gradients"),
+    "torchtrt_engines.inspection": ("inspect_file",),
+    "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),
+    "torchtrt_engines.saving": ("load", "save"),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -27,7 +27,7 @@ import torch
 from torch._export.serde.serialize import serialize_tensor_meta
 from torch.export import ExportedProgram
 
-from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
+from torchtrt.errors import UnreadableFileError, UnsupportedProgramError, UnwritableFileError
 from torchtrt_engines.description import buffer_of
 from torchtrt_engines.safety import check_program
 
@@ -63,6 +63,7 @@ def write(
 
     Raises:
         UnsupportedProgramError: PyTorch cannot write the program.
+        UnwritableFileError: There can be no file at this path.
     """
     skeleton = io.BytesIO()
     try:
@@ -97,11 +98,21 @@ def _target(file: File) -> Iterator[Any]:
         yield file
         return
     path = Path(file)
-    # The writer names the archive after its file, so the folder is temporary and not the name.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        temporary = Path(folder) / path.name
-        yield str(temporary)
-        os.replace(temporary, path)
+    if path.is_dir():
+        raise UnwritableFileError(f"{path} is a folder. Name a file in it: {path / 'model.pt2'}.")
+    if not path.parent.is_dir():
+        message = f"There is no folder {path.parent} for {path.name}. Make it, or name another."
+        raise UnwritableFileError(message)
+    try:
+        # The writer names the archive after its file, so the folder is temporary and not the name.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            temporary = Path(folder) / path.name
+            yield str(temporary)
+            os.replace(temporary, path)
+    except OSError as error:
+        raise UnwritableFileError(
+            f"{path} cannot be written: {error.strerror or error}. Make room, or name a file in another folder."
+        ) from error
 
 
 def _write(writer: Any, name: str, data: bytes) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import SizeRange
-from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgramError
+from torchtrt.errors import TorchTRTError, UnsupportedProgramError
 from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
 from torchtrt.runtime import CompiledModule
 from torchtrt.runtime.call_signature import CallSignature
@@ -23,6 +23,8 @@ from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_engines import expressions
+from torchtrt_engines.containers import tree_from_json, tree_to_json, unnamed
+from torchtrt_engines.cuda_graphs import CudaGraphs
 from torchtrt_engines.description import dtype_from_json, dtype_to_json
 
 _ROWS = {
@@ -40,17 +42,12 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
     Raises:
         UnsupportedProgramError: An input has a form that cannot be written.
     """
-    try:
-        trees = [
-            pytree.treespec_dumps(each) for each in (compiled.input_tree, compiled.output_tree)
-        ]
-    except NotImplementedError as error:
-        message = f"The model takes or returns a container that PyTorch cannot write: {error}"
-        raise UnsupportedProgramError(message) from error
+    trees = {"input_tree": compiled.input_tree, "output_tree": compiled.output_tree}
+    plain = {name: unnamed(tree) for name, tree in trees.items()}
     checks = compiled.checks
     return {
-        "input_tree": trees[0],
-        "output_tree": trees[1],
+        **{name: tree_to_json(tree) for name, (tree, _) in plain.items()},
+        "named_tuples": {name: classes for name, (_, classes) in plain.items()},
         "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
         "ranges": {
             str(symbol): [each.min, each.opt, each.max] for symbol, each in checks.ranges.items()
@@ -83,8 +80,11 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         ranges,
         tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
     )
-    input_tree, output_tree = (_tree(data[name]) for name in ("input_tree", "output_tree"))
-    signature = data["signature"]
+    input_tree, output_tree = (
+        tree_from_json(data[name], data.get("named_tuples", {}).get(name))
+        for name in ("input_tree", "output_tree")
+    )
+    signature, settings = data["signature"], settings_from_json(data["settings"])
     first, second = map(bool, data["autocast"])
     return CompiledModule(
         graph_module,
@@ -95,8 +95,9 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         data["shared_inputs"],
         UsageChecks({}, bool(data["trains"]), (first, second)),
         signature and _signature_from_json(signature, input_tree),
-        settings_from_json(data["settings"]),
+        settings,
         data["weight_recipes"],
+        CudaGraphs() if settings.cuda_graphs else None,
     )
 
 
@@ -138,19 +139,6 @@ def report_from_json(data: Mapping[str, Any]) -> CompilationReport:
 
 def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-
-
-def _tree(text: str) -> pytree.TreeSpec:
-    if "default_factory_module" in text and '"builtins"' not in text.replace("\\", ""):
-        message = "A container in the file would import a module, which loading never does."
-        raise UnreadableFileError(message)
-    try:
-        return pytree.treespec_loads(text)
-    except (NotImplementedError, KeyError, TypeError) as error:
-        raise UnreadableFileError(
-            f"The model takes or returns a container that is not known here: {error}. Import the library that has it, "
-            "or register it with torch.export.register_dataclass, before loading."
-        ) from error
 
 
 def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:

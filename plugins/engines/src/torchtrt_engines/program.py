@@ -34,6 +34,7 @@ from torchtrt.lowering import shape_env_of
 from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.program import assign
 from torchtrt.runtime import CompiledModule, EngineModule
+from torchtrt_engines.containers import unnamed
 from torchtrt_engines.description import buffer_of, describe_engine, load_engine, parse_description
 
 RUN = torch.ops.torchtrt.execute_engine.default
@@ -197,6 +198,11 @@ class _Lifting:
                 # PyTorch would return what was written, which a later call changes.
                 result = self.graph.call_function(torch.ops.aten.clone.default, (result,))
                 result.meta["val"] = each.meta["val"]
+            if isinstance(result, str):
+                raise UnsupportedProgramError(
+                    f"The model returns the text {result!r}, which PyTorch cannot read from a file. Return tensors and "
+                    "numbers, and add the text where the model is called."
+                )
             specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(result), None))
             results.append(result)
         self.graph.output(tuple(results)).meta["val"] = tuple(
@@ -211,7 +217,9 @@ class _Lifting:
             root.add_module(name, self.source.get_submodule(name))
         stand_ins = {name: _stand_in(tensor) for name, tensor in self.tensors.items()}
         plans: dict[str, Any] = {name: torch.zeros(1, dtype=torch.uint8) for name in self.plans}
-        signature = ModuleCallSignature([], [], self.compiled.input_tree, self.compiled.output_tree)
+        input_tree, _ = unnamed(self.compiled.input_tree)
+        output_tree, _ = unnamed(self.compiled.output_tree)
+        signature = ModuleCallSignature([], [], input_tree, output_tree)
         return ExportedProgram(
             root=root,
             graph=self.graph,

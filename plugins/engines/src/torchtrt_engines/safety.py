@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import enum
+import json
 import re
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +39,58 @@ def check_program(data: Any) -> None:
             raise _refused("a size", value)
         if key == "name" and not _NAME.fullmatch(value):
             raise _refused("a name", value)
+        if key in ("in_spec", "out_spec"):
+            check_tree(value)
+
+
+def check_tree(text: str) -> None:
+    """Checks how inputs or outputs nest, as PyTorch writes it: its reader imports modules that the text names.
+
+    Raises:
+        UnreadableFileError: A dictionary has a key, or a default, that would be imported.
+    """
+    waiting: list[Any] = [text]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            try:
+                inner = json.loads(value)
+            except (ValueError, RecursionError):
+                continue
+            waiting += [inner] if isinstance(inner, (dict, list)) else []
+        elif isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            if "__enum__" in value and not _is_imported_enum(str(value.get("fqn"))):
+                raise UnreadableFileError(
+                    f"The model takes or returns a dictionary with a key of {value.get('fqn')!r}, which is not known "
+                    "here. Import its module before loading."
+                )
+            if "default_factory_module" in value and not _is_builtin_type(value):
+                message = "A container in the file would import a module, which loading never does."
+                raise UnreadableFileError(message)
+
+
+def imported(name: str) -> Any:
+    """Returns what ``"module:path"`` names in a module that is imported, or None."""
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found
+
+
+def _is_imported_enum(name: str) -> bool:
+    found = imported(name)
+    return isinstance(found, type) and issubclass(found, enum.Enum)
+
+
+def _is_builtin_type(factory: dict[str, Any]) -> bool:
+    name = factory.get("default_factory_name")
+    return factory["default_factory_module"] == "builtins" and isinstance(
+        vars(builtins).get(str(name)), type
+    )
 
 
 def _refused(what: str, value: str) -> UnreadableFileError:

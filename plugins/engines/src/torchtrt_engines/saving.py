@@ -42,6 +42,8 @@ def save(compiled: CompiledModule, file: File) -> None:
         InputError: ``compiled`` is something else.
         UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
         EngineError: A weight of the model has changed since it was compiled.
+        UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
+            read-only.
     """
     if not isinstance(compiled, CompiledModule):
         raise InputError(

@@ -24,6 +24,7 @@ class Rules:
         integer_power: POW accepts integers.
         integer_topk: TopK accepts integers.
         topk_drops_the_worst: TopK never selects NaN and the infinity at the wrong end: what is left over has index -1.
+        infinite_numbers: A constant of one infinite element stays infinite where ElementWise and Select read it.
         float32_integer_reductions: Integers go through float32 on their way into and out of a reduction.
         softmax_minimum_rank: The minimum rank of SoftMax's input.
         shape_of_data_dependence: The Shape layer takes tensors whose dimensions depend on data.
@@ -51,6 +52,7 @@ class Rules:
     integer_power: bool = True
     integer_topk: bool = True
     topk_drops_the_worst: bool = False
+    infinite_numbers: bool = True
     float32_integer_reductions: bool = False
     softmax_minimum_rank: int = 1
     shape_of_data_dependence: bool = True
@@ -88,6 +90,7 @@ _V8 = replace(
     integer_power=False,
     integer_topk=False,
     topk_drops_the_worst=True,
+    infinite_numbers=False,
     float32_integer_reductions=True,
     softmax_minimum_rank=2,
     shape_of_data_dependence=False,

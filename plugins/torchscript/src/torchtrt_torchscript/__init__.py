@@ -45,19 +45,21 @@ __all__ = [
 
 # Imported on first use, so that packs can register TorchScript converters at no cost.
 _LAZY = {
-    "Argument": "torchtrt_torchscript.node_arguments",
-    "ConversionCtx": "torchtrt_torchscript.conversion_ctx",
-    "RegisterNodeConversionPatterns": "torchtrt_torchscript.schema_converters",
-    "TensorContainer": "torchtrt_torchscript.node_arguments",
-    "Unsupported": "torchtrt_torchscript.compilation",
-    "Weights": "torchtrt_torchscript.conversion_ctx",
-    "check_method_op_support": "torchtrt_torchscript.compilation",
-    "compile": "torchtrt_torchscript.compilation",
-    "export": "torchtrt_torchscript.compilation",
-    "node_info": "torchtrt_torchscript.site",
-    "open_graph": "torchtrt_torchscript.compilation",
-    "torchscript_converter": "torchtrt_torchscript.schema_converters",
-    "unsupported_schemas": "torchtrt_torchscript.compilation",
+    "torchtrt_torchscript.compilation": (
+        "Unsupported",
+        "check_method_op_support",
+        "compile",
+        "export",
+        "open_graph",
+        "unsupported_schemas",
+    ),
+    "torchtrt_torchscript.conversion_ctx": ("ConversionCtx", "Weights"),
+    "torchtrt_torchscript.node_arguments": ("Argument", "TensorContainer"),
+    "torchtrt_torchscript.schema_converters": (
+        "RegisterNodeConversionPatterns",
+        "torchscript_converter",
+    ),
+    "torchtrt_torchscript.site": ("node_info",),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

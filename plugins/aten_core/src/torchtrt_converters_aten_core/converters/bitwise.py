@@ -81,7 +81,7 @@ def _bytes(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
         return types.operand(ctx, cut, dtype, rank + 1)
     tensor = types.operand(ctx, value, dtype, rank)
     wide = shape.unsqueeze(ctx, tensor, [rank])
-    shifted = elementwise.arithmetic(ctx, "FLOOR_DIV", wide, places, dtype)
+    shifted = elementwise.floor_divide(ctx, wide, places, dtype)
     return elementwise.remainder(ctx, shifted, 256, dtype, "floor")
 
 
@@ -142,8 +142,8 @@ def _shift(ctx: Any, tensor: Any, amount: Any, left: bool, dtype: torch.dtype) -
     halves = [count // 2 for count in counts]
     half = chosen([1 << part for part in halves], "half")
     rest = chosen([1 << count - part for count, part in zip(counts, halves, strict=True)], "rest")
-    part = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, half, dtype)
-    return elementwise.arithmetic(ctx, "FLOOR_DIV", part, rest, dtype)
+    part = elementwise.floor_divide(ctx, tensor, half, dtype)
+    return elementwise.floor_divide(ctx, part, rest, dtype)
 
 
 def _inside(ctx: Any, amount: Any, width: int) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, reduction, shape, types
+from torchtrt_converters_aten_core.impl import elementwise, reduction, shape, types, unary
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -81,13 +81,16 @@ def polynomial(ctx, x, n):
     highest = degree
     if len(degree.shape):
         highest = reduction.reduce(ctx, "MAX", degree, range(len(degree.shape)), True)
+    # A count, not a condition: what a condition reads TensorRT 8.6 keeps where no kernel of the body can.
+    steps = unary.apply(ctx, "CEIL", elementwise.arithmetic(ctx, "SUM", highest, -1.0, _WIDE))
+    steps = types.cast(ctx, shape.squeeze(ctx, steps, range(len(steps.shape))), torch.int32)
+    trips = elementwise.arithmetic(ctx, "MAX", steps, 0, torch.int32)
     loop = ctx.net.add_loop()
     place, before, current = (
         loop.add_recurrence(start) for start in (one, shape.broadcast(ctx, [one, number])[0], first)
     )
     k, old, last = (layer.get_output(0) for layer in (place, before, current))
-    going = elementwise.combine(ctx, "LESS", k, highest)
-    loop.add_trip_limit(shape.squeeze(ctx, going, range(len(going.shape))), trt.TripLimit.WHILE)
+    loop.add_trip_limit(trips, trt.TripLimit.COUNT)
     waits = elementwise.combine(ctx, "LESS", k, degree)
     a, b, c, d = (_at(ctx, line, k) for line in (family.a, family.b, family.c, family.d))
     factor = elementwise.arithmetic(ctx, "PROD", a, number, _WIDE)

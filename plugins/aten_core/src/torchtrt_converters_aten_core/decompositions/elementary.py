@@ -137,7 +137,7 @@ def atan2(self: Tensor, other: Tensor) -> Tensor:
     flat = torch.atan(up / torch.where(right == 0, 1.0, right))
     half = torch.copysign(torch.full_like(up, math.pi / 2), up)
     turned = torch.where(torch.signbit(right), flat + 2 * half, flat)
-    turned = torch.where((up == 0) & ~torch.signbit(right), up, turned)
+    turned = torch.where((up == 0) & (right >= 0) & ~torch.signbit(right), up, turned)
     return torch.where(tall, half - steep, turned)
 
 

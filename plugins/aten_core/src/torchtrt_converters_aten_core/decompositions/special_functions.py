@@ -116,7 +116,7 @@ def erfinv(self: Tensor) -> Tensor:
         ),
     )
     result = torch.where(w < 5, middle, ends) * x
-    result = torch.where(torch.abs(x) == 1, x * math.inf, result)
+    result = torch.where(x == 1, math.inf, torch.where(x == -1, -math.inf, result))
     return _as_result(torch.where(torch.abs(x) > 1, math.nan, result), self)
 
 
@@ -199,9 +199,8 @@ def digamma(self: Tensor) -> Tensor:
     result = torch.where(reflected, result - math.pi * _cotangent(x), result)
     result = torch.where(reflected & (torch.floor(x) == x), math.nan, result)
     result = torch.where(x == math.inf, x, result)
-    return _as_result(
-        torch.where(x == 0, torch.copysign(torch.full_like(x, math.inf), -x), result), self
-    )
+    pole = torch.where(torch.signbit(x), math.inf, -math.inf).to(x.dtype)
+    return _as_result(torch.where(x == 0, pole, result), self)
 
 
 def _cotangent(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, is_network_tensor, value_of
+from torchtrt.tensorrt.shims import is_strongly_typed
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -69,24 +70,36 @@ def attention(
     dtype = ctx.dtype_of(query)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
+    # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
+    # keeps them only where a factor is scaled before: all but a factor of two is.
+    doubled = (is_causal or mask is not None) and not is_strongly_typed()
+    before = scale / 2 if doubled else scale
     scaled = query
-    if scale != 1:
-        scaled = elementwise.arithmetic(ctx, "PROD", query, scale, dtype)
+    if before != 1:
+        scaled = elementwise.arithmetic(ctx, "PROD", query, before, dtype)
     scores = matmul.multiply(ctx, scaled, key, transpose_second=True)
+    if doubled:
+        scores = elementwise.arithmetic(ctx, "PROD", scores, 2.0, dtype)
     keep = None
     if is_causal:
         rows = sizes.size_of(ctx, query, -2)
         columns = sizes.size_of(ctx, key, -2)
-        seen = creation.triangle_mask(ctx, rows, columns, 0, True)
-        if mask is not None and _dtype(ctx, mask) is torch.bool:
+        if sizes.is_static((rows, columns)):
+            seen = torch.ones(rows, columns, dtype=torch.bool).tril()
+        else:
+            seen = creation.triangle_mask(ctx, rows, columns, 0, True)
+        if isinstance(mask, torch.Tensor) and isinstance(seen, torch.Tensor):
+            mask = mask.cpu()
+            mask = seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, -math.inf)
+        elif mask is not None and _dtype(ctx, mask) is torch.bool:
             mask = elementwise.logical(ctx, "AND", seen, mask)
         elif mask is not None:
             mask = elementwise.select(ctx, seen, mask, -math.inf, dtype)
     if is_causal and mask is None:
-        scores = _hide(ctx, seen, scores, dtype)
+        scores = _hide(ctx, seen, scores, dtype, torch.finfo(dtype).min)
     elif mask is not None and _dtype(ctx, mask) is torch.bool:
         keep = _any_key(ctx, mask)
-        scores = _hide(ctx, mask, scores, dtype)
+        scores = _hide(ctx, mask, scores, dtype, _lowest(dtype))
     elif mask is not None:
         keep = _any_finite(ctx, mask)
         bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
@@ -107,8 +120,16 @@ def _lowest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype) -> Any:
-    return elementwise.select(ctx, seen, scores, _lowest(dtype), dtype)
+def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, lowest: float) -> Any:
+    """Returns the scores, with a low number added to those that are not seen.
+
+    They are added to, not selected: TensorRT computes attention in one kernel with such a mask, not with the other.
+    """
+    if is_network_tensor(seen):
+        hidden = elementwise.select(ctx, seen, 0.0, lowest, dtype)
+    else:
+        hidden = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen.cpu(), lowest)
+    return elementwise.arithmetic(ctx, "SUM", scores, hidden, dtype)
 
 
 def _any_key(ctx: Any, mask: Any) -> Any:

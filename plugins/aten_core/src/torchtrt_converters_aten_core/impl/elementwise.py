@@ -10,7 +10,9 @@ import torch
 
 from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import types, unary
+from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
 
 
 def combine(ctx: Any, kind: str, first: Any, second: Any) -> Any:
@@ -48,6 +50,11 @@ def compare(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     dtype = types.result_type(ctx, first, second)
     scalars = [value for value in (first, second) if isinstance(value, (int, float))]
     dtype = types.compute_dtype(dtype, scalars)
+    if dtype.is_floating_point and not keeps_infinite_numbers():
+        if infinity := _infinity(second):
+            return _compare_with_infinity(ctx, kind, first, infinity, dtype)
+        if infinity := _infinity(first):
+            return _compare_with_infinity(ctx, _MIRRORED[kind], second, infinity, dtype)
     if dtype is torch.bool:
         dtype = torch.int32  # TensorRT orders no booleans
     left, right = types.operands(ctx, (first, second), dtype)
@@ -60,6 +67,31 @@ def compare(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     strict = combine(ctx, "LESS" if kind == "le" else "GREATER", left, right)
     equal = combine(ctx, "EQUAL", left, right)
     return combine(ctx, "OR", strict, equal)
+
+
+_MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+def _compare_with_infinity(
+    ctx: Any, kind: str, value: Any, infinity: float, dtype: torch.dtype
+) -> Any:
+    """Returns ``value <kind> infinity``, without a constant that is infinite."""
+    value = types.operand(ctx, value, dtype, types.rank_of(value))
+    infinite = unary.is_infinite(ctx, value)
+    side = compare(ctx, "gt" if infinity > 0 else "lt", value, 0.0)
+    equal = combine(ctx, "AND", infinite, side)
+    toward, away = ("lt", "gt") if infinity > 0 else ("gt", "lt")
+    if kind == "ne":
+        return unary.apply(ctx, "NOT", equal)
+    if kind == away:
+        return combine(ctx, "LESS", value, value)  # nothing is beyond
+    if kind not in (toward, toward.replace("t", "e")):
+        return equal
+    number = combine(ctx, "EQUAL", value, value)
+    if kind != toward:
+        return number
+    opposite = unary.apply(ctx, "NOT", equal)
+    return combine(ctx, "AND", number, opposite)
 
 
 def logical(ctx: Any, kind: str, first: Any, second: Any) -> Any:
@@ -80,13 +112,28 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
     """
     if rounding is None:
         return arithmetic(ctx, "DIV", first, second, dtype)
+    if types.is_integer(dtype) and rounding == "floor":
+        return floor_divide(ctx, first, second, dtype)
     if types.is_integer(dtype):
-        return arithmetic(ctx, "DIV" if rounding == "trunc" else "FLOOR_DIV", first, second, dtype)
+        return arithmetic(ctx, "DIV", first, second, dtype)
     # Half precision would round the quotient up to an integer before it is floored.
     inner = torch.float32 if dtype in types.HALF_TYPES else dtype
     quotient = arithmetic(ctx, "DIV", first, second, inner)
     whole = unary.truncate if rounding == "trunc" else unary.floor
     return types.cast(ctx, whole(ctx, quotient), dtype)
+
+
+def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+    """Returns the quotient of integers, rounded down; not by FLOOR_DIV, which overflows near the smallest in 8.6."""
+    if reduces_integers_exactly():
+        return arithmetic(ctx, "FLOOR_DIV", first, second, dtype)
+    left, right = types.operands(ctx, (first, second), dtype)
+    quotient = combine(ctx, "DIV", left, right)
+    rest = combine(ctx, "SUB", left, combine(ctx, "PROD", quotient, right))
+    is_uneven = compare(ctx, "ne", rest, 0)
+    apart = logical(ctx, "XOR", compare(ctx, "lt", rest, 0), compare(ctx, "lt", right, 0))
+    lower = types.cast(ctx, combine(ctx, "AND", is_uneven, apart), dtype)
+    return combine(ctx, "SUB", quotient, lower)
 
 
 def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str) -> Any:
@@ -103,38 +150,58 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: s
 def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype) -> Any:
     """Returns ``chosen`` where ``condition`` is true and ``other`` elsewhere, as ``dtype``; all three broadcast."""
     rank = types.common_rank((condition, chosen, other))
-    chosen, other = _spread_infinity(chosen, other), _spread_infinity(other, chosen)
+    condition = types.operand(ctx, condition, torch.bool, rank)
+    if not keeps_infinite_numbers():
+        if infinity := _infinity(chosen):
+            chosen = _endless(ctx, condition, infinity, dtype)
+        if infinity := _infinity(other):
+            opposite = unary.apply(ctx, "NOT", condition)
+            other = _endless(ctx, opposite, infinity, dtype)
     return add(
         ctx,
         "select",
-        types.operand(ctx, condition, torch.bool, rank),
+        condition,
         types.operand(ctx, chosen, dtype, rank),
         types.operand(ctx, other, dtype, rank),
     )
 
 
-def _spread_infinity(value: Any, beside: Any) -> Any:
-    """Returns an infinite number or one-element tensor as a row as wide as the tensor beside it, where that is known.
+def _infinity(value: Any) -> float | None:
+    """Returns the infinite number that ``value`` is, be it a number or a constant of one element, or ``None``."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, float) and math.isinf(value) else None
 
-    TensorRT 8.6 makes -1e38 of a single infinite element that it selects, but keeps a row of them.
-    """
-    shape = getattr(beside, "shape", ())
-    number = value.item() if isinstance(value, torch.Tensor) and value.numel() == 1 else value
-    if isinstance(number, float) and math.isinf(number) and len(shape) and shape[-1] > 1:
-        return torch.full((*getattr(value, "shape", ())[:-1], shape[-1]), number)
-    return value
+
+def _endless(ctx: Any, condition: Any, infinity: float, dtype: torch.dtype) -> Any:
+    """Returns an infinity where ``condition`` is true and 0 elsewhere: the logarithm of 0 or 1, no constant."""
+    opposite = unary.apply(ctx, "NOT", condition)
+    logarithm = unary.apply(ctx, "LOG", types.cast(ctx, opposite, dtype))
+    return logarithm if infinity < 0 else unary.negative(ctx, logarithm)
 
 
 def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
-    """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross."""
+    """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross.
+
+    What is NaN, be it the value or a limit, makes the result NaN.
+    """
     if dtype is torch.bool:  # booleans are limited as numbers
         return types.cast(ctx, clamp(ctx, value, low, high, torch.int32), dtype)
-    # The bound comes first: TensorRT's MAX and MIN return the second operand where one is NaN.
-    if low is not None:
-        value = arithmetic(ctx, "MAX", low, value, dtype)
-    if high is not None:
-        value = arithmetic(ctx, "MIN", high, value, dtype)
+    for limit, kind in ((low, "MAX"), (high, "MIN")):
+        if limit is not None:
+            limited = _limit if dtype.is_floating_point else arithmetic
+            value = limited(ctx, kind, value, limit, dtype)
     return value
+
+
+def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> Any:
+    # Not by MAX and MIN: where one operand is NaN, TensorRT returns the other in one kernel and NaN in the next.
+    inner = types.compute_dtype(dtype, [limit] if isinstance(limit, (int, float)) else [])
+    value, limit = types.operands(ctx, (value, limit), inner)
+    kept = combine(ctx, "LESS" if kind == "MAX" else "GREATER", limit, value)
+    nan = unary.is_nan(ctx, value)
+    kept = combine(ctx, "OR", kept, nan)
+    return types.cast(ctx, select(ctx, kept, value, limit, inner), dtype)
 
 
 def chain(ctx: Any, kind: str, tensors: Sequence[Any]) -> Any:

@@ -83,7 +83,7 @@ def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
 
 def cut(ctx: Any, tensor: Any, base: int) -> tuple[Any, Any]:
     """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``."""
-    high = elementwise.arithmetic(ctx, "FLOOR_DIV", tensor, base, torch.int32)
+    high = elementwise.floor_divide(ctx, tensor, base, torch.int32)
     whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
     return high, elementwise.combine(ctx, "SUB", tensor, whole)
 

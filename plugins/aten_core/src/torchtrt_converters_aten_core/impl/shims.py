@@ -23,6 +23,11 @@ def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
     return network.add_activation(tensor, getattr(trt.ActivationType, kind)).get_output(0)
 
 
+def keeps_infinite_numbers() -> bool:
+    """Returns whether an infinite constant of one element stays infinite; TensorRT 8.6 reads it as 1e38."""
+    return hasattr(trt.DataType, "INT64")
+
+
 def add_fill(
     network: Any, shape: Any, operation: Any, dtype: torch.dtype, alpha: Any, beta: Any
 ) -> Any:

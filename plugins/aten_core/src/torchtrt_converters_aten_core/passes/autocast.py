@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from operator import attrgetter, getitem
 from typing import Any
 
@@ -20,8 +20,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import arguments_of
-from torchtrt.packs import AutocastRule
-from torchtrt.registry import autocast_rules
+from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_converters_aten_core._pack import pack
@@ -176,6 +175,15 @@ def autocast(graph_module: GraphModule, settings: CompilationSettings) -> None:
         _Autocast(graph_module, settings.autocast, settings).run()
 
 
+def _rules() -> Mapping[str, AutocastRule]:
+    """Returns the rule of each op that has one, by its qualified name: that of the first pack in pack order."""
+    rules: dict[str, AutocastRule] = {}
+    for loaded in loaded_packs():
+        for op, rule in loaded.pack.autocast_rules:
+            rules.setdefault(op, rule)
+    return rules
+
+
 class _Autocast:
     def __init__(
         self, graph_module: GraphModule, lower: torch.dtype, settings: CompilationSettings
@@ -183,7 +191,7 @@ class _Autocast:
         self.graph_module = graph_module
         self.lower = lower
         self.largest, self.tiny = torch.finfo(lower).max, torch.finfo(lower).tiny
-        self.rules = autocast_rules()
+        self.rules = _rules()
         self.excluded_ops = settings.autocast_excluded_ops
         self.excluded = [re.compile(pattern) for pattern in settings.autocast_excluded_nodes]
         self.lowered: set[Node] = set()

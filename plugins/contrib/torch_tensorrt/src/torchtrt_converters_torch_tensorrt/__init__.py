@@ -9,9 +9,8 @@ from torchtrt.lazy import lazy_names
 __all__ = ["adopt", "adopt_torch_tensorrt", "offer"]
 
 _LAZY = {
-    "adopt": "torchtrt_converters_torch_tensorrt.adoption",
-    "adopt_torch_tensorrt": "torchtrt_converters_torch_tensorrt.adoption",
-    "offer": "torchtrt_converters_torch_tensorrt.real",
+    "torchtrt_converters_torch_tensorrt.adoption": ("adopt", "adopt_torch_tensorrt"),
+    "torchtrt_converters_torch_tensorrt.real": ("offer",),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

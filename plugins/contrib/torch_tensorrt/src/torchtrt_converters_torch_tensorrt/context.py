@@ -72,6 +72,16 @@ class AdoptedContext(ConversionContext):
         return AdoptedSettings.over(self.__dict__["compilation_settings"])
 
     @property
+    def weight_refit_map(self) -> dict[str, torch.Tensor]:
+        """What adopted converters record. Nobody reads it: torchtrt follows weights into the network itself."""
+        recorded: dict[str, torch.Tensor] = self.attachments.setdefault("torch_tensorrt", {})
+        return recorded
+
+    def record_weight(self, name: str, weight: torch.Tensor) -> None:
+        """Notes that the engine's weights ``name`` hold ``weight``."""
+        self.weight_refit_map[name] = weight
+
+    @property
     def current_node(self) -> torch.fx.Node | None:
         """The graph node in conversion."""
         return self.node

@@ -236,7 +236,6 @@ def _context_over(theirs: Any) -> ConversionContext:
         _contexts[theirs.net] = ConversionContext(
             theirs.net,
             requires_output_allocator=theirs.requires_output_allocator,
-            weight_refit_map=theirs.weight_refit_map,
             cpu_weights_reference_holder=theirs.cpu_weights_reference_holder,
         )
     return _contexts[theirs.net]

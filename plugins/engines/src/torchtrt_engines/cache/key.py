@@ -38,6 +38,10 @@ _LED_TO_THE_GRAPH = frozenset(
         "converter_preferences",
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
+        "truncate_double",
+        "autocast_excluded_ops",
+        "autocast_excluded_nodes",
+        "cuda_graphs",
         "engine_cache",
         "progress",
     }

@@ -189,6 +189,7 @@ class EngineCache:
                 if others is not None:
                     timings.combine(others, ignore_mismatch=False)
             self._write(self._timings(), [timings.serialize()])
+            self._sweep("timings")
 
     def _timings(self) -> Path:
         what = f"{selection.describe()} {selection.describe_gpu()}"
@@ -241,17 +242,21 @@ class EngineCache:
             Path(temporary).unlink(missing_ok=True)
             raise
 
+    def _sweep(self, kind: str) -> None:
+        """Removes what writers that died left behind."""
+        for path in self.folder.glob(f"{kind}/*.tmp"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
+
     def _evict(self) -> None:
         """Removes what was used least recently beyond the limit, and what writers that died left behind."""
+        self._sweep("engines")
         files = []
-        for path in self.folder.glob("engines/*"):
+        for path in self.folder.glob(f"engines/*{_SUFFIX}"):
             with contextlib.suppress(OSError):
                 status = path.stat()
-                is_engine = path.suffix == _SUFFIX
-                if not is_engine and time.time() - status.st_mtime > _ABANDONED_SECONDS:
-                    path.unlink()
-                elif is_engine:
-                    files.append((status.st_mtime, status.st_size, path))
+                files.append((status.st_mtime, status.st_size, path))
         size = sum(size for _, size, _ in files)
         for _, bytes_, path in sorted(files):
             if size <= self.limit:

@@ -95,6 +95,16 @@ class Recorder:
         """Returns whether a tensor was computed from a source, or is one."""
         return _is_plain(tensor) and _memory(tensor) in self._from_sources
 
+    def has_seen(self, tensor: torch.Tensor) -> bool:
+        """Returns whether a tensor is a source, or was made or read by what was recorded."""
+        return not _is_plain(tensor) or _key(tensor) in self._numbers
+
+    def unread_sources(self) -> list[torch.Tensor]:
+        """Returns the sources that nothing has read so far."""
+        read = frozenset().union(*(reads for _, reads, _ in self._steps))
+        sources = (self._kept[number] for number in self._sources)
+        return [each for each in sources if _memory(each) not in read]
+
     def source_name(self, tensor: torch.Tensor) -> str | None:
         """Returns the name of a tensor that is a source."""
         return self._sources.get(self._numbers.get(_key(tensor), -1)) if _is_plain(tensor) else None
@@ -259,22 +269,28 @@ class ProgramRecorder:
     def __init__(self, exported: ExportedProgram) -> None:
         signature = exported.graph_signature
         names = [*signature.parameters, *signature.buffers]
-        optional = frozenset(signature.non_persistent_buffers)
+        # Plain attributes, and tensors that the model's code makes, are in no state dict either.
+        constants = frozenset(signature.inputs_to_lifted_tensor_constants.values())
+        optional = constants | frozenset(signature.non_persistent_buffers)
         values: dict[str, Any] = {**exported.constants, **exported.state_dict}
         tensors: dict[str, torch.Tensor] = {
             name: values[name]
-            for name in (*names, *exported.state_dict)
+            for name in (*names, *exported.state_dict, *sorted(constants))
             if isinstance(values.get(name), torch.Tensor)
         }
         self._recorder = Recorder(tensors)
         self._names: dict[Any, list[str]] = {}
         for name, tensor in tensors.items():
             self._names.setdefault(_key(tensor), []).append(name)
+        others = {_memory(tensors[name]) for name in tensors if name not in optional}
+        # What shares memory with another weight has its new values, and none of its own to keep.
         self.weights = {
             name: {
                 "dtype": dtype_to_json(tensor.dtype),
                 "shape": list(tensor.shape),
-                "default": encode_tensor(tensor) if name in optional else None,
+                "default": encode_tensor(tensor)
+                if name in optional and _memory(tensor) not in others
+                else None,
             }
             for name, tensor in tensors.items()
         }
@@ -321,6 +337,7 @@ class BlockRecorder:
     def __init__(self, attributes: Mapping[str, torch.Tensor]) -> None:
         self._recorder = Recorder(attributes)
         self._given: dict[str, torch.Tensor] = {}
+        self._has_unseen = False
 
     def recording(self) -> Any:
         """Records conversion, in a ``with`` block."""
@@ -337,6 +354,7 @@ class BlockRecorder:
             tensor: Their values.
             give: Gives them a name, and returns whether they took it.
         """
+        self._has_unseen |= not self._recorder.has_seen(tensor)
         if not self._recorder.follows(tensor):
             return
         base = self._recorder.source_name(tensor) or "folded"
@@ -350,5 +368,13 @@ class BlockRecorder:
             self._recorder.fix(tensor)
 
     def recipe(self) -> dict[str, Any]:
-        """Returns how the engine's weights, by their names, follow from the block's attributes, as data."""
+        """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
+
+        Where the network has values that nobody saw being made, as in another thread, attributes that nobody saw being
+        read may have led to them: they must stay what they are.
+        """
+        given = set(map(_memory, self._given.values()))
+        for tensor in self._recorder.unread_sources() if self._has_unseen else ():
+            if _memory(tensor) not in given:
+                self._recorder.fix(tensor)
         return self._recorder.recipe(self._given).to_json()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ConversionError, RefitError, UnsupportedDtypeError
 from torchtrt.lowering.aliasing import writes
@@ -32,8 +36,10 @@ def refit_module_weights(
     Args:
         compiled: A model compiled with ``immutable_weights=False``, or loaded from a file of one.
         new_weights: A model of the same class, its exported program, or a state dict: all of its weights, by their
-            names, with the shapes and dtypes that they had. Buffers that a state dict does not hold stay as they were.
-        in_place: Give the weights to ``compiled`` itself, rather than to a copy.
+            names, with the shapes and dtypes that they had. Tensors that are plain attributes of a model are weights
+            too. What a state dict does not hold, as these and some buffers, stays as it was.
+        in_place: Give the weights to ``compiled`` itself, rather than to a copy. Calls that run meanwhile compute with
+            all of the old weights, later ones with all of the new.
 
     Raises:
         RefitError: The weights do not fit, or something that depends on their values is compiled in. Nothing has
@@ -43,8 +49,12 @@ def refit_module_weights(
     if recipes is None:
         message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
         raise RefitError(message)
-    given = _named(new_weights)
+    given = _named(new_weights, recipes["weights"])
     weights = _checked(given, recipes)
+    if isinstance(new_weights, torch.nn.Module):
+        _check_containers(
+            new_weights, {name: weights[name] for name in weights if name not in given}
+        )
     attributes = Recipe.from_json(recipes["recipe"]).run(weights.__getitem__, "the model")
     engines = {
         name: module
@@ -53,14 +63,16 @@ def refit_module_weights(
     }
     plans = {name: _refitted(engine, attributes) for name, engine in engines.items()}
     tensors = _new_attributes(compiled, attributes)
-    # Nothing has changed so far, and nothing can fail any more.
     trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
     target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
+    # A call runs one graph from its beginning to its end: the new one takes the old one's place at once.
+    graph_module = _copied(target.graph_module) if in_place else target.graph_module
     for name, plan in plans.items():
-        target.graph_module.get_submodule(name).replace_plan(plan)  # type: ignore[operator]
+        graph_module.get_submodule(name).replace_plan(plan)  # type: ignore[operator]
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
-        setattr(target.graph_module.get_submodule(owner), leaf, tensor)
+        setattr(graph_module.get_submodule(owner), leaf, tensor)
+    target.graph_module = graph_module
     checks = compiled.usage_checks
     written = _written_attributes(compiled)
     watched = {name: each for name, each in given.items() if name not in written}
@@ -68,19 +80,44 @@ def refit_module_weights(
     return target
 
 
-def _named(new_weights: Any) -> dict[str, torch.Tensor]:
-    """Returns weights by the model's names for them."""
+def _copied(graph_module: GraphModule) -> GraphModule:
+    """Returns a copy of a graph with engines of its own, and with the same tensors."""
+    tensors = [
+        value
+        for module in graph_module.modules()
+        for each in (module._parameters, module._buffers, vars(module))
+        for value in each.values()
+        if isinstance(value, torch.Tensor)
+    ]
+    return copy.deepcopy(graph_module, {id(each): each for each in tensors})
+
+
+def _named(new_weights: Any, known: Collection[str]) -> dict[str, torch.Tensor]:
+    """Returns weights by the model's names for them.
+
+    Args:
+        new_weights: What they come as.
+        known: The names of the weights that a model was compiled with: other plain attributes are no weights.
+    """
     if isinstance(new_weights, torch.nn.Module):
+        attributes = {
+            f"{path}.{name}" if path else name: value
+            for path, module in new_weights.named_modules(remove_duplicate=False)
+            for name, value in vars(module).items()
+            if isinstance(value, torch.Tensor)
+        }
         return {
+            **{name: attributes[name] for name in attributes if name in known},
             **dict(new_weights.named_parameters(remove_duplicate=False)),
             **dict(new_weights.named_buffers(remove_duplicate=False)),
         }
     if isinstance(new_weights, ExportedProgram):
-        names = new_weights.graph_signature.non_persistent_buffers
-        return {**new_weights.state_dict, **{name: new_weights.constants[name] for name in names}}
-    if isinstance(new_weights, Mapping) and all(
-        isinstance(each, torch.Tensor) for each in new_weights.values()
-    ):
+        constants = new_weights.constants
+        return {
+            **{name: constants[name] for name in constants if name in known},
+            **new_weights.state_dict,
+        }
+    if isinstance(new_weights, Mapping):
         return dict(new_weights)
     raise RefitError(
         "New weights come as a model, an exported program or a state dict of tensors, not as a "
@@ -97,14 +134,10 @@ def _checked(
     weights = {}
     for name, wanted in known.items():
         if name in given:
-            tensor = given[name]
-            expected, actual = (
-                f"{wanted['dtype']} {wanted['shape']}",
-                f"{dtype_to_json(tensor.dtype)} {list(tensor.shape)}",
-            )
-            if tensor.layout is not torch.strided or expected != actual:
+            expected, actual = f"{wanted['dtype']} {wanted['shape']}", _form(given[name])
+            if expected != actual:
                 wrong.append(f"{name!r} is {actual}, and was {expected}")
-            weights[name] = tensor
+            weights[name] = given[name]
         elif wanted["default"] is not None:
             weights[name] = decode_tensor(wanted["default"])
         else:
@@ -121,6 +154,45 @@ def _checked(
         listed = "".join(f"\n  {each}" for each in wrong)
         raise RefitError(f"The new weights do not fit the model:{listed}\nNothing was changed.")
     return weights
+
+
+def _check_containers(model: torch.nn.Module, kept: Mapping[str, torch.Tensor]) -> None:
+    """Checks that lists and other containers of a new model hold no weights: nothing says which is which.
+
+    Args:
+        model: The new model.
+        kept: The tensors that it has under no name, as they were.
+
+    Raises:
+        RefitError: A container holds a tensor that may be one of these, with other values.
+    """
+    of_every_module = vars(torch.nn.Module())
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name in of_every_module or isinstance(value, torch.Tensor):
+                continue
+            for tensor in pytree.tree_leaves(value):
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                alike = [each for each in kept.values() if _form(each) == _form(tensor)]
+                if alike and not any(_is_same(tensor, each) for each in alike):
+                    where = f"{path}.{name}" if path else name
+                    raise RefitError(
+                        f"The new model's {where!r} is a {type(value).__name__} with a tensor of {_form(tensor)}, "
+                        "which may be a weight that has no name. Nothing was changed. Keep it as a parameter, a buffer "
+                        "or an attribute, or compile the new model."
+                    )
+
+
+def _form(value: Any) -> str:
+    """Returns the dtype and the shape of a tensor of values, or what else something is."""
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}, no tensor"
+    if is_lazy(value) or isinstance(value, FakeTensor) or value.device.type == "meta":
+        return "a tensor without values"
+    if value.is_nested or value.layout is not torch.strided:
+        return "a nested tensor" if value.is_nested else f"a tensor of layout {value.layout}"
+    return f"{dtype_to_json(value.dtype)} {list(value.shape)}"
 
 
 def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:

@@ -201,6 +201,11 @@ CASES = [
     op_case("aten.lt.Tensor", bools, bools, label="bool"),
     op_case("aten.ge.Tensor", special, special, label="special"),
     op_case("aten.ne.Scalar", special, 0.0, label="special"),
+    *[
+        op_case(f"aten.{name}.Scalar", special, number, label=f"special-{number}")
+        for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        for number in (INF, -INF)
+    ],
     op_case("aten.eq.Scalar", halves, 1e-9, label="half-and-small-number"),
     op_case("aten.logical_and.default", ints, "batch 4"),
     op_case("aten.logical_or.default", special, TensorSpec(values=[0.0] * 7)),
@@ -212,6 +217,9 @@ CASES = [
     op_case("aten.where.ScalarSelf", bools, 2.0, "batch 4"),
     op_case("aten.where.ScalarOther", bools, ints, 1),
     op_case("aten.where.Scalar", bools, 1.0, 0.0),
+    op_case("aten.where.Scalar", bools, INF, -INF, label="infinite"),
+    op_case("aten.where.ScalarSelf", bools, INF, "batch 1", label="infinite"),
+    op_case("aten.where.ScalarOther", bools, halves, -INF, label="infinite-half"),
     op_case("aten.masked_fill.Scalar", "batch 4", bools, -INF),
     op_case("aten.masked_fill.Tensor", ints, bools, TensorSpec("", I64, 0, 5)),
     op_case("aten.clamp.default", "batch 4", -1, 1),
@@ -219,6 +227,10 @@ CASES = [
     op_case("aten.clamp.default", ints, -1.5, None, label="int-by-float"),
     op_case("aten.clamp.default", special, -1, 1, label="special"),
     op_case("aten.clamp.default", "batch 4", 2, 1, label="crossed"),
+    op_case("aten.clamp.Tensor", special, TensorSpec(values=[NAN] * 7), None, label="nan-limit"),
+    op_case("aten.clamp_max.Tensor", special, special, label="special"),
+    op_case("aten.hardtanh.default", special, -1, 1, label="special"),
+    op_case("aten.relu6.default", special, label="special"),
     op_case("aten.clamp.Tensor", "batch 4", "4", "batch 1"),
     op_case("aten.clip.default", "batch 4", -1, 1),
     op_case("aten.clip.Tensor", "batch 4", None, "4"),

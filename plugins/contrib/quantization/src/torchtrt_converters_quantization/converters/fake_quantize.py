@@ -63,10 +63,11 @@ def fake_quantize_per_tensor_affine(ctx, self, scale, **_):
     torch.ops.aten.fake_quantize_per_channel_affine.default,
     unless=unlike_int8_per_channel,
     supports_dynamic_shapes=True,
+    keep_constants=True,  # the zero points have no place in a network
 )
 def fake_quantize_per_channel_affine(ctx, self, scale, axis, **_):
     """As above, with one scale for each index of dimension ``axis``."""
-    return _quantize_and_dequantize(ctx, self, scale, axis % len(self.shape))
+    return _quantize_and_dequantize(ctx, ctx.tensor(self), scale, axis % len(self.shape))
 
 
 def _quantize_and_dequantize(
@@ -160,10 +161,11 @@ def fake_quantize_with_mask(ctx, self, scale, **_):
     torch.ops.aten.fake_quantize_per_channel_affine_cachemask.default,
     unless=(reads_mask, unlike_int8_per_channel),
     supports_dynamic_shapes=True,
+    keep_constants=True,
 )
 def fake_quantize_channels_with_mask(ctx, self, scale, axis, **_):
     """As without the mask."""
-    return _quantize_and_dequantize(ctx, self, scale, axis % len(self.shape)), None
+    return _quantize_and_dequantize(ctx, ctx.tensor(self), scale, axis % len(self.shape)), None
 
 
 def _with_mask(

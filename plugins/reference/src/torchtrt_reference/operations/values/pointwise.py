@@ -73,6 +73,35 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 _COMPARISONS = {"EQUAL", "GREATER", "LESS"}
 
+_LARGEST = 1e38
+"""What TensorRT 8.6 writes into the kernels that it generates where a number is infinite."""
+
+
+def _reading_constants(call: Call, function: Function) -> Function:
+    """Returns a function that reads the constants among its operands as generated kernels hold them."""
+    numbers = [
+        index
+        for index, facts in enumerate(call.inputs)
+        if not call.rules.infinite_numbers
+        and facts is not None
+        and facts.dtype == "FLOAT"
+        and facts.value is not None
+        and facts.value.data.numel() == 1
+        and facts.value.known is None
+        and facts.value.data.isinf().all()
+    ]
+    if not numbers:
+        return function
+
+    def read(*operands: Tensor) -> Tensor:
+        finite = [
+            operand.clamp(-_LARGEST, _LARGEST) if index in numbers else operand
+            for index, operand in enumerate(operands)
+        ]
+        return function(*finite)  # type: ignore[no-any-return]
+
+    return read
+
 
 class ElementWise(Operation):
     """Two tensors of equal rank, element by element."""
@@ -101,7 +130,7 @@ class ElementWise(Operation):
 
     def bind(self, call: Call) -> Function:
         """The PyTorch function of the table."""
-        return BINARY[call["op"]]
+        return _reading_constants(call, BINARY[call["op"]])
 
 
 def _sign(x: Tensor) -> Tensor:
@@ -295,7 +324,7 @@ class Select(Operation):
 
     def bind(self, call: Call) -> Function:
         """``torch.where``."""
-        return torch.where
+        return _reading_constants(call, torch.where)
 
 
 OPERATIONS = (ElementWise(), Unary(), Activation(), ParametricReLU(), Select())

@@ -1,0 +1,26 @@
+"""Text generation with the causal language models of transformers, in TensorRT engines.
+
+Nothing here imports transformers before one of these names is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchtrt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torchtrt_converters_transformers.cache import EngineCache
+    from torchtrt_converters_transformers.compiling import compile_for_generation
+    from torchtrt_converters_transformers.generation import CompiledForCausalLM
+
+__all__ = ["CompiledForCausalLM", "EngineCache", "compile_for_generation"]
+
+__getattr__, __dir__ = lazy_names(
+    globals(),
+    {
+        "CompiledForCausalLM": f"{__name__}.generation",
+        "EngineCache": f"{__name__}.cache",
+        "compile_for_generation": f"{__name__}.compiling",
+    },
+)

@@ -1,0 +1,217 @@
+"""The keys and values of what was read and generated, in memory that engines read where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from transformers import Cache
+
+from torchtrt.errors import EngineError, InputError
+
+_SMALLEST = 64
+"""The places that a cache has room for at first, where there may be as many."""
+
+
+@dataclass(frozen=True)
+class CacheLayout:
+    """What a model keeps of each token, and for how many there is room.
+
+    Attributes:
+        layers: The layers that have keys and values.
+        heads: The heads of keys and values in each layer.
+        width: The elements of one key.
+        max_batch_size: The most sequences.
+        max_length: The most tokens of a sequence.
+    """
+
+    layers: int
+    heads: int
+    width: int
+    max_batch_size: int
+    max_length: int
+
+    def elements(self) -> int:
+        """Returns the elements of the keys and values of all sequences at their greatest length."""
+        rows = 2 * self.layers * self.max_batch_size
+        return rows * self.heads * self.max_length * self.width
+
+
+class EngineCache(Cache):
+    """The cache of a :class:`~torchtrt_converters_transformers.CompiledForCausalLM`.
+
+    It is allocated once. Sequences share the memory as they are many and long: a cache of one short sequence is small
+    and contiguous, so that engines read no more of it than there is. Where room for a sequence ends, it doubles.
+
+    Args:
+        layout: What there is room for.
+        memory: ``layout.elements()`` elements on the model's device, in the dtype of its keys.
+    """
+
+    def __init__(self, layout: CacheLayout, memory: Tensor) -> None:
+        super().__init__(layers=[])
+        self.layout = layout
+        self._memory: Tensor | None = memory
+        self._length = 0
+        self._resize(0, 1)
+
+    @property
+    def tensors(self) -> Sequence[Tensor]:
+        """Keys and values in turn, layer by layer: each ``(batch, heads, places, width)``, contiguous."""
+        return self._tensors
+
+    def start(self, batch_size: int) -> None:
+        """Empties the cache for as many sequences.
+
+        Raises:
+            InputError: There is no room for so many.
+            EngineError: The memory was given to a later call.
+        """
+        if batch_size > self.layout.max_batch_size:
+            raise InputError(
+                f"There are {batch_size} sequences, those of beams and of num_return_sequences counted, but the model "
+                f"was compiled for max_batch_size={self.layout.max_batch_size}. Compile it again for more."
+            )
+        # What no mask lets through is multiplied by zero, and so has to be finite.
+        self._owned().zero_()
+        self._length = 0
+        self._resize(batch_size, 1)
+
+    def append(self, states: Tensor) -> None:
+        """Writes the keys and values of new tokens behind the others.
+
+        Args:
+            states: ``(2 * layers, batch, heads, new, width)``, as :attr:`tensors` has them.
+        """
+        end = self._length + states.shape[3]
+        if end > self._states.shape[3]:
+            room = max(_SMALLEST, 1 << end.bit_length())
+            self._resize(states.shape[1], min(room, self.layout.max_length))
+        self._states[:, :, :, self._length : end].copy_(states)
+        self._length = end
+
+    def mask(self, attention_mask: Tensor | None) -> Tensor:
+        """Returns which places may be read: booleans, ``(batch, places)``.
+
+        Args:
+            attention_mask: ``(batch, tokens)``, not zero where a token counts; None where all do.
+        """
+        written = self._mask[:, : self._length]
+        if attention_mask is None:
+            written.fill_(True)
+        else:
+            written.copy_(attention_mask[:, : self._length])
+        return self._mask
+
+    def check_room(self, batch_size: int, new: int) -> None:
+        """Raises what keeps as many new tokens of as many sequences from being appended.
+
+        Raises:
+            InputError: A sequence would become too long, or there are other sequences.
+            EngineError: The memory was given to a later call.
+        """
+        self._owned()
+        if self._length + new > self.layout.max_length:
+            raise InputError(
+                f"A sequence would have {self._length + new} tokens, but the model was compiled for "
+                f"max_length={self.layout.max_length}. Generate fewer tokens, or compile it again for more."
+            )
+        if batch_size != self._states.shape[1]:
+            raise InputError(
+                f"The cache holds {self._states.shape[1]} sequences, but {batch_size} go on from it."
+            )
+
+    def release(self) -> None:
+        """Gives the memory up: using the cache is an error from then on."""
+        self._memory = None
+        self._length = 0
+        self._tensors = ()
+        self._states = self._mask = torch.empty(0)
+
+    def get_seq_length(self, *_: Any, **__: Any) -> int:
+        """Returns the number of tokens in the cache."""
+        return self._length
+
+    def get_max_length(self, *_: Any, **__: Any) -> int:
+        """Returns the number of tokens that there is room for."""
+        return self.layout.max_length
+
+    get_max_cache_shape = get_max_length
+
+    @property
+    def batch_size(self) -> int:
+        """The number of sequences."""
+        return int(self._states.shape[1])
+
+    @property
+    def is_initialized(self) -> bool:
+        """True: the memory is there from the beginning."""
+        return True
+
+    @property
+    def is_compileable(self) -> bool:
+        """False: nothing is left to compile."""
+        return False
+
+    @property
+    def is_croppable(self) -> bool:
+        """True."""
+        return True
+
+    def reset(self) -> None:
+        """Forgets all tokens."""
+        self.start(self.batch_size)
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Forgets the last tokens: as many as the negative number says."""
+        if not -self._length <= tokens_to_remove <= 0:
+            raise InputError(
+                f"crop({tokens_to_remove}) of a cache of {self._length} tokens: give a negative number of tokens."
+            )
+        self._length += tokens_to_remove
+        self._mask[:, self._length :] = False
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Puts the sequences in another order, one of them at several places perhaps: ``(batch,)`` integers."""
+        self._owned()
+        written = self._states[:, :, :, : self._length]
+        written.copy_(written.index_select(1, beam_idx.to(written.device)))
+
+    def update(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises an :class:`EngineError`: only engines write here."""
+        raise EngineError(
+            "An EngineCache is for the compiled model that made it; PyTorch models cannot go on from it."
+        )
+
+    def batch_repeat_interleave(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises an :class:`EngineError`."""
+        raise EngineError("The number of sequences of an EngineCache is fixed while it is filled.")
+
+    def batch_select_indices(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises an :class:`EngineError`."""
+        raise EngineError("The number of sequences of an EngineCache is fixed while it is filled.")
+
+    def _owned(self) -> Tensor:
+        if self._memory is None:
+            raise EngineError(
+                "The memory of this cache was given to a later call of generate. Make one that stays with "
+                "model.new_cache(), and give it as past_key_values."
+            )
+        return self._memory
+
+    def _resize(self, batch_size: int, places: int) -> None:
+        """Divides the memory anew, and moves what is written."""
+        layout, memory = self.layout, self._owned()
+        rows = 2 * layout.layers
+        shape = (rows, batch_size, layout.heads, places, layout.width)
+        states = memory[: rows * batch_size * layout.heads * places * layout.width].view(shape)
+        # From the last to the first: each moves to where nothing is that is still to be moved.
+        for row in reversed(range(rows)) if self._length else ():
+            written = self._states[row, :, :, : self._length].clone()
+            states[row, :, :, : self._length] = written
+        self._states = states
+        self._tensors = list(states)
+        self._mask = torch.zeros((batch_size, places), dtype=torch.bool, device=memory.device)

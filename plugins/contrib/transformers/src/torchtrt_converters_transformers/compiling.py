@@ -1,0 +1,194 @@
+"""From a model of transformers to engines for its prefill and its decode steps."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+import torchtrt
+from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt_converters_transformers.cache import CacheLayout
+from torchtrt_converters_transformers.generation import CompiledForCausalLM
+from torchtrt_converters_transformers.step import (
+    NOT_THROUGH_THE_INTERFACE,
+    Step,
+    StepCache,
+    sharing_copy,
+)
+
+_TOLERANCE = {torch.float32: 1e-3}
+"""How far our attention may be from the model's own, of the largest logit; 5 % in lower precisions."""
+
+
+def compile_for_generation(
+    model: PreTrainedModel,
+    *,
+    max_batch_size: int = 1,
+    max_length: int,
+    opt_length: int | None = None,
+    prefill_engine: bool = True,
+    **settings: Any,
+) -> CompiledForCausalLM:
+    """Compiles a causal language model of transformers for ``generate``.
+
+    Args:
+        model: The model, on the device that is to run it and in its dtype. It is not changed; it is compiled as it is
+            in eval mode.
+        max_batch_size: The most sequences at once, those of beams and of ``num_return_sequences`` counted.
+        max_length: The most tokens of a sequence, its prompt included.
+        opt_length: The length of prompts, and of what is cached, that engines are optimized for; by default half of
+            ``max_length``.
+        prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
+        **settings: Settings of :func:`torchtrt.compile`.
+
+    Returns:
+        A model with transformers' ``generate``.
+
+    Raises:
+        InputError: A number does not fit the model.
+        UnsupportedProgramError: The model cannot generate in this way; the message says why.
+        TorchTRTError: As of :func:`torchtrt.compile`.
+    """
+    _check(model, max_batch_size, max_length)
+    opt_length = max(1, max_length // 2) if opt_length is None else opt_length
+    if not 1 <= opt_length <= max_length:
+        raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
+    step = Step(model, max_length).eval()
+    states, windows = _try(model, step)
+    rows, _, heads, _, width = states.shape
+    config = model.config.get_text_config()
+    if windows != _windows(config, len(windows)) and any(
+        window is not None and window < max_length
+        for window in (*windows, *_windows(config, len(windows)))
+    ):
+        raise _unsupported(
+            model, "not all of its layers say to their attention which window they read"
+        )
+    windowed = any(window is not None and window < max_length for window in windows)
+    layout = CacheLayout(rows // 2, heads, width, max_batch_size, max_length)
+    batch = (1, max_batch_size, max_batch_size)
+    length = (1, opt_length, max_length)
+
+    def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
+        tokens = _input((batch, new), torch.int64)
+        return torchtrt.compile(
+            step, [tokens, tokens, _input((batch, new), torch.bool), *past], **settings
+        )
+
+    past: list[Any] = [
+        [_input((batch, heads, length, width), states.dtype) for _ in range(rows)],
+        _input((batch, length), torch.bool),
+    ]
+    if windowed:
+        past.append(torchtrt.Input((1,), dtype=torch.int64))
+    return CompiledForCausalLM(
+        model.config,
+        model.generation_config,
+        layout,
+        compiled((1, 1, max_length), *past),
+        compiled(length) if prefill_engine else None,
+        windowed=windowed,
+        dtype=states.dtype,
+        device=states.device,
+    )
+
+
+def _input(sizes: tuple[int | tuple[int, int, int], ...], dtype: torch.dtype) -> torchtrt.Input:
+    """Returns an input of sizes that each are fixed, or a minimum, an optimum and a maximum."""
+    ranges = [(size,) * 3 if isinstance(size, int) else size for size in sizes]
+    shortest, optimal, longest = zip(*ranges, strict=True)
+    return torchtrt.Input(min_shape=shortest, opt_shape=optimal, max_shape=longest, dtype=dtype)
+
+
+def _check(model: Any, max_batch_size: int, max_length: int) -> None:
+    if not isinstance(model, PreTrainedModel) or not model.can_generate():
+        raise InputError(
+            f"compile_for_generation takes a model of transformers that generates, such as LlamaForCausalLM, and not a "
+            f"{type(model).__name__}."
+        )
+    for name, number in (("max_batch_size", max_batch_size), ("max_length", max_length)):
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise InputError(f"{name}={number!r} is not an integer from 1.")
+    config = model.config.get_text_config()
+    positions = getattr(config, "max_position_embeddings", None)
+    if positions is not None and max_length > positions:
+        raise InputError(f"max_length={max_length}, but the model has {positions} positions.")
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") in ("dynamic", "longrope"):
+        raise _unsupported(
+            model, f"its {rope['rope_type']} rotary embedding changes with the length"
+        )
+    if "chunked_attention" in (getattr(config, "layer_types", None) or ()):
+        chunk = getattr(config, "attention_chunk_size", None)
+        if chunk is None or max_length > chunk:
+            raise _unsupported(model, f"max_length is beyond its chunks of {chunk} tokens")
+    if model.config.is_encoder_decoder:
+        raise _unsupported(model, "it is an encoder and a decoder")
+    if "position_ids" not in inspect.signature(model.forward).parameters:
+        raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
+    if len({parameter.device for parameter in model.parameters()}) > 1:
+        raise _unsupported(model, "it is spread over several devices")
+
+
+def _unsupported(model: Any, reason: str) -> UnsupportedProgramError:
+    return UnsupportedProgramError(
+        f"{type(model).__name__} cannot be compiled for generation: {reason}."
+    )
+
+
+def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
+    """Runs a padded prompt and one more token through the step and through the model itself.
+
+    Returns:
+        New keys and values, as a :class:`Step` returns them, and each layer's window.
+
+    Raises:
+        UnsupportedProgramError: The step does not compute what the model does.
+    """
+    config = model.config.get_text_config()
+    ids = (torch.arange(12, device=model.device) * 7 + 3).reshape(2, 6) % config.vocab_size
+    mask = torch.ones_like(ids)
+    mask[0, :2] = 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    first, second = slice(0, 5), slice(5, 6)
+    theirs, itself = DynamicCache(config=config), sharing_copy(model)
+    with torch.no_grad():
+        try:
+            cache = StepCache(mask[:, first].bool())
+            ours = [step.read(ids[:, first], positions[:, first], cache)]
+            states = torch.stack(cache.states)
+            behind = StepCache(
+                mask[:, second].bool(), list(states), mask[:, first].bool(), positions[1, second]
+            )
+            ours.append(step.read(ids[:, second], positions[:, second], behind))
+        except UnsupportedProgramError as error:
+            raise _unsupported(model, str(error)) from error
+        if not cache.is_complete():
+            raise _unsupported(model, NOT_THROUGH_THE_INTERFACE)
+        for logits, part in zip(ours, (first, second), strict=True):
+            wanted = itself(
+                input_ids=ids[:, part],
+                attention_mask=mask[:, : part.stop],
+                position_ids=positions[:, part],
+                past_key_values=theirs,
+                use_cache=True,
+            ).logits[:, -1]
+            distance = (logits - wanted).abs().max() / wanted.abs().max()
+            if not distance <= _TOLERANCE.get(states.dtype, 5e-2):
+                raise _unsupported(
+                    model,
+                    f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
+                    "has something that ours does not know",
+                )
+    return states, cache.windows
+
+
+def _windows(config: Any, layers: int) -> list[int | None]:
+    """Returns each layer's window, as the configuration has it."""
+    window = getattr(config, "sliding_window", None)
+    types = getattr(config, "layer_types", None) or ["sliding_attention"] * layers
+    return [window if each == "sliding_attention" else None for each in types]

@@ -1,0 +1,312 @@
+"""The compiled model: transformers' own ``generate`` over engines."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, GenerationConfig, GenerationMixin, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+import torchtrt
+from torchtrt.errors import EngineError, InputError
+from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
+
+_DESCRIPTION = "torchtrt_generation.json"
+_DEFAULT_NEW_TOKENS = 20
+"""What transformers generates where nothing says how many."""
+
+_MODES = {
+    "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
+    "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
+    "cache_implementation": "the engines have a cache of their own",
+    "prefill_chunk_size": "the prompt is read at once",
+    "custom_generate": "other loops are not known to keep to the cache of the engines",
+}
+"""Options of ``generate`` that cannot work, and why."""
+
+
+class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
+    """A causal language model whose steps run in engines, with transformers' ``generate``.
+
+    Made by :func:`~torchtrt_converters_transformers.compile_for_generation`.
+
+    Attributes:
+        config: A copy of the model's.
+        generation_config: A copy of the model's: the defaults of :meth:`generate`.
+        layout: What the cache has room for.
+        step: The compiled module that reads new tokens behind a cache.
+        prefill: The compiled module that reads a prompt; None where ``step`` does.
+        windowed: Whether layers read a window of the last tokens only.
+    """
+
+    main_input_name = "input_ids"
+    _is_stateful = False
+
+    def __init__(
+        self,
+        config: Any,
+        generation_config: GenerationConfig,
+        layout: CacheLayout,
+        step: torch.nn.Module,
+        prefill: torch.nn.Module | None,
+        *,
+        windowed: bool,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        config = copy.deepcopy(config)
+        # Nothing is left to choose from, and transformers would ask this class for what was chosen.
+        config._attn_implementation = config._experts_implementation = "eager"
+        super().__init__(config)
+        self.generation_config = copy.deepcopy(generation_config)
+        # What a checkpoint's defaults say of other caches is not what somebody asked for here.
+        self.generation_config.update(use_cache=True, cache_config=None, **dict.fromkeys(_MODES))
+        self.layout = layout
+        self.windowed = windowed
+        self._dtype, self._device = dtype, device
+        self.step, self.prefill = step, prefill
+        self._memory = self._allocate()
+        self._places = torch.arange(layout.max_length, device=device)
+        self._lent: weakref.ref[EngineCache] | None = None
+        self.eval()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model was when it was compiled, and its engines are."""
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's dtype."""
+        return self._dtype
+
+    def new_cache(self) -> EngineCache:
+        """Returns a cache with memory of its own, for a conversation that goes on while others are generated.
+
+        Given to :meth:`generate` as ``past_key_values`` again and again, it keeps what was read and generated.
+        """
+        return EngineCache(self.layout, self._allocate())
+
+    def generate(
+        self,
+        inputs: Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        **options: Any,
+    ) -> Any:
+        """Generates as ``GenerationMixin.generate`` does, with its options.
+
+        Args:
+            inputs: ``(batch, tokens)`` integers: the prompts, those that are shorter padded in front.
+            generation_config: Takes the place of this model's.
+            **options: As transformers documents them; ``attention_mask``, ``max_new_tokens``, ``do_sample``,
+                ``num_beams``, ``streamer``, ``stopping_criteria`` and so on.
+
+        Returns:
+            What transformers returns: ``(batch, tokens)``, prompts included, or a ``ModelOutput``.
+
+        Raises:
+            InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
+        """
+        prompt = options.get("input_ids") if inputs is None else inputs
+        for name, reason in _MODES.items():
+            if options.get(name) is not None or getattr(generation_config, name, None) is not None:
+                raise InputError(f"generate({name}=...) is not possible here: {reason}.")
+        if (
+            options.get("use_cache") is False
+            or getattr(generation_config, "use_cache", None) is False
+        ):
+            raise InputError(
+                "generate(use_cache=False) is not possible here: engines read the cache."
+            )
+        cache = options.get("past_key_values")
+        if cache is None:
+            cache = options["past_key_values"] = self._lend()
+        if prompt is not None:
+            self._check_length(prompt.shape[-1], generation_config, options)
+        with torch.no_grad():
+            return super().generate(inputs, generation_config, **options)
+
+    def generate_batch(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises an :class:`InputError`: continuous batching has another cache."""
+        raise InputError(
+            "generate_batch is not possible here: the engines have a cache of their own."
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: EngineCache | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int = 1,
+        return_dict: bool | None = None,
+        **others: Any,
+    ) -> CausalLMOutputWithPast:
+        """Reads tokens, and keeps their keys and values.
+
+        Args:
+            input_ids: ``(batch, new)`` integers.
+            attention_mask: ``(batch, cached + new)``, zero where a token is padding; None where none is.
+            position_ids: ``(batch or 1, new)``; behind those that are cached if omitted.
+            past_key_values: A cache of this model; an empty one if omitted.
+            use_cache: Not False.
+            logits_to_keep: 1.
+            return_dict: Not False.
+            **others: None, each; but for ``cache_position``, which the cache knows.
+
+        Returns:
+            The cache, and the logits behind the last token: ``(batch, 1, vocabulary)``.
+
+        Raises:
+            InputError: The arguments do not fit the engines, or a sequence becomes too long.
+            EngineError: The cache is not this model's, or was given to a later call.
+        """
+        others.pop(
+            "cache_position", None
+        )  # transformers before 5.17 counts as well as the cache does
+        unknown = [
+            name for name, value in others.items() if value is not None and value is not False
+        ]
+        if input_ids is None or unknown or use_cache is False or return_dict is False:
+            what = ", ".join(unknown) or "no input_ids, use_cache=False or return_dict=False"
+            raise InputError(
+                f"The engines take token ids and return logits, and were called with {what}."
+            )
+        if logits_to_keep != 1:
+            raise InputError(
+                f"logits_to_keep={logits_to_keep}: the engines return the last logits."
+            )
+        cache = self._lend() if past_key_values is None else past_key_values
+        if not isinstance(cache, EngineCache) or cache.layout != self.layout:
+            raise EngineError(
+                f"past_key_values is a {type(cache).__name__} that this model did not make. Leave it out, or give "
+                "model.new_cache()."
+            )
+        batch, new = input_ids.shape
+        start = cache.get_seq_length()
+        if not start:
+            cache.start(batch)
+        cache.check_room(batch, new)
+        if attention_mask is not None and attention_mask.shape != (batch, start + new):
+            raise InputError(
+                f"The attention mask is {tuple(attention_mask.shape)}, but with what is cached there are "
+                f"{start + new} tokens of {batch} sequences."
+            )
+        if position_ids is None:
+            position_ids = self._places[None, start : start + new]
+        position_ids = position_ids.expand(batch, -1)
+        with torch.no_grad():
+            if attention_mask is None:
+                mask = torch.ones((batch, new), dtype=torch.bool, device=input_ids.device)
+            else:
+                mask = attention_mask[:, start:].bool()
+            if self.prefill is not None and not start:
+                logits, states = self.prefill(input_ids, position_ids, mask)
+            else:
+                past = [cache.tensors, cache.mask(attention_mask)]
+                if self.windowed:
+                    past.append(self._places[start : start + 1])
+                logits, states = self.step(input_ids, position_ids, mask, *past)
+            cache.append(states)
+        return CausalLMOutputWithPast(logits=logits[:, None], past_key_values=cache)
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **others: Any) -> None:
+        """Saves engines, configurations and the cache's layout into a folder; :meth:`from_pretrained` reads it.
+
+        Raises:
+            InputError: Other options are given: engines are no state dict.
+        """
+        if others:
+            raise InputError(f"save_pretrained takes a folder here, and not {', '.join(others)}.")
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("step", "prefill"):
+            module = getattr(self, name)
+            if module is not None:
+                torchtrt.save(module, folder / f"{name}.pt2")
+        self.config.save_pretrained(folder)
+        self.generation_config.save_pretrained(folder)
+        description = {
+            "layout": dataclasses.asdict(self.layout),
+            "windowed": self.windowed,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "engines": [name for name in ("step", "prefill") if getattr(self, name) is not None],
+        }
+        (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls, folder: str | os.PathLike[str], **others: Any
+    ) -> CompiledForCausalLM:
+        """Returns a model that :meth:`save_pretrained` saved; nothing is compiled, and the model's code is not needed.
+
+        Raises:
+            InputError: The folder has no compiled model, or other options are given.
+            UnreadableFileError, EngineMismatchError: As of :func:`torchtrt.load`.
+        """
+        folder = Path(folder)
+        if others or not (folder / _DESCRIPTION).is_file():
+            raise InputError(
+                f"from_pretrained takes a folder with {_DESCRIPTION}, and no options; got {folder}."
+            )
+        description: Mapping[str, Any] = json.loads((folder / _DESCRIPTION).read_text("utf-8"))
+        modules = {name: torchtrt.load(folder / f"{name}.pt2") for name in description["engines"]}
+        return cls(
+            AutoConfig.from_pretrained(folder),
+            GenerationConfig.from_pretrained(folder),
+            CacheLayout(**description["layout"]),
+            modules["step"],
+            modules.get("prefill"),
+            windowed=description["windowed"],
+            dtype=getattr(torch, description["dtype"]),
+            device=torch.device(description["device"]),
+        )
+
+    def _apply(self, *_: Any, **__: Any) -> NoReturn:
+        raise EngineError(
+            f"Device and dtype of a compiled model are compiled in ({self.device}, {self.dtype}). Move the model, and "
+            "compile it again."
+        )
+
+    def _allocate(self) -> Tensor:
+        return torch.zeros(self.layout.elements(), dtype=self._dtype, device=self._device)
+
+    def _lend(self) -> EngineCache:
+        """Returns an empty cache over the model's memory; the one that had it before loses it."""
+        before = self._lent and self._lent()
+        if before is not None:
+            before.release()
+        cache = EngineCache(self.layout, self._memory)
+        self._lent = weakref.ref(cache)
+        return cache
+
+    def _check_length(
+        self, prompt: int, config: GenerationConfig | None, options: Mapping[str, Any]
+    ) -> None:
+        """Raises where more tokens are asked for than there is room for, before the first is generated."""
+        configs = (config, self.generation_config)
+
+        def asked(name: str) -> int | None:
+            values = [options.get(name), *(getattr(each, name, None) for each in configs)]
+            return next((value for value in values if value is not None), None)
+
+        new, length = asked("max_new_tokens"), asked("max_length")
+        if new is None and length is None:
+            new = _DEFAULT_NEW_TOKENS
+        total = length if new is None else prompt + new
+        if total is not None and total > self.layout.max_length:
+            raise InputError(
+                f"Up to {total} tokens are asked for, prompts included, but the model was compiled for "
+                f"max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again for more."
+            )

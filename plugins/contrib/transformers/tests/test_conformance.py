@@ -1,0 +1,115 @@
+"""The pack keeps what every pack should, and its op is attention."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from torchtrt.testing import PackConformance, TensorSpec, decomposition_case
+
+OP = "torchtrt_transformers.cached_attention.default"
+DIMENSIONS = {"new": (1, 3, 6), "cached": (1, 9, 40)}
+
+
+def allowed(*sizes):
+    """Booleans: which place may be read."""
+    return TensorSpec(" ".join(map(str, sizes)), dtype=torch.bool)
+
+
+def case(query_heads, heads, *, cached=True, softcap=None, rows="1", half=False, label):
+    """A case with so many heads; ``rows`` are those of the cache's mask.
+
+    In float16 sums of products are rounded before they are added, and in another order.
+    """
+    new = f"batch {heads} new 8"
+    past = f"batch {heads} cached 8"
+    return decomposition_case(
+        OP,
+        f"batch {query_heads} new 8",
+        new,
+        new,
+        allowed("batch", 1, "new", "new"),
+        past if cached else None,
+        past if cached else None,
+        allowed("batch", 1, rows, "cached") if cached else None,
+        0.35,
+        softcap,
+        dtypes=(torch.float16,) if half else (torch.float32,),
+        tolerance=5e-3 if half else None,
+        dimensions=DIMENSIONS,
+        label=label,
+    )
+
+
+class TestTransformers(PackConformance):
+    """What every pack should keep."""
+
+    pack = "transformers"
+    cases = (
+        case(4, 4, label="as many keys as queries"),
+        case(6, 2, rows="new", label="grouped queries and a mask for each token"),
+        case(4, 1, softcap=2.0, label="capped scores"),
+        case(4, 2, softcap=2.0, cached=False, label="capped scores without a cache"),
+        case(4, 2, half=True, label="in float16"),
+    )
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_the_op_is_attention_over_cached_and_new_keys(heads):
+    """PyTorch's own attention over the keys that may be read, one after the other, is the same."""
+    torch.manual_seed(heads)
+    query = torch.randn(2, 4, 3, 8)
+    key, value = torch.randn(2, heads, 3, 8), torch.randn(2, heads, 3, 8)
+    past_key, past_value = torch.randn(2, heads, 7, 8), torch.randn(2, heads, 7, 8)
+    mask = torch.ones(3, 3).tril().bool().expand(2, 1, 3, 3)
+    past_mask = torch.tensor(
+        [[False, True, True, True, False, False, False], [True] * 5 + [False] * 2]
+    )
+    past_mask = past_mask[:, None, None]
+    everything = torch.cat([past_mask.expand(-1, -1, 3, -1), mask], -1)
+
+    actual = torch.ops.torchtrt_transformers.cached_attention(
+        query, key, value, mask, past_key, past_value, past_mask, 0.3, None
+    )
+
+    keys, values = torch.cat([past_key, key], 2), torch.cat([past_value, value], 2)
+    expected = F.scaled_dot_product_attention(
+        query, keys, values, everything, scale=0.3, enable_gqa=True
+    )
+    torch.testing.assert_close(actual, expected)
+
+
+def test_capped_scores_are_bounded_before_the_softmax():
+    """A cap of nearly nothing makes all weights equal."""
+    query, key = 10 * torch.randn(1, 2, 3, 8), 10 * torch.randn(1, 2, 3, 8)
+    value, mask = torch.randn(1, 2, 3, 8), torch.ones(1, 1, 3, 3, dtype=torch.bool)
+
+    actual = torch.ops.torchtrt_transformers.cached_attention(
+        query, key, value, mask, None, None, None, 1.0, 1e-6
+    )
+
+    torch.testing.assert_close(actual, value.mean(2, keepdim=True).expand(-1, -1, 3, -1))
+
+
+def test_the_pack_is_in_use_where_transformers_is_not_installed():
+    """Only compiling for generation needs transformers, and says so."""
+    program = (
+        "import sys; sys.modules['transformers'] = None\n"
+        "import torchtrt, torchtrt_converters_transformers as pack\n"
+        "from torchtrt.packs import problems\n"
+        "assert not problems(), problems()\n"
+        "assert 'compile_for_generation' in dir(pack)\n"
+        "try:\n"
+        "    pack.compile_for_generation\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert "transformers" in done.stdout

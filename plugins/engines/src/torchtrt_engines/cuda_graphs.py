@@ -1,0 +1,332 @@
+"""Calls of a compiled model, recorded as CUDA graphs and replayed.
+
+A call of a small model is mostly launching: Python, TensorRT and the driver take longer than the GPU. A CUDA graph
+launches all of it at once. It reads and writes the addresses that it was recorded with, so three things need care:
+
+- Inputs. A recording reads the caller's own memory where the caller keeps passing the same. An input that has moved
+  once is read from a buffer, into which each call copies.
+- Outputs. They are the recording's memory. Who holds the last call's outputs, or a view of them, keeps them: the next
+  call replays a second recording, and where those are held as well, a third whose outputs are copied.
+- Everything else that a recording holds on to: engines, weights and buffers. Where one is another than it was, the
+  recordings are dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from torchtrt.lowering.aliasing import writes
+from torchtrt.runtime import EngineModule
+
+_SHAPES = 8
+"""The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
+_STREAMS = 8
+"""The most streams that are recorded for; on others the model runs as without."""
+_RECORDING = threading.Lock()
+"""PyTorch records one graph at a time."""
+_HANDED_OUT = 2
+"""The recordings of one combination whose outputs callers get; those of one more are copied."""
+_use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+"""How many tensors use a storage; without it all outputs are copied."""
+
+
+_TAKEN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+"""Our streams by their handles."""
+
+
+def _own_stream(device: torch.device) -> Any:
+    """Returns a stream that nobody else works on while it records.
+
+    PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
+    """
+    for _ in range(32):
+        stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+        if stream.cuda_stream not in _TAKEN:
+            break
+    _TAKEN[stream.cuda_stream] = stream
+    return stream
+
+
+class CudaLane:
+    """One stream of the caller's, and what is recorded for it.
+
+    Args:
+        device: The stream's device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.lock = threading.RLock()
+        self.side = _own_stream(device)
+        self.pool = torch.cuda.graph_pool_handle()
+        self.entries: OrderedDict[Any, _Entry] = OrderedDict()
+
+    @staticmethod
+    def takes(leaves: Sequence[Any]) -> Any:
+        """Returns what identifies the caller's stream, or None where these inputs cannot be recorded now."""
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        if not tensors or not all(tensor.is_cuda for tensor in tensors):
+            return None
+        index = tensors[0].get_device()
+        if index != torch._C._cuda_getDevice() or torch.cuda.is_current_stream_capturing():
+            return None
+        return index, torch._C._cuda_getCurrentRawStream(index)
+
+    def run(self, function: Callable[[], Any], leaves: Sequence[Any]) -> Any:
+        """Calls a function on the stream that recordings are made on, which makes everything ready for one."""
+        current = torch.cuda.current_stream()
+        self.side.wait_stream(current)
+        with torch.cuda.stream(self.side):
+            outputs = function()
+        current.wait_stream(self.side)
+        for tensors, stream in ((leaves, self.side), (outputs, current)):
+            for tensor in tensors:
+                if isinstance(tensor, torch.Tensor):
+                    tensor.record_stream(stream)
+        return outputs
+
+    def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
+        """Returns what replays a function's work on the current stream, and the outputs that it writes to."""
+        graph = torch.cuda.CUDAGraph()
+        with (
+            _RECORDING,
+            torch.cuda.graph(
+                graph, pool=self.pool, stream=self.side, capture_error_mode="thread_local"
+            ),
+        ):
+            outputs = function()
+        return graph.replay, outputs
+
+
+class _Recording:
+    def __init__(
+        self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
+    ) -> None:
+        self.buffers = {place: leaves[place].detach().clone() for place in moved}
+        self.addresses = [
+            (place, leaf.data_ptr())
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, torch.Tensor) and place not in moved
+        ]
+        read = [self.buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
+        self.replay, self.outputs = lane.record(lambda: graph_module.forward(*read))
+        storages = {}
+        for output in self.outputs:
+            if isinstance(output, torch.Tensor):
+                storages[output.untyped_storage()._cdata] = output
+        self.storages = list(storages)
+        self.counts = [_use_count(each) for each in self.storages] if _use_count else []
+        inputs = {
+            leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, torch.Tensor)
+        }
+        self.returns_inputs = any(
+            output.untyped_storage().data_ptr() in inputs
+            for output in storages.values()
+            if output.numel()
+        )
+
+    def fits(self, leaves: Sequence[Any]) -> bool:
+        return all(leaves[place].data_ptr() == address for place, address in self.addresses)
+
+    def is_free(self) -> bool:
+        """Returns whether nobody holds the outputs of the last replay."""
+        return bool(_use_count) and self.counts == [_use_count(each) for each in self.storages]  # type: ignore[misc]
+
+    def run(self, leaves: Sequence[Any]) -> list[Any]:
+        for place, buffer in self.buffers.items():
+            buffer.copy_(leaves[place].detach(), non_blocking=True)
+        self.replay()
+        return [
+            output.detach() if isinstance(output, torch.Tensor) else output
+            for output in self.outputs
+        ]
+
+
+class _Entry:
+    """What is known of one combination of shapes."""
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.last = _addresses(leaves)
+        self.moved: set[int] = set()
+        self.recordings: list[_Recording] = []
+        self.copied: _Recording | None = None
+
+    def find(self, leaves: Sequence[Any]) -> _Recording | None:
+        for recording in self.recordings:
+            if recording.fits(leaves) and recording.is_free():
+                return recording
+        return None
+
+    def note(self, leaves: Sequence[Any]) -> None:
+        """Notices inputs that have moved, and drops the recordings that read where they were."""
+        now = _addresses(leaves)
+        moved = {place for place, address in enumerate(now) if address != self.last[place]}
+        self.last = now
+        if not moved <= self.moved:
+            self.moved |= moved
+            self.recordings, self.copied = [], None
+
+
+class CudaGraphs:
+    """Runs the graph of a compiled model, from a recording where it has been called with inputs like these before.
+
+    Args:
+        lane: What records; for tests.
+    """
+
+    def __init__(self, lane: Any = CudaLane) -> None:
+        self._lane = lane
+        self._lock = threading.Lock()
+        self._reset(None)
+
+    def _reset(self, graph_module: GraphModule | None) -> None:
+        self._graph_module = graph_module
+        self._lanes: dict[Any, Any] = {}
+        self._parts: list[tuple[Any, str, Any]] = []
+        self._writes = False
+        self.refusal = ""
+        if graph_module is not None:
+            self._parts = list(_parts(graph_module))
+            self._writes = any(map(writes, graph_module.graph.nodes))
+            self._refuse(_refusal(graph_module))
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        if reason:
+            message = f"cuda_graphs: the model runs without, because {reason}."
+            warnings.warn(message, stacklevel=6)
+
+    def __deepcopy__(self, memo: Any) -> CudaGraphs:
+        return CudaGraphs(self._lane)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CudaGraphs, ()
+
+    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns what the graph returns for these inputs."""
+        stream = self._lane.takes(leaves)
+        if stream is None:
+            return self._plain(graph_module, leaves)
+        if graph_module is not self._graph_module or any(
+            getattr(owner, name) is not part for owner, name, part in self._parts
+        ):
+            with self._lock:
+                self._reset(graph_module)
+        if self.refusal:
+            return self._plain(graph_module, leaves)
+        lane = self._lanes.get(stream) or self._new_lane(stream, leaves)
+        if lane is None:
+            return self._plain(graph_module, leaves)
+        with lane.lock:
+            return self._run(lane, graph_module, leaves)
+
+    def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
+        device = next(leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
+        with self._lock:
+            if stream not in self._lanes and len(self._lanes) < _STREAMS:
+                self._lanes[stream] = self._lane(device)
+            return self._lanes.get(stream)
+
+    def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        key = (
+            torch.is_inference_mode_enabled(),
+            *(
+                (leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+                for leaf in leaves
+            ),
+        )
+        entry: _Entry | None = lane.entries.get(key)
+        if entry is None:
+            if self._writes and lane.entries:
+                self._refuse(
+                    "it writes to its buffers, and is called with inputs of several shapes"
+                )
+                return self._plain(graph_module, leaves)
+            while len(lane.entries) >= _SHAPES:
+                lane.entries.popitem(last=False)
+            lane.entries[key] = _Entry(leaves)
+            return lane.run(lambda: self._plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
+        if len(lane.entries) > 1:
+            lane.entries.move_to_end(key)
+        recording = entry.find(leaves)
+        if recording is None:
+            entry.note(leaves)
+            recording = entry.find(leaves)
+        if recording is not None:
+            return recording.run(leaves)
+        copies = not _use_count or len(entry.recordings) == _HANDED_OUT
+        recording = entry.copied if copies else None
+        if recording is None or not recording.fits(leaves):
+            try:
+                recording = self._record(lane, graph_module, leaves, entry.moved)
+            except RuntimeError as error:
+                self._refuse(f"it cannot be recorded: {error}")
+                torch.cuda.synchronize()
+                return self._plain(graph_module, leaves)
+            if recording.returns_inputs:
+                self._refuse("a result is an input, or a view of one")
+                return self._plain(graph_module, leaves)
+            if copies:
+                entry.copied = recording
+            else:
+                entry.recordings.append(recording)
+        outputs = recording.run(leaves)
+        if not copies:
+            return outputs
+        return [
+            output.clone() if isinstance(output, torch.Tensor) else output for output in outputs
+        ]
+
+    def _record(
+        self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
+    ) -> _Recording:
+        if len(lane.entries) > 1:
+            # What TensorRT puts off when shapes change must be done before it is recorded. A model that writes to its
+            # buffers would write twice, and has one entry.
+            lane.run(lambda: self._plain(graph_module, leaves), leaves)
+        return _Recording(lane, graph_module, leaves, moved)
+
+    @staticmethod
+    def _plain(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        return graph_module.forward(*leaves)  # type: ignore[no-any-return]
+
+
+def _addresses(leaves: Sequence[Any]) -> list[int]:
+    return [leaf.data_ptr() if isinstance(leaf, torch.Tensor) else 0 for leaf in leaves]
+
+
+def _parts(graph_module: GraphModule) -> Any:
+    """Yields what recordings hold on to: for each plan, weight and buffer its owner, its name there, and itself."""
+    for module in graph_module.modules():
+        if isinstance(module, EngineModule):
+            yield module, "plan", module.plan
+    for name in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
+        path, _, leaf = name.rpartition(".")
+        owner = attrgetter(path)(graph_module) if path else graph_module
+        yield owner, leaf, getattr(owner, leaf)
+
+
+def _refusal(graph_module: GraphModule) -> str:
+    """Says why a graph cannot be recorded, if that is known beforehand."""
+    for module in graph_module.modules():
+        if isinstance(module, EngineModule) and module.requires_output_allocator:
+            return f"the sizes of what {module.name} returns depend on data"
+    for node in graph_module.graph.nodes:
+        if writes(node) and node.args[0].op == "placeholder":
+            return f"the model writes to its input {node.args[0].name}"
+        value = node.meta.get("val")
+        sizes = value.shape if isinstance(value, torch.Tensor) else [value]
+        for size in sizes:
+            if isinstance(size, torch.SymInt) and any(
+                str(symbol).startswith("u") for symbol in size.node.expr.free_symbols
+            ):
+                return f"the sizes of what {node.name} returns depend on data"
+    return ""

@@ -1,0 +1,279 @@
+"""Recorded calls give what plain ones give. Recording is played here by a tape, which works without a GPU."""
+
+import copy
+import pickle
+import threading
+import warnings
+from collections import OrderedDict
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt_engines.cuda_graphs import CudaGraphs
+
+
+class Tape:
+    """Records a call by keeping what it reads and writes; a replay calls again, and writes where the first wrote."""
+
+    made = 0
+
+    def __init__(self, device):
+        self.device, self.lock, self.entries = device, threading.RLock(), OrderedDict()
+
+    @staticmethod
+    def takes(leaves):
+        return "a stream" if all(isinstance(leaf, torch.Tensor) for leaf in leaves) else None
+
+    @staticmethod
+    def run(function, leaves):
+        return function()
+
+    @staticmethod
+    def record(function):
+        Tape.made += 1
+        outputs = function()
+
+        def replay():
+            for output, value in zip(outputs, function(), strict=True):
+                output.copy_(value)
+
+        for output in outputs:
+            if not output._is_view():
+                output.fill_(-1)  # recording computes nothing
+        return replay, outputs
+
+
+@pytest.fixture(autouse=True)
+def tape(monkeypatch):
+    """Counts recordings from 0."""
+    monkeypatch.setattr(Tape, "made", 0)
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x, y):
+        return torch.relu(self.linear(x)) + y, x.sum(-1)
+
+
+def compiled_model(model=None, inputs=None, **settings):
+    """Returns a compiled model on a tape."""
+    model = (model or Model()).eval()
+    if inputs is None:
+        batch = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(99, 4))
+        inputs = [batch, torchtrt.Input(shape=(3,))]
+    compiled = torchtrt.compile(model, inputs, min_block_size=1, cuda_graphs=True, **settings)
+    compiled._cuda_graphs = CudaGraphs(Tape)
+    return model, compiled
+
+
+def check(compiled, model, *inputs):
+    """Calls both, and returns the compiled model's results."""
+    with torch.no_grad():
+        expected = model(*inputs)
+    results = compiled(*inputs)
+    torch.testing.assert_close(results, expected)
+    return results
+
+
+def test_the_same_memory_is_recorded_once_and_read_in_place():
+    """New values in the same tensors are seen; nothing is copied."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(6):
+        check(compiled, model, x.normal_(), y.normal_())
+    assert Tape.made == 1
+    (lane,) = compiled._cuda_graphs._lanes.values()
+    (entry,) = lane.entries.values()
+    assert not entry.moved
+
+
+def test_inputs_that_move_are_copied_into_a_buffer():
+    """Each call brings another tensor for one input, and the same for the other."""
+    model, compiled = compiled_model()
+    held, y = [], torch.randn(3)
+    for _ in range(6):
+        held.append(torch.randn(2, 4))
+        check(compiled, model, held[-1], y)
+    (lane,) = compiled._cuda_graphs._lanes.values()
+    (entry,) = lane.entries.values()
+    assert entry.moved == {0}
+    assert Tape.made <= 2
+    check(compiled, model, torch.randn(2, 4), torch.randn(3))
+    check(compiled, model, torch.randn(2, 4), torch.randn(3))
+
+
+def test_results_that_are_held_keep_their_values():
+    """All of them, the last ones, or only a view of one."""
+    model, compiled = compiled_model()
+    inputs = [(torch.randn(2, 4), torch.randn(3)) for _ in range(8)]
+    results = [compiled(*pair) for pair in inputs]
+    views = [compiled(*pair)[0][0, 1:] for pair in inputs]
+    with torch.no_grad():
+        for pair, result, view in zip(inputs, results, views, strict=True):
+            torch.testing.assert_close(result, model(*pair))
+            torch.testing.assert_close(view, model(*pair)[0][0, 1:])
+
+
+def test_a_loop_that_holds_the_last_result_alternates_between_two_recordings():
+    """As ``result = model(x)`` does: the old one is dropped after the new one is there."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    result = None
+    for _ in range(9):
+        result = compiled(x.normal_(), y)
+    assert Tape.made == 2
+    with torch.no_grad():
+        torch.testing.assert_close(result, model(x, y))
+
+
+def test_without_counts_of_uses_results_are_copies(monkeypatch):
+    """PyTorch's count of a storage's users has no public name."""
+    monkeypatch.setattr("torchtrt_engines.cuda_graphs._use_count", None)
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    results = [check(compiled, model, x, y)[0] for _ in range(4)]
+    assert Tape.made == 1
+    assert len({result.data_ptr() for result in results}) == 4
+
+
+def test_each_combination_of_shapes_has_recordings_and_the_longest_unused_go():
+    """Twenty batch sizes, three rounds."""
+    model, compiled = compiled_model()
+    y = torch.randn(3)
+    for _ in range(3):
+        for batch in range(1, 21):
+            check(compiled, model, torch.randn(batch, 4), y)
+    (lane,) = compiled._cuda_graphs._lanes.values()
+    assert len(lane.entries) == 8
+    for _ in range(4):
+        check(compiled, model, torch.randn(7, 4), y)
+    for _ in range(3):
+        check(compiled, model, torch.randn(4, 7).T, y)  # as many, in another order
+
+
+def test_a_result_that_is_an_input_is_not_recorded():
+    """It would be the input of another call."""
+
+    class Passing(torch.nn.Module):
+        def forward(self, x):
+            return x.view(-1), x + 1
+
+    model, compiled = compiled_model(
+        Passing(), [torch.randn(2, 3)], torch_executed_ops={"aten.view", "aten.reshape"}
+    )
+    x = torch.randn(2, 3)
+    check(compiled, model, x)
+    with pytest.warns(UserWarning, match="the model runs without, because a result is an input"):
+        check(compiled, model, x)
+    for _ in range(4):
+        x = torch.randn(2, 3)
+        results = check(compiled, model, x)
+        assert results[0].data_ptr() == x.data_ptr()
+
+
+def test_what_cannot_be_recorded_says_why_and_runs():
+    """Sizes that depend on data, and writes to inputs."""
+
+    class Chosen(torch.nn.Module):
+        def forward(self, x):
+            return x[x > 0] * 2
+
+    class Writing(torch.nn.Module):
+        def forward(self, x):
+            x.add_(1)
+            return x * 2
+
+    for kind, reason in ((Chosen, "depend on data"), (Writing, "writes to its input")):
+        model, compiled = compiled_model(kind(), [torch.randn(2, 3)])
+        x = torch.randn(2, 3)
+        expected = model(x.clone())
+        with pytest.warns(UserWarning, match=reason):
+            result = compiled(x.clone())
+        torch.testing.assert_close(result, expected)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            torch.testing.assert_close(compiled(x.clone()), expected)
+    assert not Tape.made
+
+
+def test_a_failure_to_record_is_a_warning_with_its_reason(monkeypatch):
+    """The model runs as without."""
+
+    def fail(function):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(Tape, "record", staticmethod(fail))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    model, compiled = compiled_model()
+    inputs = torch.randn(2, 4), torch.randn(3)
+    check(compiled, model, *inputs)
+    with pytest.warns(UserWarning, match="not permitted when stream is capturing"):
+        check(compiled, model, *inputs)
+    check(compiled, model, *inputs)
+
+
+def test_new_weights_drop_what_was_recorded():
+    """Refitted in place, and buffers of the parts in PyTorch that are others now."""
+    model, compiled = compiled_model(immutable_weights=False)
+    inputs = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, *inputs)
+    other = Model().eval()
+    torchtrt.refit_module_weights(compiled, other, in_place=True)
+    for _ in range(3):
+        check(compiled, other, *inputs)
+
+
+@pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own copying
+def test_copies_record_for_themselves():
+    """Neither deepcopy nor pickle takes a recording along."""
+    model, compiled = compiled_model()
+    inputs = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, *inputs)
+    twin = copy.deepcopy(compiled)
+    assert not twin._cuda_graphs._lanes
+    check(twin, model, *inputs)
+    assert isinstance(pickle.loads(pickle.dumps(CudaGraphs())), CudaGraphs)
+
+
+def test_gradients_and_inference_mode_are_as_without():
+    """Results of inference mode are no results of another."""
+    _, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        with torch.inference_mode():
+            assert compiled(x, y)[0].is_inference()
+        assert not compiled(x, y)[0].is_inference()
+        moving = torch.randn(2, 4, requires_grad=True)
+        result = compiled(moving, y)[0]
+        assert result.requires_grad
+        with pytest.raises(torchtrt.errors.EngineError, match="compute no gradients"):
+            result.sum().backward()
+
+
+def test_threads_may_share_a_compiled_model():
+    """Each result belongs to its call."""
+    model, compiled = compiled_model()
+    failures = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(30):
+            x = torch.randn(1 + seed % 2, 4, generator=generator)
+            y = torch.randn(3, generator=generator)
+            result = compiled(x, y)
+            with torch.no_grad():
+                if not torch.allclose(result[0], model(x, y)[0], atol=1e-5):
+                    failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
