@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 # Every folder with a pyproject.toml is a distribution; the core first, because the others build on it.
 PYPROJECTS := core/pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml plugins/contrib/*/pyproject.toml)) ./pyproject.toml
 DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
+# What `make compare` measures us against. Not in .venv: no test may find it.
+PEER := .cache/torch-tensorrt
 
-.PHONY: demo test lint docs bench conformance clean
+.PHONY: demo test lint docs bench compare conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
@@ -25,15 +27,24 @@ docs: $(VENV)/ready
 bench: $(VENV)/ready
 	$(BIN)/python -m tests.benchmarks
 
+compare: $(VENV)/ready $(PEER)/ready
+	TORCHTRT_TENSORRT=reference@11.4.0 $(BIN)/python -m tests.benchmarks.compare $(PEER)
+
 conformance: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance run --write
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(PEER)
 
 $(VENV)/ready: requirements-dev.txt constraints.txt hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --requirement requirements-dev.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-deps silero-vad  # its model; its code needs torchaudio
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
+	touch $@
+
+$(PEER)/ready: tests/benchmarks/torch-tensorrt.txt | $(VENV)/ready
+	rm -rf $(PEER)
+	$(BIN)/pip install --quiet --no-deps --target $(PEER) --requirement $<
+	rm -rf $(PEER)/torch_tensorrt/lib $(PEER)/torch_tensorrt/_C.*  # linked to CUDA
 	touch $@

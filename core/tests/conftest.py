@@ -103,15 +103,36 @@ class Site:
         options = ["--no-compile", "--disable-pip-version-check", "--target", str(self.path)]
         subprocess.run([*command, *options, *map(str, wheels)], check=True, capture_output=True)
 
-    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, timeout: float | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         """Runs a Python with the site, and torchtrt, on its path and without ``TORCHTRT_*`` from outside."""
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=self.environment(**variables),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+        """Starts such a Python, whose standard error can be read while it runs."""
+        return subprocess.Popen(
+            [sys.executable, *arguments],
+            env=self.environment(**variables),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        """Returns the environment of such a Python."""
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith("TORCHTRT_")
         }
         path = os.pathsep.join((str(self.path), str(CORE_SOURCE)))
-        environment = {**inherited, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
-        command = [sys.executable, *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return {**inherited, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **variables}
 
 
 @pytest.fixture(scope="session")

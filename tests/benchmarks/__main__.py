@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import platform
 import warnings
-from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.progress import track
 
 from tests.benchmarks import architectures, compiling, executing, registry
-from tests.benchmarks._measure import Row
-
-PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
-MARK = "<!-- written by `make bench` up to the next line like this -->"
+from tests.benchmarks._measure import Row, circumstances, write_section
 
 
 def table(rows: list[Row]) -> str:
@@ -44,14 +36,8 @@ def main() -> None:
         console.print(f"[bold]{title}[/bold]")
         for row in rows:
             console.print(f"  {row.what}: {row.result}  {row.target}")
-    where = (
-        f"Measured on {datetime.date.today():%Y-%m-%d}: {os.cpu_count()} cores ({platform.machine()}), "
-        f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__} with "
-        f"{torch.get_num_threads()} threads. Medians; what is compared was measured in turn in one run."
-    )
-    before, _, rest = PAGE.read_text().partition(MARK)
-    after = rest.partition(MARK)[2]
-    PAGE.write_text(f"{before}{MARK}\n\n{where}\n\n" + "\n".join(sections) + f"\n{MARK}{after}")
+    where = f"{circumstances()} Medians; what is compared was measured in turn in one run."
+    write_section("make bench", f"{where}\n\n" + "\n".join(sections))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+import torch
+
+PAGE = Path(__file__).parents[2] / "docs/benchmarks.md"
 
 
 @dataclass(frozen=True)
@@ -21,18 +28,49 @@ class Row:
     target: str = ""
 
 
+def seconds_of(call: Callable[[], object]) -> float:
+    """Returns how long a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def in_turn(
+    measures: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
+) -> dict[str, list[float]]:
+    """Returns what each measure gave, round by round; they take turns, so that drift meets all alike."""
+    results: dict[str, list[float]] = {name: [] for name in measures}
+    for turn in range(warm_up + rounds):
+        for name, measure in measures.items():
+            result = measure()
+            if turn >= warm_up:
+                results[name].append(result)
+    return results
+
+
 def seconds_in_turn(
     calls: Mapping[str, Callable[[], object]], rounds: int, warm_up: int = 1
 ) -> dict[str, float]:
-    """Returns the median seconds of each call; they take turns, so that drift meets all alike."""
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(warm_up + rounds):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if turn >= warm_up:
-                times[name].append(time.perf_counter() - start)
+    """Returns the median seconds of each call, taken in turn."""
+    measures = {name: partial(seconds_of, call) for name, call in calls.items()}
+    times = in_turn(measures, rounds, warm_up)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def circumstances() -> str:
+    """Returns when and where something is measured, as a sentence."""
+    return (
+        f"Measured on {datetime.date.today():%Y-%m-%d}: {os.cpu_count()} cores ({platform.machine()}), "
+        f"{platform.system()}, Python {platform.python_version()}, torch {torch.__version__} with "
+        f"{torch.get_num_threads()} threads."
+    )
+
+
+def write_section(command: str, text: str) -> None:
+    """Puts what a command measured in its place in docs/benchmarks.md: between two lines that name the command."""
+    mark = f"<!-- written by `{command}` up to the next line like this -->"
+    before, _, after = PAGE.read_text().split(mark)
+    PAGE.write_text(f"{before}{mark}\n\n{text}\n{mark}{after}")
 
 
 def run_python(code: str, *paths: Path) -> str:

@@ -54,9 +54,9 @@ __getattr__, __dir__ = lazy_names(globals(), _LAZY)
 
 
 # Last: packs import torchtrt, so everything above must exist by now.
-from torchtrt.packs.environment import loads_no_packs  # noqa: E402
+from torchtrt.packs.environment import loads_packs_itself  # noqa: E402
 
-if not loads_no_packs(sys.orig_argv, sys.argv):
+if not loads_packs_itself(sys.orig_argv, sys.argv):
     from torchtrt import engines as engines  # with the operator that torch.export.load looks for
     from torchtrt.packs.state import load_packs
 

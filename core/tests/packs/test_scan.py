@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +158,44 @@ def test_entry_points_in_another_encoding_are_a_problem(tmp_path: Path, encoding
 
     assert "bad-metadata" == problem.code
     assert "torchtrt_converters_probe-1.0.dist-info" == problem.distribution
+
+
+@pytest.mark.parametrize("file", ["METADATA", "entry_points"])
+@pytest.mark.parametrize(
+    "encode",
+    [
+        lambda text: text.encode("utf-16"),
+        lambda text: text.encode("utf-16-le"),
+        lambda text: text.encode("utf-32"),
+        lambda text: text.replace("# by", "# by Jos\xe9").encode("latin-1"),
+        lambda text: text.replace("\n", "\0").encode(),
+        lambda text: bytes(len(text)),
+        lambda text: b"",
+    ],
+    ids=["utf-16", "utf-16-le", "utf-32", "latin-1", "NUL for lines", "NULs", "empty"],
+)
+def test_a_file_in_a_bad_encoding_is_one_problem_that_names_its_folder(
+    tmp_path: Path, encode: Callable[[str], bytes], file: str
+) -> None:
+    """Whichever of the two, whatever became of it on its way; the pack beside it is found."""
+    files = {
+        "METADATA": "Metadata-Version: 2.1\nName: torchtrt-converters-odd\nVersion: 1.0\nAuthor: # by\n",
+        "entry_points": "# by\n[torchtrt.converters]\nodd = torchtrt_converters_odd._pack\n",
+    }
+    written = {name: text.encode() for name, text in files.items()} | {file: encode(files[file])}
+    write_metadata(tmp_path, "torchtrt_converters_odd-1.0", **written)
+    write_pack(tmp_path, "good")
+
+    found = scan_folders(tmp_path)
+
+    assert ["good"] == names(found)
+    (problem,) = found.problems
+    assert "bad-metadata" == problem.code
+    assert str(tmp_path) == problem.location
+    assert problem.distribution in (
+        "torchtrt_converters_odd-1.0.dist-info",
+        "torchtrt-converters-odd",
+    )
 
 
 @pytest.mark.parametrize("entry_points", [None, b"", b"[console_scripts]\nfoo = foo:main\n"])

@@ -56,6 +56,28 @@ def test_a_command_that_helps_starts_without_pytorch(site, install, tmp_path, co
         assert "torchtrt-converters-aten-core 0.1.0" in done.stdout
 
 
+@pytest.mark.parametrize("start", ["module", "script"])
+@pytest.mark.parametrize(
+    "command",
+    ["packs", "lock", "converters", "coverage", "explain aten.relu", "inspect x.pt2", "cache"],
+)
+def test_a_command_that_needs_pytorch_says_so_in_a_sentence(
+    site, install, tmp_path, command, start
+):
+    """And which command knows what to do."""
+    install(WITHOUT_PYTORCH)
+    script = tmp_path / "torchtrt"
+    script.write_text("import sys\nfrom torchtrt_cli import main\nsys.exit(main())\n")
+
+    done = site.run(*(["-m", "torchtrt"] if start == "module" else [str(script)]), *command.split())
+
+    assert (2, "") == (done.returncode, done.stdout)
+    assert done.stderr == (
+        "torchtrt: PyTorch cannot be imported: ImportError: libtorch_cpu.so: no such file. "
+        "`torchtrt doctor` says what to do.\n"
+    )
+
+
 def test_the_doctor_says_that_pytorch_cannot_be_imported(site, install):
     """Why, what to do, and what is installed all the same."""
     install(WITHOUT_PYTORCH)
@@ -192,3 +214,87 @@ def test_the_doctor_asks_for_no_pack_with_no_load(capsys):
     assert {"Python", "torchtrt", "PyTorch", "GPU", "TensorRTs installed"} == set(
         answer["versions"]
     )
+
+
+@pytest.mark.parametrize("command", ["packs --no-load", "doctor --no-load"])
+def test_a_pack_that_hangs_is_listed_by_what_loads_none(site, install, source_of_pack, command):
+    """So that a person finds its name."""
+    site.unpack(site.wheel("hangs", "while True:\n    pass\n"))
+
+    done = site.run("-m", "torchtrt", *command.split(), "--json", timeout=120)
+
+    assert "hangs" in [pack["name"] for pack in json.loads(done.stdout)["packs"]]
+
+
+@pytest.mark.parametrize("place", ["module", "hook"])
+@pytest.mark.parametrize("command", ["doctor", "converters"])
+def test_a_pack_that_hangs_is_named_while_it_does(site, source_of_pack, place, command):
+    """Python cannot end it; a person can, and is told how to go on without."""
+    hang = "import time\ntime.sleep(3600)\n"
+    source = hang if place == "module" else source_of_pack("hangs", hang)
+    site.unpack(site.wheel("hangs", source))
+    process = site.start("-m", "torchtrt", command)
+    try:
+        line = process.stderr.readline()
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert f"The pack 'hangs' (torchtrt-converters-hangs 1.0, {site.path}) is still being" in line
+    assert "TORCHTRT_PACKS_DISABLE=hangs goes without it" in line
+
+
+CHANGES = {
+    "sys.path": "import sys\nsys.path.insert(0, '/nowhere')",
+    "warnings.filters": "import warnings\nwarnings.simplefilter('ignore')",
+    "torch.get_default_dtype()": "import torch\ntorch.set_default_dtype(torch.float64)",
+    "torch.is_grad_enabled()": "import torch\ntorch.set_grad_enabled(False)",
+    "torch.are_deterministic_algorithms_enabled()": "import torch\n"
+    "torch._C._set_deterministic_algorithms(True)",
+    "PyTorch's random numbers": "import torch\ntorch.rand(1)",
+    "torch.relu": "import torch\ntorch.relu = torch.sigmoid",
+    "os.environ": "import os\nos.environ['OMP_NUM_THREADS'] = '64'",
+}
+
+
+def test_the_doctor_says_which_pack_changes_the_process(site, source_of_pack):
+    """In its module or in its hook; each is told its own changes, and nobody another's."""
+    for number, change in enumerate(CHANGES.values()):
+        source = source_of_pack(f"odd{number}", "pass" if number % 2 else change)
+        site.unpack(site.wheel(f"odd{number}", f"{change if number % 2 else ''}\n{source}"))
+
+    answer = json.loads(site.run("-m", "torchtrt", "doctor", "--json").stdout)
+
+    changed = [each for each in answer["problems"] if each["code"] == "changed-process"]
+    assert answer["problems"] == changed
+    assert [f"odd{number}" for number in range(len(CHANGES))] == [each["pack"] for each in changed]
+    for each, name in zip(changed, CHANGES, strict=True):
+        assert [name] == [other for other in CHANGES if f"{other} was" in each["what"]]
+        assert 400 > len(each["what"])
+        assert f"TORCHTRT_PACKS_DISABLE={each['pack']} goes without" in each["hint"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "what"),
+    [
+        ("return 3", "hook-failed", "'int' object is not iterable"),
+        ("return 'broken'", "bad-hook", "gave a str, not a Problem"),
+        ("return [None]", "bad-hook", "gave a NoneType, not a Problem"),
+        ("yield object()", "bad-hook", "gave a object, not a Problem"),
+        ("raise SystemExit(3)", "hook-failed", "raised SystemExit: 3"),
+        ("yield 1 / 0", "hook-failed", "raised ZeroDivisionError"),
+    ],
+)
+def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack, answer, code, what):
+    """It is a problem of the pack, and the others are asked."""
+    check = f"\n@hookimpl\ndef torchtrt_check(pack):\n    {answer}\n"
+    site.unpack(site.wheel("junk", source_of_pack("junk") + check))
+    healthy = "from torchtrt.packs import Problem\n    return [Problem('asked')]"
+    site.unpack(site.wheel("zz", source_of_pack("zz") + check.replace(answer, healthy)))
+
+    answer = json.loads(site.run("-m", "torchtrt", "doctor", "--json").stdout)
+
+    found = {each["pack"]: (each["code"], each["what"]) for each in answer["problems"]}
+    assert ("check-failed", "asked") == found["zz"]
+    assert code == found["junk"][0]
+    assert what in found["junk"][1]

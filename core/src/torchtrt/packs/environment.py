@@ -15,9 +15,6 @@ ONLY = "TORCHTRT_PACKS"
 DISABLE = "TORCHTRT_PACKS_DISABLE"
 PREFER = "TORCHTRT_PACKS_PREFER"
 STRICT = "TORCHTRT_PACKS_STRICT"
-NO_LOAD = "--no-load"
-WITHOUT_PACKS = ("doctor", "new-pack", "--version", "--help", "-h")
-"""What the command does before it loads packs, if it loads any."""
 
 _SWITCH = {"1": True, "true": True, "0": False, "false": False, "": False}
 
@@ -85,19 +82,16 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
     )
 
 
-def loads_no_packs(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
-    """Returns whether a process is the command ``torchtrt`` asked for what must work whatever is broken.
+def loads_packs_itself(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
+    """Returns whether a process is the command ``torchtrt``, which must work whatever is broken.
 
-    Python imports this package, and with it the packs, before the command's own code can read its
-    arguments. A command that helps when a pack, or PyTorch, is broken must import neither, so the
-    question has to be asked here.
+    Python imports this package before the command's own code can read its arguments. What helps when
+    a pack, or PyTorch, is broken must import neither, so the question has to be asked here.
 
     Args:
         command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.
         arguments: The script, or ``"-m"`` while its package is being imported, and its arguments: ``sys.argv``.
     """
-    if NO_LOAD not in arguments and not {*arguments[1:2]} & {*WITHOUT_PACKS}:
-        return False
     # sys.argv is the end of the command line, except that "-m" stands where the module's name is.
     program = "".join(command_line[-len(arguments) :][:1]).removeprefix("-m")
     return PureWindowsPath(program).stem == "torchtrt"

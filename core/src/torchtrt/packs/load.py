@@ -6,7 +6,8 @@ import dataclasses
 import importlib
 import inspect
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeAlias
@@ -37,6 +38,7 @@ class LoadedPack:
 LOCAL_INFO = PackInfo(LOCAL, tier=LOCAL_TIER)
 
 Hooks: TypeAlias = "Mapping[str, pluggy.HookImpl]"
+Watch: TypeAlias = Callable[[PackInfo], AbstractContextManager[object]]
 _HOOKS = tuple(name for name in vars(hooks) if name.startswith("torchtrt_"))
 
 
@@ -69,13 +71,16 @@ class _RefusalError(Exception):
         self.problem = Problem(what, hint, code)
 
 
-def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSet, list[Problem]]:
+def load(
+    scan: Scan, selection: Selection, local: ConverterPack, watch: Watch = nullcontext
+) -> tuple[PackSet, list[Problem]]:
     """Returns the packs in use, and every problem met on the way to them.
 
     Args:
         scan: What is installed.
         selection: What the environment asks for.
         local: The pack of what this program registers itself.
+        watch: What each pack is loaded within.
 
     Raises:
         PackError: Something is wrong and ``selection.strict`` is set.
@@ -107,7 +112,8 @@ def load(scan: Scan, selection: Selection, local: ConverterPack) -> tuple[PackSe
             disabled[found.info.name] = reason
             continue
         try:
-            loaded.append(_load_pack(manager, found))
+            with watch(found.info):
+                loaded.append(_load_pack(manager, found))
         except _RefusalError as refusal:
             cause = refusal.__cause__
             text = "".join(traceback.format_exception(cause)) if cause else None

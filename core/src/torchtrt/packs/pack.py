@@ -307,11 +307,8 @@ class ConverterPack:
             priority if isinstance(priority, ConverterPriority) else ConverterPriority(priority),
             flags,
         )
-        is_named = isinstance(target, str) and isinstance(implementation, str)
-        if is_named and _is_one_op(str(target)):
-            self._converters.append(named)
-        else:
-            self._converters.append(named.registration())
+        is_late = isinstance(target, str) and isinstance(implementation, str) and _is_one_op(target)
+        self._converters.append(named if is_late else named.registration())
         self._changed()
 
     def decomposition(

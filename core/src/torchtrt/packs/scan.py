@@ -129,19 +129,15 @@ def _read(
     text = (text or "").removeprefix("\ufeff")  # which Windows' editors put there
     if f"{PROJECT}." not in text.replace("\0", ""):
         if is_pack and distribution.read_text("METADATA"):  # not what a removal left behind
-            what = (
-                f"it has no entry point in the group {PACKS.group}, so that nothing of it is used"
-            )
+            what = f"it has no entry point in the group {PACKS.group}, so nothing of it is used"
             hint = "Its authors name the pack's module there, in pyproject.toml."
-            name, version, location = _identity(distribution)
-            info = PackInfo("", name, version, location)
+            info = PackInfo("", *_identity(distribution))
             problems.append(Problem(what, hint, "bad-metadata").about(info))
         return
     if "\0" in text:
         raise ValueError("its entry_points.txt is not UTF-8")
     for door, pack_name, module in _entries(text):
-        name, version, location = _identity(distribution)
-        info = PackInfo(pack_name, name, version, location, door=door)
+        info = PackInfo(pack_name, *_identity(distribution), door=door)
         wrong = _misnamed(info, module)
         if wrong is None:
             found.append(FoundPack(info, module))

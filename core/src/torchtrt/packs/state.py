@@ -8,12 +8,12 @@ import os
 import sys
 import threading
 import warnings
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 
 from torchtrt.errors import PackError, PackWarning, SettingsError, did_you_mean
 from torchtrt.packs.environment import read_selection
 from torchtrt.packs.info import LOCAL, PackInfo, normalize
-from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, load
+from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, Watch, load
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
@@ -52,11 +52,10 @@ local_pack = _LocalPack(LOCAL, summary="registered by this program")
 _state = _State(local_pack)
 
 
-def load_packs() -> PackSet:
-    """Returns the packs of this process, finding and loading them on the first call.
+def load_packs(watch: Watch = nullcontext) -> PackSet:
+    """Returns the packs of this process, finding and loading them on the first call, each within ``watch(its info)``.
 
-    ``import torchtrt`` calls it as its last step. Every problem is recorded, and shown as one
-    :class:`PackWarning`; none is fatal.
+    ``import torchtrt`` calls it as its last step. Every problem is recorded, and shown as one :class:`PackWarning`.
 
     Raises:
         PackError: A pack has a problem and ``TORCHTRT_PACKS_STRICT`` is set.
@@ -73,7 +72,7 @@ def load_packs() -> PackSet:
             selection = read_selection(os.environ)
             # Standard output is the program's, or a command's JSON.
             with redirect_stdout(sys.stderr):
-                packs, problems = load(scan(), selection, local_pack)
+                packs, problems = load(scan(), selection, local_pack, watch)
         finally:
             _state.loading = False
             if collecting:
@@ -123,7 +122,7 @@ def with_known_packs(settings: CompilationSettings) -> CompilationSettings:
     Raises:
         SettingsError: There is no such pack; the message names the closest one.
     """
-    known = [LOCAL, *(info.name for info in _state.packs.found)]
+    known = [LOCAL, *(info.name for info in current_packs().found)]
     preferences = {op: normalize(name) for op, name in settings.converter_preferences.items()}
     for name in preferences.values():
         if name not in known:
@@ -135,13 +134,22 @@ def with_known_packs(settings: CompilationSettings) -> CompilationSettings:
 
 
 def current_packs() -> PackSet:
-    """Returns the packs as of now. The same object is returned until something changes."""
+    """Returns the packs as of now. The same object is returned until something changes.
+
+    Raises:
+        PackError: They are still being loaded, and one of them asks.
+    """
+    if _state.loading:
+        raise PackError(
+            "A pack looked something up or compiled while packs were being loaded, before it is known what there is. "
+            "Its module and its hook only register: do the rest in a converter, or when it is first called."
+        )
     return _state.packs
 
 
 def loaded_packs() -> tuple[LoadedPack, ...]:
     """Returns the packs in use, in pack order."""
-    return _state.packs.loaded
+    return current_packs().loaded
 
 
 def problems() -> tuple[Problem, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from torchtrt.errors import TorchTRTError
+from torchtrt.packs.problem import describe
 from torchtrt_cli.output import answers_to
 from torchtrt_cli.parser import make_parser
 
@@ -31,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
         with answers_to(stdout), redirect_stdout(sys.stderr):
+            if not (parsed.recovers or getattr(parsed, "no_load", False)):
+                _load_packs()
             for library in parsed.imports:
                 _import(library)
             module, _, function = parsed.run.partition(":")
@@ -43,6 +46,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
         return 2
+
+
+def _load_packs() -> None:
+    """Loads packs, which ``import torchtrt`` leaves to this command."""
+    try:
+        import torch  # noqa: F401
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever stops it
+        message = (
+            f"PyTorch cannot be imported: {describe(error)}. `torchtrt doctor` says what to do."
+        )
+        raise TorchTRTError(message) from error
+    import torchtrt.engines  # noqa: F401  # with the operator that torch.export.load looks for
+    from torchtrt.packs import load_packs
+    from torchtrt_cli.watching import named_if_slow
+
+    load_packs(named_if_slow)
 
 
 def _import(library: str) -> None:

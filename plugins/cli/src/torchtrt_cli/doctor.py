@@ -12,13 +12,14 @@ from pathlib import Path
 
 from torchtrt import __version__
 from torchtrt.errors import TorchTRTError
-from torchtrt.packs.environment import NO_LOAD
 from torchtrt.packs.info import TENSORRTS
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import scan
 from torchtrt_cli import packs
 from torchtrt_cli.installation import installation_problems, pieces
 from torchtrt_cli.output import console, print_json
+from torchtrt_cli.parser import NO_LOAD
+from torchtrt_cli.watching import Watch
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -35,8 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.no_load:
         found = packs.unloaded(f"not loaded, because of {NO_LOAD}")
     else:
-        found = packs.loaded()
-        broken += [*_checked(), *_describe_tensorrt(versions)]
+        watch = Watch()
+        found = packs.loaded(watch)
+        broken += [*watch.problems, *_checked(), *_describe_tensorrt(versions)]
     versions["TensorRTs installed"] = ", ".join(_tensorrts()) or "none"
     if arguments.locked is not None:
         broken += _differences(Path(arguments.locked), failure is None and not arguments.no_load)
@@ -122,13 +124,18 @@ def _checked() -> Iterator[Problem]:
     from torchtrt.packs.load import call_hook
     from torchtrt.packs.state import loaded_packs
 
+    hint = "Report this to the pack's authors."
     for loaded in loaded_packs():
         try:
             for problem in call_hook(loaded.check, pack=loaded.pack) or ():
+                if not isinstance(problem, Problem):
+                    what = f"torchtrt_check gave a {type(problem).__name__}, not a Problem"
+                    problem = Problem(what, hint, "bad-hook")
                 yield problem.about(loaded.info)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit, and whatever else a pack may raise
             what = f"torchtrt_check raised {describe(error)}"
-            hint = "Report this to the pack's authors."
             yield Problem(what, hint, "hook-failed").about(loaded.info)
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torchtrt import __version__
-from torchtrt.packs.environment import NO_LOAD
 from torchtrt.packs.info import API_VERSION
 from torchtrt.packs.listing import DISABLED, IN_USE, NOT_LOADED, PackRow, list_packs
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
 from torchtrt_cli.output import console, print_json, table
+from torchtrt_cli.parser import NO_LOAD
 
 if TYPE_CHECKING:
+    from torchtrt.packs.load import Watch
     from torchtrt.registry import Conflict
 
 
@@ -58,12 +60,12 @@ def unloadable(reason: str) -> Installed:
     return unloaded(reason, NOT_LOADED)
 
 
-def loaded() -> Installed:
-    """Returns the packs of this process, loading them if they are not."""
+def loaded(watch: Watch = nullcontext) -> Installed:
+    """Returns the packs of this process, loading them, each within ``watch(its info)``, if they are not."""
     from torchtrt.packs.state import current_packs, load_packs, problems
     from torchtrt.registry import DYNAMO_CONVERTERS
 
-    load_packs()
+    load_packs(watch)
     conflicts, missing = DYNAMO_CONVERTERS.conflicts(), DYNAMO_CONVERTERS.missing_targets()
     found = problems()
     return Installed(list_packs(current_packs(), found), found, conflicts, sorted(missing))

@@ -7,16 +7,21 @@ from pathlib import Path
 from typing import TypeAlias
 
 from torchtrt import __version__
-from torchtrt.packs.environment import NO_LOAD
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+NO_LOAD = "--no-load"
+"""The flag of what imports no pack."""
 
 LOCK = "torchtrt.lock"
 """The file that ``torchtrt lock`` writes."""
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command line; ``run`` of what it parses is the function to call."""
+    """Returns the parser of the command line.
+
+    ``run`` of what it parses is the function to call, and ``recovers`` whether it works without packs and PyTorch.
+    """
     parser = argparse.ArgumentParser(
         prog="torchtrt", description="Shows which converter packs there are and what they convert."
     )
@@ -31,6 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     doctor = _add(commands, "doctor", summary, "torchtrt_cli.doctor:run")
     _add_no_load(doctor)
     use = f"compare with the file that `torchtrt lock` wrote, ./{LOCK} if none is named: who converts what"
+    doctor.set_defaults(recovers=True)
     doctor.add_argument("--locked", nargs="?", const=LOCK, metavar="FILE", help=use)
 
     summary = f"write into ./{LOCK} who converts what, to keep and to compare"
@@ -68,6 +74,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     summary = "write a converter pack, ready to be tested and published, into a new folder here"
     new_pack = _add(commands, "new-pack", summary, "torchtrt_cli.new_pack:run")
+    new_pack.set_defaults(recovers=True)
     new_pack.add_argument("name", metavar="NAME", help="the pack's name, such as vision")
     return parser
 
@@ -80,7 +87,7 @@ def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.Argu
     parser.add_argument(
         "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, recovers=False)
     return parser
 
 

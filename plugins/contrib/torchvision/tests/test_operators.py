@@ -186,6 +186,10 @@ REGIONS = {
     "pool": (lambda x, r: ops.roi_pool(x, r, 1.0, 3, 2), IMAGES),
     "pool-scaled": (lambda x, r: ops.roi_pool(x, r, 0.5, 2, 2), IMAGES),
     "pool-values": (lambda x, r: ops.roi_pool(x, r, 1.0, 7, 7)[0], IMAGES),
+    "ps-pool": (lambda x, r: ops.ps_roi_pool(x, r, 1.0, 2, 3), MANY),
+    "ps-pool-scaled": (lambda x, r: ops.ps_roi_pool(x, r, 0.5, 2, 2), MANY),
+    "ps-pool-one": (lambda x, r: ops.ps_roi_pool(x, r, 1.0, 1, 1)[0], IMAGES),
+    "ps-pool-tiny-image": (lambda x, r: ops.ps_roi_pool(x, r, 1.0, 2, 2)[0], MANY[..., :1, :1]),
     "pool-ties": (lambda x, r: ops.roi_pool(x, r, 1.0, 2, 2), IMAGES.round()),
 }
 
@@ -203,7 +207,7 @@ def test_regions_are_pooled_as_defined(name, dtype, version):
     torch.testing.assert_close(engine(*inputs), function(*inputs), rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["align", "ps-align", "pool"])
+@pytest.mark.parametrize("name", ["align", "ps-align", "pool", "ps-pool"])
 def test_the_number_of_regions_may_vary(name, version):
     """With one engine."""
     function, images = REGIONS[name]
@@ -226,7 +230,7 @@ def test_the_size_of_the_images_may_vary(version):
         torch.testing.assert_close(engine(*inputs), function(*inputs), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["align", "ps-align", "pool"])
+@pytest.mark.parametrize("name", ["align", "ps-align", "pool", "ps-pool"])
 def test_no_regions_give_no_values(name, version):
     """Of the right shape."""
     function, images = REGIONS[name]
@@ -242,13 +246,39 @@ def test_no_regions_give_no_values(name, version):
         assert theirs.dtype == mine.dtype
 
 
+def test_a_mean_reads_nothing_outside_of_its_cell(version):
+    """Neither NaN nor infinity there is in it, and those inside are."""
+    images = MANY.clone()
+    images[:, :, 6] = torch.nan
+    images[:, :, :, 11] = torch.inf
+    inputs = (
+        images,
+        torch.tensor([[0.0, 1, 1, 5, 6], [1, 8, 2, 14, 6], [0, 1, 7, 10, 13], [1, 2, 2, 9, 9]]),
+    )
+    function, _ = REGIONS["ps-pool"]
+
+    values, _ = expected = function(*inputs)
+
+    assert values.isnan().any()
+    assert values.isinf().any()
+    assert values.isfinite().any()
+    torch.testing.assert_close(
+        compiled(function, inputs)(*inputs), expected, rtol=1e-4, atol=1e-4, equal_nan=True
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "images", "reason"),
     [
         (lambda x, r: ops.roi_align(x, r, 1.0, 2, 2, -1, False), IMAGES, "depends on the boxes"),
         (lambda x, r: ops.roi_pool(x, r, 1.0, 2, 2)[0], torch.zeros(1, 1, 3000, 3000), "too large"),
+        (
+            lambda x, r: ops.ps_roi_pool(x, r, 1, 1, 1)[0],
+            torch.zeros(1, 1, 3000, 3000),
+            "too large",
+        ),
     ],
-    ids=["align", "pool"],
+    ids=["align", "pool", "ps-pool"],
 )
 def test_what_is_not_converted_stays_in_pytorch_with_the_reason(function, images, reason):
     """And the result is PyTorch's."""

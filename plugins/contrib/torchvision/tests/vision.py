@@ -27,6 +27,10 @@ library.define(
     " int sampling_ratio) -> (Tensor, Tensor)"
 )
 library.define(
+    "ps_roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width)"
+    " -> (Tensor, Tensor)"
+)
+library.define(
     "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h,"
     " SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups,"
     " SymInt offset_groups, bool use_mask) -> Tensor"
@@ -189,6 +193,38 @@ def roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
 @torch.library.register_fake("torchvision::roi_pool")
 def _(input, rois, spatial_scale, pooled_height, pooled_width):
     result = input.new_empty(rois.shape[0], input.shape[1], pooled_height, pooled_width)
+    return result, torch.empty_like(result, dtype=torch.int32)
+
+
+@torch.library.impl(library, "ps_roi_pool", "CPU")
+def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
+    """The mean in each cell of each box, of channels of its own; the last row and column are in no cell."""
+    _, every, height, width = input.shape
+    channels = every // (pooled_height * pooled_width)
+    result = torch.zeros(len(rois), channels, pooled_height, pooled_width, dtype=torch.float64)
+    mapping = torch.zeros(result.shape, dtype=torch.int32)
+
+    def cell(low: int, high: int, place: int, count: int, size: int) -> slice:
+        step = torch.tensor(float(max(high - low, 1))) / count
+        start, stop = math.floor(place * step) + low, math.ceil((place + 1) * step) + low
+        return slice(*(min(max(end, 0), size - 1) for end in (start, stop)))
+
+    for k, (index, *box) in enumerate(rois.tolist()):
+        left, top, right, bottom = (half_away(each * spatial_scale) for each in box)
+        for c, ph, pw in cells(channels, pooled_height, pooled_width):
+            source = (c * pooled_height + ph) * pooled_width + pw
+            rows = cell(top, bottom, ph, pooled_height, height)
+            columns = cell(left, right, pw, pooled_width, width)
+            inside = input[int(index), source, rows, columns].double()
+            result[k, c, ph, pw] = inside.mean() if inside.numel() else 0.0
+            mapping[k, c, ph, pw] = source
+    return result.to(input.dtype), mapping
+
+
+@torch.library.register_fake("torchvision::ps_roi_pool")
+def _(input, rois, spatial_scale, pooled_height, pooled_width):
+    channels = input.shape[1] // (pooled_height * pooled_width)
+    result = input.new_empty(rois.shape[0], channels, pooled_height, pooled_width)
     return result, torch.empty_like(result, dtype=torch.int32)
 
 

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import functools
-import gc
 import importlib
 import json
-import locale
-import logging
 import os
-import random
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torchtrt_cli.watching import differences, process_state
 
 BEGIN = "\x1e"
 """What the new process prints before it loads the pack."""
@@ -94,10 +89,10 @@ def main(answer: str, request: str) -> None:
     for library in asked["libraries"]:
         importlib.import_module(library)
     _load_once(None)  # what loading any pack imports
-    modules, before = set(sys.modules), _state()
+    modules, before = set(sys.modules), process_state()
     print(end=BEGIN, flush=True)  # what libraries printed is before it
     contents = _load_once(asked["pack"])
-    after, imported = _state(), sorted(set(sys.modules) - modules)
+    after, imported = process_state(), sorted(set(sys.modules) - modules)
     package = f"torchtrt_converters_{asked['pack']}"
     for name in [name for name in sys.modules if name.split(".")[0] == package]:
         held: list[Any] = list(vars(sys.modules.pop(name)).values())
@@ -106,7 +101,7 @@ def main(answer: str, request: str) -> None:
                 library._destroy()  # type: ignore[no-untyped-call]  # PyTorch takes no op twice
     found = {
         "imported": imported,
-        "changed": list(_differences(before, after)),
+        "changed": list(differences(before, after)),
         "contents": contents,
         "again": _load_once(asked["pack"]),
     }
@@ -145,76 +140,6 @@ def _load_once(name: str | None) -> list[str]:
         ),
         *(f"{each.name} {qualified_function(each.function)}" for each in pack.lowering_passes),
     ]
-
-
-def _state() -> dict[str, Any]:
-    """Returns what is common to a whole process, by a name that a person knows."""
-    import torch
-    from torch._tensor_str import PRINT_OPTS
-
-    numpy = sys.modules.get("numpy")
-    root = logging.getLogger()
-    state = {
-        "sys.path": list(sys.path),
-        "sys.meta_path": list(map(repr, sys.meta_path)),
-        "sys.path_hooks": list(map(repr, sys.path_hooks)),
-        "sys.excepthook": repr(sys.excepthook),
-        "sys.displayhook": repr(sys.displayhook),
-        "sys.stdout": repr(sys.stdout),
-        "sys.stderr": repr(sys.stderr),
-        "sys.getrecursionlimit()": sys.getrecursionlimit(),
-        "warnings.filters": list(map(repr, warnings.filters)),
-        "os.environ": dict(os.environ),
-        "os.getcwd()": os.getcwd(),
-        "the locale": locale.setlocale(locale.LC_ALL),
-        "the root logger": (root.level, list(map(repr, root.handlers))),
-        "gc.get_threshold()": gc.get_threshold(),
-        "gc.isenabled()": gc.isenabled(),
-        "the handlers of signals": {
-            str(each): repr(signal.getsignal(each)) for each in sorted(signal.valid_signals())
-        },
-        "the running threads": [thread.name for thread in threading.enumerate()],
-        "Python's random numbers": hash(random.getstate()),
-        "PyTorch's random numbers": hash(bytes(torch.get_rng_state().tolist())),
-        "torch.get_default_dtype()": torch.get_default_dtype(),
-        "torch.get_default_device()": torch.get_default_device(),
-        "torch.get_num_threads()": torch.get_num_threads(),
-        "torch.get_num_interop_threads()": torch.get_num_interop_threads(),
-        "torch.is_grad_enabled()": torch.is_grad_enabled(),
-        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
-        "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
-        "torch.backends.cudnn": [
-            getattr(torch.backends.cudnn, name)
-            for name in ("enabled", "benchmark", "deterministic", "allow_tf32")
-        ],
-        "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "torch.set_printoptions(...)": repr(vars(PRINT_OPTS)),
-    }
-    if numpy is not None:
-        state["numpy.geterr()"] = dict(numpy.geterr())
-    for owner in (
-        torch,
-        torch.Tensor,
-        torch.nn.Module,
-        torch.nn.functional,
-        torch.library,
-        torch.export,
-    ):
-        state |= {
-            f"{owner.__name__}.{name}": id(value)
-            for name, value in vars(owner).items()
-            if name[:2] != "__"
-        }
-    return state
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in before.items():
-        if name not in after:
-            yield f"{name} is gone"
-        elif after[name] != value:
-            kept = isinstance(value, int) and name.startswith("torch.") and not name.endswith(")")
-            yield f"{name} was replaced" if kept else f"{name} was {value!r} and is {after[name]!r}"
 
 
 def foreign(imported: Sequence[str], allowed: Sequence[str]) -> list[str]:

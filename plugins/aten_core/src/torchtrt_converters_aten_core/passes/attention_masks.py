@@ -13,7 +13,6 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of
-from torchtrt.lowering.memory import storage_of
 from torchtrt.settings import CompilationSettings
 from torchtrt_converters_aten_core._pack import pack
 from torchtrt_converters_aten_core.impl.attention import WHOLE
@@ -24,6 +23,8 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     """Replaces constant masks of attention that hide nothing by none, and triangles by ``is_causal``."""
     if not settings.immutable_weights:  # a mask of new weights may hide more
         return
+    from torchtrt.lowering.memory import storage_of  # slow to import
+
     graph = graph_module.graph
     masks = {
         node: value

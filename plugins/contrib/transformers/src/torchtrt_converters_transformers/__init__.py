@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledForCausalLM", "EngineCache", "compile_for_generation"]
 
-__getattr__, __dir__ = lazy_names(
-    globals(),
-    {
-        "CompiledForCausalLM": f"{__name__}.generation",
-        "EngineCache": f"{__name__}.cache",
-        "compile_for_generation": f"{__name__}.compiling",
-    },
-)
+_LAZY = {
+    "torchtrt_converters_transformers.cache": ("EngineCache",),
+    "torchtrt_converters_transformers.compiling": ("compile_for_generation",),
+    "torchtrt_converters_transformers.generation": ("CompiledForCausalLM",),
+}
+
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torchtrt_converters_torchvision.decompositions.sampling import (
 )
 
 TABLE_LIMIT = 1 << 28
-"""The most elements of the table in which RoIPool looks up maxima."""
+"""The most elements of the table in which maxima or sums of windows are looked up."""
 
 
 def _points(start: Tensor, size: Tensor, count: int, samples: int) -> Tensor:
@@ -117,16 +118,12 @@ def roi_pool(
     A table holds the maxima of all windows whose sides are powers of 2; a cell is four such windows
     that overlap.
     """
-    count, channels, height, width = input.shape
-    if not all(isinstance(size, int) for size in (count, channels, height, width)):
-        raise NotImplementedError("the images' sizes vary, and the maxima are looked up in a table")
-    levels_y, levels_x = height.bit_length(), width.bit_length()
-    if levels_y * levels_x * input.numel() > TABLE_LIMIT:
-        raise NotImplementedError("the images are too large for a table of maxima")
+    levels_y, levels_x = _levels(input)
+    count, _, height, width = input.shape
     boxes = rois.to(torch.float32)
     left, top, right, bottom = (_round(boxes[:, place] * spatial_scale) for place in range(1, 5))
-    start_y, stop_y = _cells(top, bottom, pooled_height, height)
-    start_x, stop_x = _cells(left, right, pooled_width, width)
+    start_y, stop_y = _cells(top, bottom - top + 1, pooled_height, height)
+    start_x, stop_x = _cells(left, right - left + 1, pooled_width, width)
     values, places = _table(input, levels_y, levels_x)
     level_y, side_y = _level(stop_y - start_y, levels_y)
     level_x, side_x = _level(stop_x - start_x, levels_x)
@@ -147,9 +144,79 @@ def roi_pool(
     return highest.permute(0, 3, 1, 2), place.permute(0, 3, 1, 2)
 
 
-def _cells(low: Tensor, high: Tensor, count: int, limit: int) -> tuple[Tensor, Tensor]:
-    """Returns where the cells of boxes begin and end along one side: int64, ``(k, count)``."""
-    step = ((high - low + 1).clamp(min=1) / count)[:, None]
+@pack.decomposition("torchvision::ps_roi_pool")
+def ps_roi_pool(
+    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int
+) -> tuple[Tensor, Tensor]:
+    """Returns the mean of each cell, which has channels of its own, 0 where it is empty, and the channels.
+
+    A table holds the sums of all windows whose sides are powers of 2; the sides of a cell are sums of
+    such powers, so that nothing outside of it is read. The last row and column of an image are in no
+    cell: that is how torchvision defines it.
+    """
+    levels_y, levels_x = _levels(input)
+    count, _, height, width = input.shape
+    channels, mapping = _channels(input, rois, pooled_height, pooled_width)
+    number = pooled_height * pooled_width
+    boxes = rois.to(torch.float32)
+    left, top, right, bottom = (_round(boxes[:, place] * spatial_scale) for place in range(1, 5))
+    start_y, stop_y = _cells(top, bottom - top, pooled_height, height - 1)
+    start_x, stop_x = _cells(left, right - left, pooled_width, width - 1)
+    # Each cell looks into images of its own, (n, cell) of them.
+    cells = input.reshape(count, channels, number, height, width).permute(0, 2, 1, 3, 4)
+    sums = _sums(cells.reshape(-1, channels, height, width), levels_y, levels_x)
+    cell = torch.arange(number, device=input.device).reshape(1, pooled_height, pooled_width)
+    image = boxes[:, 0].to(torch.int64)[:, None, None] * number + cell
+    total: Any = 0.0
+    for exponent_y, y, has_y in _windows(start_y, stop_y, levels_y):
+        for exponent_x, x, has_x in _windows(start_x, stop_x, levels_x):
+            level = exponent_y * levels_x + exponent_x
+            first = (level * count * number + image) * (height * width)
+            found = take_rows(sums, first + y[:, :, None] * width + x[:, None, :])
+            has = (has_y[:, :, None] & has_x[:, None, :]).unsqueeze(-1)
+            total = total + torch.where(has, found, 0.0)
+    rows, columns = (stop_y - start_y).clamp(min=0), (stop_x - start_x).clamp(min=0)
+    area = (rows[:, :, None] * columns[:, None, :]).clamp(min=1).to(torch.float32)
+    mean = total / area.unsqueeze(-1)
+    return mean.permute(0, 3, 1, 2).to(input.dtype), mapping
+
+
+def _levels(input: Tensor) -> tuple[int, int]:
+    """Returns how many powers of 2 are up to an image's height, and to its width."""
+    height, width = input.shape[2:]
+    if not all(isinstance(size, int) for size in input.shape):
+        raise NotImplementedError("the images' sizes vary, and windows are looked up in a table")
+    levels_y, levels_x = height.bit_length(), width.bit_length()
+    if levels_y * levels_x * input.numel() > TABLE_LIMIT:
+        raise NotImplementedError("the images are too large for a table of windows")
+    return levels_y, levels_x
+
+
+def _windows(start: Tensor, stop: Tensor, levels: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yields the powers of 2 that add up to a length: the exponent, where it begins, and whether it is part of it."""
+    rest = (stop - start).clamp(min=0)
+    for exponent in reversed(range(levels)):
+        has = rest >= 1 << exponent
+        yield exponent, start, has
+        side = torch.where(has, 1 << exponent, 0)
+        start, rest = start + side, rest - side
+
+
+def _sums(input: Tensor, levels_y: int, levels_x: int) -> Tensor:
+    """Returns the sums of windows in float32 as rows: level, image, row and column of the window's start."""
+    rows, entries = [input.to(torch.float32)], []
+    for exponent in range(levels_y - 1):
+        rows.append(rows[-1] + _behind(rows[-1], 2, 1 << exponent, 0.0))
+    for entry in rows:
+        entries.append(entry)
+        for exponent in range(levels_x - 1):
+            entries.append(entries[-1] + _behind(entries[-1], 3, 1 << exponent, 0.0))
+    return pixel_rows(torch.cat(entries))
+
+
+def _cells(low: Tensor, size: Tensor, count: int, limit: int) -> tuple[Tensor, Tensor]:
+    """Returns where the cells of boxes begin and end along one side, up to a limit: int64, ``(k, count)``."""
+    step = (size.clamp(min=1) / count)[:, None]
     cell = torch.arange(count, dtype=torch.float32, device=low.device)
     start = torch.floor(cell * step) + low[:, None]
     stop = torch.ceil((cell + 1) * step) + low[:, None]
@@ -201,11 +268,11 @@ def _moved(
 ) -> tuple[Tensor, Tensor]:
     """Returns values and places as seen from ``by`` before, with nothing behind the last."""
     value, place = entry
-    rest = value.shape[dim] - by
+    return _behind(value, dim, by, least), _behind(place, dim, by, nowhere)
+
+
+def _behind(value: Tensor, dim: int, by: int, fill: float) -> Tensor:
+    """Returns a tensor as seen from ``by`` before, with ``fill`` behind the last."""
     shape = list(value.shape)
-    shape[dim] = by
-    behind = value.new_full(shape, least), place.new_full(shape, nowhere)
-    return (
-        torch.cat([value.narrow(dim, by, rest), behind[0]], dim),
-        torch.cat([place.narrow(dim, by, rest), behind[1]], dim),
-    )
+    rest, shape[dim] = shape[dim] - by, by
+    return torch.cat([value.narrow(dim, by, rest), value.new_full(shape, fill)], dim)

@@ -1,0 +1,15 @@
+"""The pack keeps what every pack should."""
+
+from torchtrt.testing import PackConformance
+
+
+class TestTorchTensorrt(PackConformance):
+    """It has no converter of its own: what it adopts is in packs of their own."""
+
+    pack = "torch_tensorrt"
+
+    def test_it_registers_nothing_itself(self):
+        """Whoever wrote a converter is named for it, so that there is nothing here that needs a case."""
+        assert not self.registrations
+        assert not self.loaded.pack.decompositions
+        assert not self.loaded.pack.lowering_passes
