@@ -391,3 +391,17 @@ def test_compiling_torchscript_prints_no_deprecations(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert ("torch.Size([2, 3])\n", "") == (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("is_traced", [True, False])
+def test_weights_of_a_scripted_model_are_watched(is_traced):
+    """Its modules keep them in PyTorch's own containers."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, 8)
+    scripted = quiet(torch.jit.trace, model, x) if is_traced else script(model)
+    compiled = torchtrt.compile(scripted, [x], require_full_compilation=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+        dict(scripted.named_parameters())["0.weight"].add_(1)
+    with pytest.raises(torchtrt.errors.EngineError, match="has changed since"):
+        compiled(x)

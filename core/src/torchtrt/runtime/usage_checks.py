@@ -83,10 +83,7 @@ class UsageChecks:
         for reference, version, name, owner, leaf in self._watched:
             weight = reference()
             module = None if owner is None else owner()
-            is_other = (
-                module is not None
-                and module._parameters.get(leaf, module._buffers.get(leaf)) is not weight
-            )
+            is_other = module is not None and _attribute(module, leaf) is not weight
             if is_other or (weight is not None and weight._version != version):
                 message = (
                     f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
@@ -130,6 +127,15 @@ class _Untrainable(torch.autograd.Function):
     @staticmethod
     def backward(*_: Any) -> Any:
         raise EngineError(f"Engines compute no gradients. {_TRAIN}")
+
+
+def _attribute(module: torch.nn.Module, name: str) -> Any:
+    parameters: Any = module._parameters
+    if isinstance(
+        parameters, dict
+    ):  # many times as fast as to ask for an attribute, which scripted modules need
+        return parameters.get(name, module._buffers.get(name))
+    return getattr(module, name, None)
 
 
 def _no_view(value: torch.Tensor) -> torch.Tensor:

@@ -32,8 +32,8 @@ ENGINES_KEPT = 8
 
 _MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {"optimization_level": 5},
+    "reduce-overhead": {"cuda_graphs": True},
+    "max-autotune": {"optimization_level": 5, "cuda_graphs": True},
     "max-autotune-no-cudagraphs": {"optimization_level": 5},
 }
 
@@ -54,7 +54,8 @@ def torchtrt(
     Args:
         graph_module: The captured graph, over weights, sizes, numbers and tensors.
         example_inputs: Its inputs.
-        mode: ``torch.compile``'s ``mode``: ``"max-autotune"`` lets TensorRT try everything.
+        mode: ``torch.compile``'s ``mode``: ``"reduce-overhead"`` records calls as CUDA graphs, and
+            ``"max-autotune"`` lets TensorRT try everything as well.
         options: Fields of :class:`torchtrt.CompilationSettings` (``torch.compile``'s ``options``).
 
     Returns:

@@ -66,7 +66,6 @@ class CudaLane:
     def __init__(self, device: torch.device) -> None:
         self.lock = threading.RLock()
         self.side = _own_stream(device)
-        self.pool = torch.cuda.graph_pool_handle()
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
 
     @staticmethod
@@ -98,9 +97,7 @@ class CudaLane:
         graph = torch.cuda.CUDAGraph()
         with (
             _RECORDING,
-            torch.cuda.graph(
-                graph, pool=self.pool, stream=self.side, capture_error_mode="thread_local"
-            ),
+            torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local"),
         ):
             outputs = function()
         return graph.replay, outputs
