@@ -8,7 +8,7 @@ DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 # What `make compare` measures us against. Not in .venv: no test may find it.
 PEER := .cache/torch-tensorrt
 
-.PHONY: demo test lint docs bench compare conformance clean
+.PHONY: demo test lint docs bench bench-gpu compare conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
@@ -29,6 +29,10 @@ bench: $(VENV)/ready
 
 compare: $(VENV)/ready $(PEER)/ready
 	TORCHTRT_TENSORRT=reference@11.4.0 $(BIN)/python -m tests.benchmarks.compare $(PEER)
+
+bench-gpu: $(VENV)/ready
+	$(BIN)/python -m tests.benchmarks.gpu build/bench-gpu
+	$(BIN)/python -m tests.benchmarks.overhead
 
 conformance: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance run --write

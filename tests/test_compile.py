@@ -11,6 +11,7 @@ from torch import nn
 import torchtrt
 from docs.demo.models import Decoder, ResNet18
 from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
+from torchtrt.compiler import build_plan
 from torchtrt.errors import (
     BuildError,
     ConversionError,
@@ -630,12 +631,11 @@ class Residual(nn.Module):
 
 def refuse_networks_above(monkeypatch, layers):
     """Makes the builder refuse networks of more layers than that."""
-    build = torchtrt.compiler.build_plan
 
     def build_small_plan(builder, interpreted, *given):
         if interpreted.network.num_layers > layers:
             raise BuildError("could not build the engine: too large")
-        return build(builder, interpreted, *given)
+        return build_plan(builder, interpreted, *given)
 
     monkeypatch.setattr("torchtrt.compiler.build_plan", build_small_plan)
 
@@ -675,8 +675,35 @@ def test_blocks_that_are_parted_stay_in_order_with_pytorch_between_them(monkeypa
     assert_same(parted, model, x)
 
 
-def test_an_op_that_cannot_be_built_alone_is_an_error(monkeypatch):
-    """There is nothing left to part."""
+def refuse_layers(monkeypatch, kind):
+    """Makes the builder refuse networks with a layer of a kind."""
+
+    def build_plan_without(builder, interpreted, *given):
+        if any(kind in layer.name for layer in interpreted.network):
+            raise BuildError(f"could not find any implementation for node {kind}")
+        return build_plan(builder, interpreted, *given)
+
+    monkeypatch.setattr("torchtrt.compiler.build_plan", build_plan_without)
+
+
+def test_an_op_that_cannot_be_built_alone_stays_in_pytorch(monkeypatch):
+    """The rest becomes engines, and the report gives TensorRT's reason."""
+    torch.manual_seed(0)
+    model, x = Residual().eval(), torch.randn(2, 8)
+    refuse_layers(monkeypatch, "aten.sigmoid")
+
+    compiled = torchtrt.compile(model, (x,), min_block_size=1)
+
+    assert [op.op for op in compiled.report.in_torch] == ["aten.sigmoid.default"] * 4
+    assert "could not find any implementation" in compiled.report.in_torch[0].reason
+    assert len(compiled.report.blocks) == len(engines(compiled)) > 1
+    assert_same(compiled, model, x)
+    with pytest.raises(BuildError, match="could not find any implementation"):
+        torchtrt.compile(model, (x,), require_full_compilation=True)
+
+
+def test_a_builder_that_refuses_everything_is_an_error(monkeypatch):
+    """It is not for the ops' sake."""
     refuse_networks_above(monkeypatch, 0)
 
     with pytest.raises(BuildError, match="too large"):

@@ -1,6 +1,6 @@
 """What a call through the module costs over calling the engine by hand; needs the real TensorRT.
 
-Run with ``TORCHTRT_TENSORRT=real python -m tests.benchmarks.gpu``.
+Run with ``TORCHTRT_TENSORRT=real python -m tests.benchmarks.overhead``.
 """
 
 from __future__ import annotations

@@ -16,13 +16,7 @@ from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import SizeRange, profile_input
 from torchtrt.engines import engine_cache, engines
-from torchtrt.errors import (
-    BuildError,
-    FullCompilationError,
-    InputError,
-    MissingNode,
-    PackError,
-)
+from torchtrt.errors import BuildError, FullCompilationError, InputError, MissingNode, PackError
 from torchtrt.exporting import export, narrowed_sizes, size_ranges
 from torchtrt.frontends import front_end_for
 from torchtrt.lowering import (
@@ -35,7 +29,8 @@ from torchtrt.lowering import (
 )
 from torchtrt.lowering.memory import storage_of
 from torchtrt.packs.state import with_known_packs
-from torchtrt.partitioning import Partition, extract_blocks, partition_nodes, split_block
+from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
+from torchtrt.partitioning.blocks import leave_block, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
@@ -50,6 +45,8 @@ from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import create_network
 
+_UNBUILT = 8
+"""How many ops TensorRT may fail to build before it is the matter, and not the ops."""
 TRACING = threading.RLock()
 """PyTorch traces one program at a time: it keeps what it traces in global state."""
 
@@ -83,7 +80,7 @@ def compile(
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
         ConversionError: A converter failed.
-        BuildError: TensorRT refused a network, and then its parts down to a single op.
+        BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
     """
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
@@ -170,8 +167,12 @@ def _build_engines(
     stages: Stages,
     recorder: Any,
 ) -> GraphModule:
-    """Returns the graph with an engine for each block. A block that TensorRT cannot build as one becomes two."""
+    """Returns the graph with an engine for each block.
+
+    A block that TensorRT cannot build becomes two, and what is then a single op stays in PyTorch.
+    """
     built: list[tuple[EngineModule, BlockReport]] = []
+    unbuilt = 0
     while True:
         graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
         remaining = list(blocks.items())[len(built) :]
@@ -182,7 +183,12 @@ def _build_engines(
             level = list(partition.blocks)[len(built)]
             smaller = split_block(partition, level)
             if smaller is None:
-                raise
+                unbuilt += 1
+                if options.require_full_compilation or unbuilt > _UNBUILT:
+                    raise
+                partition = leave_block(partition, level, str(error))
+                report.add_partition(partition)
+                continue
             count = len(partition.blocks[level])
             report.splits.append(f"A block of {count} nodes became two engines: {error}")
             partition = smaller

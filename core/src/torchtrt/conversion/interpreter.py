@@ -78,10 +78,7 @@ class TRTInterpreter:
         self.on_node = on_node
         self.network = CheckedNetwork(network)
         self.context = ConversionContext(
-            self.network,
-            settings,
-            convert_graph=self.convert_graph,
-            recorder=recorder,
+            self.network, settings, convert_graph=self.convert_graph, recorder=recorder
         )
         self.env: dict[Node, Any] = {}
         self.converted_by: dict[str, str] = {}

@@ -27,13 +27,7 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, is_pack_name
-from torchtrt.targets import (
-    Target,
-    canonical_spelling,
-    parse_target,
-    parse_targets,
-    qualified_name,
-)
+from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""

@@ -4,7 +4,7 @@
 submodule per block.
 """
 
-from torchtrt.partitioning.blocks import Partition, TorchNode, partition_nodes, split_block
+from torchtrt.partitioning.blocks import Partition, TorchNode, partition_nodes
 from torchtrt.partitioning.extract import extract_blocks
 
-__all__ = ["Partition", "TorchNode", "extract_blocks", "partition_nodes", "split_block"]
+__all__ = ["Partition", "TorchNode", "extract_blocks", "partition_nodes"]

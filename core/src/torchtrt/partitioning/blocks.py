@@ -115,6 +115,13 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     return Partition(dict(sorted(blocks.items())), partition.torch_nodes, levels)
 
 
+def leave_block(partition: Partition, level: int, reason: str) -> Partition:
+    """Returns a partition in which the nodes of one block stay in PyTorch."""
+    blocks = dict(partition.blocks)
+    left = (TorchNode(node, reason, (reason,)) for node in blocks.pop(level))
+    return Partition(blocks, (*partition.torch_nodes, *left), partition.levels)
+
+
 def _best_cut(nodes: Sequence[Node]) -> int | None:
     count = len(nodes)
     places = {node: place for place, node in enumerate(nodes)}

@@ -1,12 +1,6 @@
 """The registry: which converter converts a node, and why that one."""
 
-from torchtrt.packs import (
-    CallingConvention,
-    ConverterPriority,
-    ConverterSupport,
-    PackInfo,
-    Reject,
-)
+from torchtrt.packs import CallingConvention, ConverterPriority, ConverterSupport, PackInfo, Reject
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection, Resolution
 from torchtrt.registry.order import Conflict
 from torchtrt.registry.register import (

@@ -14,13 +14,7 @@ from torchtrt.contract import (
     declared_dtypes,
     qualified_function,
 )
-from torchtrt.packs import (
-    CallingConvention,
-    ConverterPriority,
-    ConverterSupport,
-    PackInfo,
-    Problem,
-)
+from torchtrt.packs import CallingConvention, ConverterPriority, ConverterSupport, PackInfo, Problem
 from torchtrt.targets import Target, qualified_name
 
 

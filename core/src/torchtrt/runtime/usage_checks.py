@@ -131,9 +131,7 @@ class _Untrainable(torch.autograd.Function):
 
 def _attribute(module: torch.nn.Module, name: str) -> Any:
     parameters: Any = module._parameters
-    if isinstance(
-        parameters, dict
-    ):  # many times as fast as to ask for an attribute, which scripted modules need
+    if isinstance(parameters, dict):  # faster than the attribute, which scripted modules need
         return parameters.get(name, module._buffers.get(name))
     return getattr(module, name, None)
 

@@ -6,11 +6,7 @@ with an NVIDIA GPU, or an installed implementation such as the reference TensorR
 one version) and call the shims in :mod:`torchtrt.tensorrt.shims` where the versions differ.
 """
 
-from torchtrt.tensorrt.dtypes import (
-    has_dtype,
-    to_torch_dtype,
-    to_trt_dtype,
-)
+from torchtrt.tensorrt.dtypes import has_dtype, to_torch_dtype, to_trt_dtype
 from torchtrt.tensorrt.selection import is_real, trt, use_tensorrt, version
 
 __all__ = [
