@@ -343,6 +343,21 @@ def test_unusable_values_are_refused(settings):
         compiled(Block(), **settings)
 
 
+def test_two_settings_that_ask_for_different_dtypes_are_refused():
+    """Neither wins silently."""
+    for precisions in ({torch.float32}, {torch.float32, torch.bfloat16}):
+        with pytest.raises(SettingsError, match="ask for different dtypes"):
+            compiled(Block(), autocast=torch.float16, enabled_precisions=precisions)
+    same = {torch.float32, torch.float16}
+    compiled(Block(), autocast=torch.float16, enabled_precisions=same)
+
+
+def test_a_pattern_that_excludes_nothing_is_a_warning():
+    """A name that was mistaken, or half of one."""
+    with pytest.warns(UserWarning, match="'lin' matches the whole name of no node"):
+        compiled(Block(), autocast=torch.float16, autocast_excluded_nodes=["lin", "linear"])
+
+
 def test_models_that_are_half_already_are_left_alone():
     """There is nothing to lower."""
     model = Block().eval().half()

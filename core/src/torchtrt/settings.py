@@ -169,7 +169,10 @@ class CompilationSettings:
                 unusable.
         """
         if "enabled_precisions" in keywords:
-            keywords.setdefault("autocast", _lowest(keywords.pop("enabled_precisions")))
+            lowest = _lowest(keywords.pop("enabled_precisions"))
+            if keywords.setdefault("autocast", lowest) is not lowest:
+                message = f"autocast={keywords['autocast']} and enabled_precisions ask for different dtypes: give one."
+                raise SettingsError(message)
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:

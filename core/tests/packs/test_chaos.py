@@ -77,7 +77,9 @@ def test_ctrl_c_ends_a_pack_that_hangs_and_shows_its_line(
 ) -> None:
     """The traceback leads into the pack."""
     above, body = HANGS[kind]
-    say = "import sys\nprint('here', file=sys.stderr, flush=True)\n"
+    # A process in the background of a script is started to ignore Ctrl-C.
+    say = "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    say += "print('here', file=sys.stderr, flush=True)\n"
     install(say + above if above else "", say + body if body else "")
     process = site.start("-c", "import torchtrt", TORCHTRT_PACKS="good,bad")
     assert process.stderr is not None

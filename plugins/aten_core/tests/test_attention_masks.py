@@ -36,9 +36,10 @@ class Attention(torch.nn.Module):
         )
 
 
-def masks_read(model, **settings):
+def masks_read(model, inputs=None, **settings):
     """Returns the masks and flags that are left of a model's attention."""
-    compiled = torchtrt.compile(model, [torch.randn(2, 3, LENGTH, 4)], dryrun=True, **settings)
+    inputs = inputs or [torch.randn(2, 3, LENGTH, 4)]
+    compiled = torchtrt.compile(model, inputs, dryrun=True, **settings)
     (node,) = (
         node
         for part in compiled.graph_module.modules()
@@ -101,3 +102,26 @@ def test_a_mask_that_new_weights_may_replace_stays():
     """An engine whose weights can be replaced reads them."""
     model = Attention(torch.ones(LENGTH, LENGTH, dtype=torch.bool)).eval()
     assert masks_read(model, immutable_weights=False)[0] is not None
+
+
+def test_a_mask_that_is_expanded_to_a_varying_batch_is_none():
+    """It is no constant, and hides as little."""
+
+    class Expanded(torch.nn.Module):
+        def forward(self, x):
+            mask = torch.ones(1, 1, LENGTH, LENGTH, dtype=torch.bool).expand(x.shape[0], -1, -1, -1)
+            return F.scaled_dot_product_attention(x, x * 2, x - 1, attn_mask=mask)
+
+    batch = torchtrt.Input(
+        min_shape=(1, 3, LENGTH, 4), opt_shape=(2, 3, LENGTH, 4), max_shape=(6, 3, LENGTH, 4)
+    )
+    model = Expanded().eval()
+    assert masks_read(model, [batch])[0] is None
+    compiled = torchtrt.compile(model, [batch], require_full_compilation=True)
+    for size in (1, 2, 6):
+        x = torch.randn(size, 3, LENGTH, 4)
+        torch.testing.assert_close(compiled(x), model(x))
+    varying = torchtrt.Input(min_shape=(1, 3, 2, 4), opt_shape=(2, 3, 5, 4), max_shape=(6, 3, 9, 4))
+    sizes = torchtrt.compile(Attention(TRIANGLE[:1, :1]).eval(), [varying])
+    x = torch.randn(3, 3, 7, 4)
+    torch.testing.assert_close(sizes(x), Attention(TRIANGLE[:1, :1])(x))

@@ -45,8 +45,9 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
             continue
         is_causal = op.is_causal
         if not _hides_nothing(mask):
-            queries, keys = op.query.meta["val"].shape[-2], op.key.meta["val"].shape[-2]
-            if tuple(mask.shape[-2:]) != (queries, keys) or not _is_triangle(mask):
+            sizes = op.query.meta["val"].shape[-2], op.key.meta["val"].shape[-2]
+            is_fixed = all(isinstance(size, int) for size in sizes)
+            if not is_fixed or tuple(mask.shape[-2:]) != sizes or not _is_triangle(mask):
                 continue
             is_causal = True
         arguments = {**vars(op), "attn_mask": None, "is_causal": is_causal}
@@ -57,8 +58,12 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
 def _broadcast(mask: Any, masks: dict[Node, torch.Tensor]) -> torch.Tensor | None:
     """Returns a constant mask, also where it is expanded to a batch too large to be kept as a constant."""
     if isinstance(mask, Node) and mask.target is torch.ops.aten.expand.default:
-        source, sizes = _broadcast(mask.args[0], masks), mask.meta["val"].shape
-        return None if source is None else source.expand(sizes)
+        source = _broadcast(mask.args[0], masks)
+        if source is None:
+            return None
+        sizes = mask.meta["val"].shape
+        # A size that varies can only be that of a dimension that has one place to be repeated.
+        return source.expand([size if isinstance(size, int) else 1 for size in sizes])
     return masks.get(mask)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from operator import attrgetter, getitem
 from typing import Any
@@ -194,6 +195,7 @@ class _Autocast:
         self.rules = _rules()
         self.excluded_ops = settings.autocast_excluded_ops
         self.excluded = [re.compile(pattern) for pattern in settings.autocast_excluded_nodes]
+        self.matched: set[re.Pattern[str]] = set()
         self.lowered: set[Node] = set()
         self.casts: dict[tuple[Node, torch.dtype, bool], Node] = {}
 
@@ -203,6 +205,13 @@ class _Autocast:
                 self.cast_inputs(node, torch.float32)
             elif node.op == "call_function":
                 self.lower_or_not(node)
+        for pattern in self.excluded:
+            if pattern not in self.matched:
+                warnings.warn(
+                    f"autocast_excluded_nodes={pattern.pattern!r} matches the whole name of no node that could compute "
+                    f"in {self.lower}, and the path of none of their modules.",
+                    stacklevel=2,
+                )
 
     def lower_or_not(self, node: Node) -> None:
         if node.target is getitem:
@@ -244,14 +253,14 @@ class _Autocast:
         return bool(values) and all(source in self.lowered for source in values)
 
     def is_excluded(self, node: Node) -> bool:
+        modules = (path for path, _ in node.meta.get("nn_module_stack", {}).values())
+        names = [node.name, *modules]
+        matched = {each for each in self.excluded if any(map(each.fullmatch, names))}
+        self.matched |= matched
         asks_dtype = any(
             isinstance(leaf, torch.dtype) for leaf in pytree.tree_leaves((node.args, node.kwargs))
         )
-        if asks_dtype or node.target in self.excluded_ops:
-            return True
-        modules = (path for path, _ in node.meta.get("nn_module_stack", {}).values())
-        names = [node.name, *modules]
-        return any(pattern.fullmatch(name) for pattern in self.excluded for name in names)
+        return asks_dtype or node.target in self.excluded_ops or bool(matched)
 
     def holds_numbers(self, node: Node) -> bool:
         """Returns whether the lower precision holds the numbers that become elements or factors."""
