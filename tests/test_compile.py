@@ -703,8 +703,9 @@ def test_an_op_that_cannot_be_built_alone_stays_in_pytorch(monkeypatch):
 
 
 def test_a_builder_that_refuses_everything_is_an_error(monkeypatch):
-    """It is not for the ops' sake."""
+    """It is not for the ops' sake, be they many or one."""
     refuse_networks_above(monkeypatch, 0)
 
-    with pytest.raises(BuildError, match="too large"):
-        torchtrt.compile(Residual().eval(), (torch.randn(2, 8),))
+    for model in (Residual(), nn.Linear(8, 8)):
+        with pytest.raises(BuildError, match="too large"):
+            torchtrt.compile(model.eval(), (torch.randn(2, 8),), min_block_size=1)

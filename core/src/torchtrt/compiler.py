@@ -184,7 +184,8 @@ def _build_engines(
             smaller = split_block(partition, level)
             if smaller is None:
                 unbuilt += 1
-                if options.require_full_compilation or unbuilt > _UNBUILT:
+                is_all = len(partition.blocks) == 1 or unbuilt > _UNBUILT
+                if is_all or options.require_full_compilation:
                     raise
                 partition = leave_block(partition, level, str(error))
                 report.add_partition(partition)

@@ -121,10 +121,12 @@ def _lowest(dtype: torch.dtype) -> float:
 
 
 def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, lowest: float) -> Any:
-    """Returns the scores, with a low number added to those that are not seen.
+    """Returns the scores, with a low number for those that are not seen.
 
-    They are added to, not selected: TensorRT computes attention in one kernel with such a mask, not with the other.
+    TensorRT 8.6 computes attention in one kernel where it is added, and not where it is selected.
     """
+    if is_strongly_typed():
+        return elementwise.select(ctx, seen, scores, lowest, dtype)
     if is_network_tensor(seen):
         hidden = elementwise.select(ctx, seen, 0.0, lowest, dtype)
     else:
