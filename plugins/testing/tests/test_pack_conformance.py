@@ -172,9 +172,9 @@ def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
 OVERRIDE = """
     @pack.converter("aten.hardtanh.default", priority=ConverterPriority.HIGH, supports_dynamic_shapes=True)
     def hardtanh(ctx, self, min_val, max_val):
-        layer = ctx.net.add_activation(self, trt.ActivationType.CLIP)
-        layer.alpha, layer.beta = {bounds}
-        return layer.get_output(0)
+        from torchtrt_converters_aten_core.impl import elementwise
+
+        return elementwise.clamp(ctx, self, {bounds}, ctx.dtype_of(self))
 """
 
 
