@@ -23,7 +23,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
     UnknownTargetError,
 )
-from torchtrt.packs import PackInfo
+from torchtrt.packs import PackInfo, local_pack
 from torchtrt.registry import PackPass
 from torchtrt.runtime import EngineModule
 from torchtrt_reference import VERSIONS
@@ -416,19 +416,15 @@ def test_two_threads_compile_with_different_settings(small):
 def failing_converter():
     """Registers, for one test, a converter of this program that raises."""
 
-    @torchtrt.dynamo_tensorrt_converter(
-        torch.ops.aten.igamma.default, capability_validator=lambda node: _fail_now
-    )
+    before = list(local_pack._converters)
+
+    @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
     def broken(ctx, target, args, kwargs, name):
         raise ValueError("no table for this")
 
-    global _fail_now
-    _fail_now = True
     yield
-    _fail_now = False
-
-
-_fail_now = False
+    local_pack._converters[:] = before
+    local_pack._changed()
 
 
 def test_a_converter_that_raises_names_pack_op_node_and_model_line(failing_converter, small):
