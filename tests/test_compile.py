@@ -415,7 +415,6 @@ def test_two_threads_compile_with_different_settings(small):
 @pytest.fixture
 def failing_converter():
     """Registers, for one test, a converter of this program that raises."""
-
     before = list(local_pack._converters)
 
     @torchtrt.dynamo_tensorrt_converter(torch.ops.aten.igamma.default)
