@@ -61,7 +61,7 @@ def test_an_engine_takes_new_weights_by_the_models_names(spec, inputs):
             tactic_sources=0 if is_real() else None,
         )
         engine = engine_of(compiled, inputs)
-        refitter = trt.Refitter(next(iter(engine._engines.values()))[1], logger())
+        refitter = trt.Refitter(next(iter(engine._loaded.values()))[1], logger())
         names = set(refitter.get_all_weights())
         state = {name: tensor for name, tensor in new.state_dict().items() if name in names}
         owners = []

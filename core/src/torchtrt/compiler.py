@@ -208,10 +208,11 @@ def lower(
     remove_no_ops(program.graph_module)
     with contextlib.nullcontext() if recorder is None else recorder.recording():
         fold_constants(program.graph_module, program.mutated)
+        calls = _calls(program.graph_module)
         for lowering_pass in lowering_passes():
-            before = _calls(program.graph_module)
             lowering_pass.run(program.graph_module, settings)
-            if _calls(program.graph_module) != before:
+            before, calls = calls, _calls(program.graph_module)
+            if calls != before:
                 program.passes.append(str(lowering_pass))
         resolve_nodes(program.graph_module, settings)
         fold_constants(program.graph_module, program.mutated)  # what decompositions brought

@@ -24,7 +24,7 @@ def _no_elements(device: torch.device | None) -> torch.Tensor:
     return torch.empty(256, dtype=torch.uint8, device=device)
 
 
-_LIVE = frozenset({"_tensorrt", "_lock", "_engines", "_idle", "_recorded"})
+_LIVE = frozenset({"_tensorrt", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
 _DENSE = torch.contiguous_format
 _STREAMS = 16
@@ -188,7 +188,7 @@ class EngineModule(torch.nn.Module):
     def _unload(self) -> None:
         self._tensorrt = current()
         self._lock = threading.Lock()
-        self._engines: dict[torch.device, Any] = {}
+        self._loaded: dict[torch.device, tuple[Any, Any]] = {}  # runtime and engine
         # A context serves one call at a time, and on CUDA one stream: its memory is in use until the stream is done.
         self._recorded: list[_Execution] = []
         self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
@@ -197,7 +197,7 @@ class EngineModule(torch.nn.Module):
         """Makes another plan the engine, from the next call on."""
         with self._lock:
             self.plan = plan
-            self._engines, self._idle = {}, {}
+            self._loaded, self._idle = {}, {}
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the engine's outputs for contiguous or strided inputs on one device.
@@ -237,8 +237,8 @@ class EngineModule(torch.nn.Module):
                 return [], self._to_record(device)
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
-            execution = _Execution(self, device, self._engines.get(device))
-            self._engines[device] = execution.loaded
+            execution = _Execution(self, device, self._loaded.get(device))
+            self._loaded[device] = execution.loaded
             return self._idle.setdefault((device, stream), []), execution
 
     def _to_record(self, device: torch.device) -> _Execution:

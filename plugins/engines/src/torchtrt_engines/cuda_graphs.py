@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import EngineModule
@@ -64,7 +66,7 @@ class CudaLane:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.lock = threading.RLock()
+        self.lock = threading.Lock()
         self.side = _own_stream(device)
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
 
@@ -319,11 +321,8 @@ def _refusal(graph_module: GraphModule) -> str:
     for node in graph_module.graph.nodes:
         if writes(node) and node.args[0].op == "placeholder":
             return f"the model writes to its input {node.args[0].name}"
-        value = node.meta.get("val")
-        sizes = value.shape if isinstance(value, torch.Tensor) else [value]
-        for size in sizes:
-            if isinstance(size, torch.SymInt) and any(
-                str(symbol).startswith("u") for symbol in size.node.expr.free_symbols
-            ):
-                return f"the sizes of what {node.name} returns depend on data"
+        leaves = pytree.tree_leaves(node.meta.get("val"))
+        values = [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, torch.SymInt))]
+        if any(map(free_unbacked_symbols, values)):
+            return f"the sizes of what {node.name} returns depend on data"
     return ""

@@ -23,9 +23,13 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     """Replaces constant masks of attention that hide nothing by none, and triangles by ``is_causal``."""
     if not settings.immutable_weights:  # a mask of new weights may hide more
         return
-    from torchtrt.lowering.memory import storage_of  # slow to import
-
     graph = graph_module.graph
+    attentions = graph.find_nodes(op="call_function", target=WHOLE)
+    if not attentions:
+        return
+    from torchtrt.lowering.aliasing import writes  # slow to import
+    from torchtrt.lowering.memory import storage_of
+
     masks = {
         node: value
         for node in graph.find_nodes(op="get_attr")
@@ -33,12 +37,11 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     }
     written = {
         storage_of(masks[source])
-        for node in graph.nodes
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+        for node in filter(writes, graph.nodes)
         for source in node.all_input_nodes
         if source in masks
     }
-    for node in graph.find_nodes(op="call_function", target=WHOLE):
+    for node in attentions:
         op = arguments_of(node)
         mask = _broadcast(op.attn_mask, masks)
         if mask is None or storage_of(mask) in written:

@@ -32,16 +32,17 @@ def attention_projections(graph_module: GraphModule, settings: CompilationSettin
 
 def _project_first(node: Node) -> None:
     """Moves a transposition of dimensions that a projection leaves alone behind it."""
-    moved, *weights = node.args
-    if not isinstance(moved, Node) or moved.target is not aten.transpose.int or node.kwargs:
+    op = arguments_of(node)
+    moved = op.input
+    if not isinstance(moved, Node) or moved.target is not aten.transpose.int:
         return
-    source, rank = moved.args[0], moved.meta["val"].dim()
-    first, second = (place % rank for place in moved.args[1:])
+    move, rank = arguments_of(moved), moved.meta["val"].dim()
+    first, second = move.dim0 % rank, move.dim1 % rank
     if rank - 1 in (first, second):
         return
     graph = node.graph
     with graph.inserting_before(node):
-        projected = graph.call_function(node.target, (source, *weights))
+        projected = graph.call_function(node.target, (move.self, op.weight, op.bias))
         turned = graph.call_function(aten.transpose.int, (projected, first, second))
     projected.meta, turned.meta = dict(node.meta), dict(node.meta)
     projected.meta["val"] = node.meta["val"].transpose(first, second)
