@@ -84,7 +84,10 @@ def attention(
     if is_causal:
         rows = sizes.size_of(ctx, query, -2)
         columns = sizes.size_of(ctx, key, -2)
-        seen = creation.triangle_mask(ctx, rows, columns, 0, True)
+        if sizes.is_static((rows, columns)):
+            seen = torch.ones(rows, columns, dtype=torch.bool).tril()
+        else:
+            seen = creation.triangle_mask(ctx, rows, columns, 0, True)
         if isinstance(mask, torch.Tensor) and isinstance(seen, torch.Tensor):
             mask = mask.cpu()
             mask = seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, -math.inf)

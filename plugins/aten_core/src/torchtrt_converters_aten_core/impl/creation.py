@@ -68,13 +68,11 @@ def _count(ctx: Any, start: Size, end: Size, step: int) -> Size:
 
 
 def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool) -> Any:
-    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is up to (or from) ``diagonal``.
-
-    Where the sizes are known it is a PyTorch tensor.
-    """
+    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is up to (or from) ``diagonal``."""
     if sizes.is_static((rows, columns, diagonal)):
         ones = torch.ones(rows, columns, dtype=torch.bool)
-        return torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)
+        part = torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)
+        return ctx.tensor(part)
     across = arange(ctx, 0, columns, 1, symbol_of(ctx, columns), torch.int32)
     down = arange(ctx, 0, rows, 1, symbol_of(ctx, rows), torch.int32)
     down = shape.unsqueeze(ctx, down, [1])

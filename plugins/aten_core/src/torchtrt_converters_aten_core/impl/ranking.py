@@ -223,7 +223,7 @@ def _sort_by_counting(ctx: Any, tensor: Any, dim: int, descending: bool) -> tupl
         neither = _none(ctx, either)
         equal = elementwise.combine(ctx, "OR", equal, neither)
     size = sizes.size_of(ctx, tensor, dim)
-    earlier = ctx.tensor(creation.triangle_mask(ctx, size, size, -1, True))
+    earlier = creation.triangle_mask(ctx, size, size, -1, True)
     others = [place for place in range(rank + 1) if place not in (dim, dim + 1)]
     earlier = shape.unsqueeze(ctx, earlier, others)
     tie = elementwise.combine(ctx, "AND", equal, earlier)
