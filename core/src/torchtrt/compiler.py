@@ -288,7 +288,7 @@ def _check_complete(partition: Partition) -> None:
         MissingNode(
             entry.node.name,
             qualified_name(entry.node.target),
-            entry.reasons,
+            tuple(rejection.reason for rejection in entry.rejections),
             model_line(entry.node),
         )
         for entry in missing

@@ -70,9 +70,11 @@ class Reject:
 
     Attributes:
         reason: Why the converter cannot handle the node, as a person should read it.
+        advice: What that person can do so that it can; shown beside the reason.
     """
 
     reason: str
+    advice: str = ""
 
     def __bool__(self) -> bool:
         return False

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.lowering import resolution_of
 from torchtrt.partitioning import Partition
+from torchtrt.registry.candidate import RejectionCode
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 
@@ -59,11 +60,21 @@ class BlockReport:
 
 @dataclass(frozen=True)
 class TorchOp:
-    """A node that stays in PyTorch, and why."""
+    """A node that stays in PyTorch, and why.
+
+    Attributes:
+        node: The node's name.
+        op: Its op's qualified name.
+        reason: Why, in one or more lines.
+        codes: What kinds of reasons these are, in the order in which candidates were asked.
+        advice: What packs say can be done about it.
+    """
 
     node: str
     op: str
     reason: str
+    codes: tuple[RejectionCode, ...] = ()
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +134,13 @@ class CompilationReport:
         members = [node for block in partition.blocks.values() for node in block]
         self.converted = list(count_converters(members))
         self.in_torch = [
-            TorchOp(entry.node.name, qualified_name(entry.node.target), entry.reason)
+            TorchOp(
+                entry.node.name,
+                qualified_name(entry.node.target),
+                entry.reason,
+                tuple(dict.fromkeys(each.code for each in entry.rejections)),
+                tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
+            )
             for entry in partition.torch_nodes
         ]
         self.blocks = [

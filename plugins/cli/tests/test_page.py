@@ -10,19 +10,20 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
 import torchtrt
+from torchtrt.registry.candidate import RejectionCode
 from torchtrt.report import BlockReport, CompilationReport, TorchOp
 from torchtrt_cli import main
-from torchtrt_cli.advice import advice
+from torchtrt_cli.advice import BY_CODE, advice
 from torchtrt_cli.page import fill, page_data
 
 ROOT = Path(__file__).parents[3]
-CORE = "\n".join(path.read_text() for path in sorted(ROOT.glob("core/src/torchtrt/**/*.py")))
 MARKUP = '<b onclick="x">\'&amp;&\u2028\\</b></script> {{data}} {{title}} <!--<script>'
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
@@ -226,74 +227,45 @@ def test_the_page_never_overwrites_the_model(program, capsys):
     assert before == program.read_bytes()
 
 
+def test_every_code_has_its_advice_and_its_line_in_the_docs():
+    """A new kind of reason cannot be forgotten."""
+    codes = set(get_args(RejectionCode))
+    page = (ROOT / "docs/registry.md").read_text(encoding="utf-8")
+    table = page.partition("| code | why |")[2].partition("\n\n")[0]
+
+    assert codes == set(BY_CODE)
+    assert codes == set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))
+
+
 @pytest.mark.parametrize(
-    ("in_core", "reason", "expected"),
+    ("codes", "expected"),
     [
-        (
-            "min_block_size is",
-            "its block has 1 op and min_block_size is 5.",
-            "smaller min_block_size",
-        ),
-        (
-            "torch_executed_ops keeps",
-            "torch_executed_ops keeps this op in PyTorch",
-            "Take the op out",
-        ),
-        ("depends on no input of the model", "It depends on no input of the model, so", "__init__"),
-        (
-            "comes from outside the engine with a size that depends on data",
-            "Its input nonzero comes from outside the engine with a size that depends on data, so",
-            "pad it",
-        ),
-        (
-            "which cannot be computed in TensorRT",
-            "It uses the number item (aten.item), which cannot be computed in TensorRT.",
-            "from a shape",
-        ),
-        (
-            "it does not support dynamic shapes",
-            "vision  rejected: it does not support dynamic shapes, and",
-            "assume_dynamic_shape_support",
-        ),
-        (
-            " is in use",
-            "vision  rejected: vision works with TensorRT >=10, and 8.6.0 is in use",
-            "Install a TensorRT",
-        ),
-        (
-            "STANDARD converter comes after first-party packs",
-            "a STANDARD converter comes after first-party packs; HIGH",
-            "converter_preferences",
-        ),
-        (
-            "its validator {candidate.checks} ",
-            "vision  rejected: its validator small raised KeyError: 'x'",
-            "Report it",
-        ),
-        ("not loaded: ", "vision  not loaded: ImportError: libfoo", "torchtrt doctor"),
-        (
-            " has no {dtype_name(dtype)}.",
-            "reference@8.6.0 has no float64. Compile with truncate_double=True.",
-            "Cast",
-        ),
-        (
-            "which has no converter either",
-            "no pack has one, and its decomposition needs aten.svd.default, which has no converter either",
-            "has aten.svd.default",
-        ),
-        ("no pack has a converter", "no pack has a converter for it", "has vision.op.default"),
-        ("rejected: ", "aten_core  rejected: the kernel is too large", "as the reason says"),
+        (("block-too-small",), "smaller min_block_size"),
+        (("declined", "dynamic-shapes"), "assume_dynamic_shape_support"),
+        (("declined", "not-loaded"), "torchtrt doctor"),
+        (("declined", "decomposition"), "as the reason says"),
+        (("no-such-preference",), "`torchtrt converters vision.op.default`"),
+        ((), "as the reason says"),
     ],
 )
-def test_every_reason_has_its_advice(in_core, reason, expected):
-    """And the words by which it is told are still those of the core."""
-    assert in_core in CORE
-    assert expected in advice("vision.op.default", reason)
+def test_of_several_reasons_the_one_that_can_be_acted_on_counts(codes, expected):
+    """Whatever their order is."""
+    for order in (codes, codes[::-1]):
+        assert expected in advice(TorchOp("node", "vision.op.default", "why", order))
+
+
+def test_a_packs_own_advice_comes_first():
+    """Its authors know best."""
+    entry = TorchOp("node", "vision.op.default", "why", ("declined",), ("Pass sizes of 2.",))
+
+    assert "Pass sizes of 2." == advice(entry)
 
 
 def test_a_write_to_the_models_own_memory_needs_nothing_done():
     """It is PyTorch's in every model."""
-    assert advice("aten.copy_.default", "no pack has a converter for it").startswith("Nothing")
+    entry = TorchOp("copy", "aten.copy_.default", "why", ("no-converter",))
+
+    assert advice(entry).startswith("Nothing")
 
 
 def test_the_text_says_what_to_do(program, capsys):

@@ -27,7 +27,8 @@ from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.constant_folding import fold_constants
 from torchtrt.lowering.functionalization import rewrite_writes
 from torchtrt.lowering.symbols import no_new_assumptions
-from torchtrt.registry import DYNAMO_CONVERTERS, Rejection, Resolution, decompositions
+from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
+from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import network_dtype
@@ -94,7 +95,7 @@ class _Resolver:
         decompose = decomposition_for(node.target)
         parts = decompose and _trace(decompose, node)
         if isinstance(parts, str):
-            return _with_reason(resolution, parts), None
+            return _with_reason(resolution, parts, "decomposition"), None
         if parts is None:
             return resolution, None
         for part in list(parts.graph.nodes):
@@ -112,7 +113,7 @@ class _Resolver:
         reason = self.unusable_dtype(node)
         if reason is not None:
             assert not isinstance(node.target, str)
-            return Resolution(node.target, node.name, None, (Rejection(None, reason),))
+            return Resolution(node.target, node.name, None, (Rejection(None, reason, "dtype"),))
         return DYNAMO_CONVERTERS.resolve(node, self.settings)
 
     def unusable_dtype(self, node: Node) -> str | None:
@@ -227,19 +228,20 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
 
 def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Resolution:
     """Returns the resolution with the reason why the decomposition does not help."""
-    name = qualified_name(part.target)
-    why = "; ".join(rejection.reason for rejection in of_part.rejections)
-    if why:
-        return _with_reason(resolution, f"its decomposition needs {name}: {why}")
+    needs = f"its decomposition needs {qualified_name(part.target)}"
+    if of_part.rejections:
+        why = "; ".join(rejection.reason for rejection in of_part.rejections)
+        first = of_part.rejections[0]
+        return _with_reason(resolution, f"{needs}: {why}", first.code, first.advice)
     if resolution.rejections:
         return resolution  # what converters said of the node itself says more
-    reason = f"its decomposition needs {name}, which has no converter either"
-    return _with_reason(resolution, reason)
+    return _with_reason(resolution, f"{needs}, which has no converter either", "no-converter")
 
 
-def _with_reason(resolution: Resolution, reason: str) -> Resolution:
+def _with_reason(
+    resolution: Resolution, reason: str, code: RejectionCode, advice: str = ""
+) -> Resolution:
     if not resolution.rejections:
         reason = f"no pack has a converter, and {reason}"
-    return dataclasses.replace(
-        resolution, rejections=(*resolution.rejections, Rejection(None, reason))
-    )
+    rejection = Rejection(None, reason, code, advice)
+    return dataclasses.replace(resolution, rejections=(*resolution.rejections, rejection))

@@ -111,22 +111,6 @@ class ConverterPack:
         PackError: An argument is malformed.
     """
 
-    __slots__ = (
-        "_autocast_rules",
-        "_converters",
-        "_decompositions",
-        "_export_contexts",
-        "_kept",
-        "_lowering_passes",
-        "_owner",
-        "_sealed",
-        "api",
-        "name",
-        "summary",
-        "tensorrt",
-        "torch",
-    )
-
     def __init__(
         self,
         name: str,

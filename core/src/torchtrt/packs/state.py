@@ -23,8 +23,6 @@ from torchtrt.settings import CompilationSettings
 class _LocalPack(ConverterPack):
     """The pack of what a program registers itself; it never seals."""
 
-    __slots__ = ()
-
     def _check_open(self) -> None:
         if _state.loading:
             raise PackError(

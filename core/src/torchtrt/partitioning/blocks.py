@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from torchtrt.lowering import resolution_of
+from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 
 
@@ -29,15 +30,15 @@ class TorchNode:
     Attributes:
         node: The graph node.
         reason: Why, in one or more lines.
-        reasons: The same as data: what each candidate's validator said, or the one rule that applied.
+        rejections: The same as data: what became of each candidate, or the one rule that applied.
     """
 
     node: Node
     reason: str
-    reasons: tuple[str, ...]
+    rejections: tuple[Rejection, ...]
 
 
-_Reason = tuple[str, tuple[str, ...]]
+_Reason = tuple[str, tuple[Rejection, ...]]
 """Why a node stays in PyTorch: as text of one or more lines, and as data."""
 
 
@@ -83,7 +84,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         demoted = _demotions(blocks, smallest)
         if not demoted:
             break
-        reasons.update({node: (text, (text,)) for node, text in demoted.items()})
+        reasons.update(demoted)
     return Partition(
         {level: tuple(nodes) for level, nodes in sorted(blocks.items())},
         tuple(
@@ -118,7 +119,7 @@ def split_block(partition: Partition, level: int) -> Partition | None:
 def leave_block(partition: Partition, level: int, reason: str) -> Partition:
     """Returns a partition in which the nodes of one block stay in PyTorch."""
     blocks = dict(partition.blocks)
-    left = (TorchNode(node, reason, (reason,)) for node in blocks.pop(level))
+    left = (TorchNode(node, *_rule(reason, "unbuilt")) for node in blocks.pop(level))
     return Partition(blocks, (*partition.torch_nodes, *left), partition.levels)
 
 
@@ -192,16 +193,20 @@ def _producer(node: Node) -> Node:
 def _rejection(node: Node) -> _Reason | None:
     resolution = resolution_of(node)
     if resolution is None:
-        text = "It was never resolved."
-        return text, (text,)
+        return _rule("It was never resolved.", "no-converter")
     if not resolution:
-        return "\n".join(resolution.details()) or resolution.reasons[0], resolution.reasons
+        reasons = resolution.reasons
+        return "\n".join(resolution.details()) or reasons[0].reason, reasons
     for scalar in filter(is_scalar, _sources(node)):
         scalar_resolution = resolution_of(scalar)
         if not scalar_resolution:
             text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
-            return text, (text,)
+            return _rule(text, "number")
     return None
+
+
+def _rule(reason: str, code: RejectionCode) -> _Reason:
+    return reason, (Rejection(None, reason, code),)
 
 
 def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, int]:
@@ -221,29 +226,30 @@ def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, 
     return levels
 
 
-def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, str]:
+def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _Reason]:
     """Returns the nodes that have to leave their blocks, with the reasons."""
-    demoted: dict[Node, str] = {}
+    demoted: dict[Node, _Reason] = {}
     for nodes in blocks.values():
         members = set(nodes)
         calls = [node for node in nodes if node.target is not operator.getitem]
         inputs = {source for node in nodes for source in tensor_inputs(node)} - members
         if not any(source.op != "get_attr" for source in inputs):
             reason = "It depends on no input of the model, so an engine would have none."
-            demoted.update(dict.fromkeys(nodes, reason))
+            demoted.update(dict.fromkeys(nodes, _rule(reason, "no-input")))
         elif len(calls) < smallest:
             reason = (
                 f"TensorRT could run it, but its block has {len(calls)} "
                 f"{'op' if len(calls) == 1 else 'ops'} and min_block_size is {smallest}."
             )
-            demoted.update(dict.fromkeys(nodes, reason))
+            demoted.update(dict.fromkeys(nodes, _rule(reason, "block-too-small")))
         for node in nodes:
             for source in tensor_inputs(node):
                 if source not in members and _has_unbounded_size(source):
-                    demoted[node] = (
+                    reason = (
                         f"Its input {source.name} comes from outside the engine with a size that depends on data, "
                         "so there is no maximum size to build for."
                     )
+                    demoted[node] = _rule(reason, "unbounded-size")
     for node in list(demoted):  # what picks an output follows the call
         demoted.update({user: demoted[node] for user in node.users if _producer(user) is node})
     return demoted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torchtrt.contract import (
     Converter,
@@ -87,18 +87,30 @@ class DecompositionCandidate:
         return qualified_function(self.function)
 
 
+RejectionCode = Literal[
+    "declined", "validator-failed", "import-failed", "tensorrt-version", "dynamic-shapes", "behind-decomposition",
+    "no-such-preference", "kept", "dtype", "no-converter", "not-loaded", "decomposition",
+    "block-too-small", "no-input", "unbounded-size", "number", "unbuilt",
+]  # fmt: skip
+"""What kind of reason it is; ``docs/registry.md`` says what each means."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why a candidate was passed over.
+    """Why a candidate was passed over, or a node stays in PyTorch.
 
     Attributes:
         candidate: The candidate, or ``None`` when the reason is about the node as a whole.
         reason: Why, in words.
+        code: What kind of reason it is.
+        advice: What the pack says can be done about it.
         traceback: Where it failed, if it failed rather than declined.
     """
 
     candidate: Candidate | None
     reason: str
+    code: RejectionCode = "declined"
+    advice: str = ""
     traceback: str | None = None
 
 
@@ -135,11 +147,11 @@ class Resolution:
         return self.candidates[asked + 1 :]
 
     @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why nothing was chosen: a reason for each candidate passed over, or that there is none."""
-        if self.chosen is None and not self.rejections:
-            return ("no pack has a converter for it",)
-        return tuple(rejection.reason for rejection in self.rejections)
+    def reasons(self) -> tuple[Rejection, ...]:
+        """Why nothing was chosen: each candidate passed over, or that there is none, and packs that are not loaded."""
+        none = Rejection(None, "no pack has a converter for it", "no-converter")
+        unloaded = (Rejection(None, each.what, "not-loaded") for each in self.problems)
+        return (*(self.rejections or (none,)), *unloaded)
 
     def explain(self) -> str:
         """Returns the outcome in words: a headline, and a line for every candidate passed over or pack not loaded."""

@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, TypeVar, overload
+from typing import Literal, NoReturn, TypeVar, overload
 
 from torch._ops import OpOverloadPacket
 from torch.fx import Node
@@ -36,6 +36,7 @@ from torchtrt.tensorrt import version as tensorrt_version
 Default = TypeVar("Default")
 
 _DEFAULT_SETTINGS = CompilationSettings()
+_KEPT = "torch_executed_ops keeps this op in PyTorch"
 _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
 
 
@@ -85,7 +86,7 @@ class ConverterRegistry:
             candidates = table.candidates.get(target, ())
         rejections: tuple[Rejection, ...] = ()
         if settings.torch_executed_ops and target in settings.torch_executed_ops:
-            rejections = (Rejection(None, "torch_executed_ops keeps this op in PyTorch"),)
+            rejections = (Rejection(None, _KEPT, "kept"),)
             return Resolution(target, node.name, None, rejections, candidates)
         if settings.converter_preferences and target in settings.converter_preferences:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])
@@ -95,12 +96,12 @@ class ConverterRegistry:
             support = candidate.support
             outcome: Candidate | Rejection = candidate
             if unusable and candidate in unusable:
-                outcome = Rejection(candidate, unusable[candidate])
+                outcome = Rejection(candidate, unusable[candidate], "tensorrt-version")
             elif not (support.supports_dynamic_shapes or settings.assume_dynamic_shape_support):
                 if dynamic is None:
                     dynamic = has_symbolic_dimensions(node)
                 if dynamic:
-                    outcome = Rejection(candidate, _STATIC_ONLY)
+                    outcome = Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
             if outcome is candidate and candidate.pack.tier >= THIRD_PARTY_TIER:
                 is_preferred = settings.converter_preferences.get(target) == candidate.pack.name
                 if not (decomposition_failed or is_preferred):
@@ -123,17 +124,12 @@ class ConverterRegistry:
         """
         return self._entry(self.resolve(_as_node(node)))
 
-    @overload
     def get(
-        self, node: Node, default: None = None, settings: CompilationSettings | None = None
-    ) -> tuple[Converter, CallingConvention, Mapping[str, bool]] | None: ...
-    @overload
-    def get(
-        self, node: Node, default: Default, settings: CompilationSettings | None = None
-    ) -> tuple[Converter, CallingConvention, Mapping[str, bool]] | Default: ...
-    def get(
-        self, node: Node, default: Any = None, settings: CompilationSettings | None = None
-    ) -> Any:
+        self,
+        node: Node,
+        default: Default | None = None,
+        settings: CompilationSettings | None = None,
+    ) -> tuple[Converter, CallingConvention, Mapping[str, bool]] | Default | None:
         """Returns what ``registry[node]`` returns, or ``default`` if no converter accepts the node."""
         if _as_node(node).op != "call_function":
             return default
@@ -299,7 +295,7 @@ def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | Non
     if pack is None:
         return None
     reason = f"{pack.name} decomposes the op, and a STANDARD converter comes after first-party packs; HIGH comes before"
-    return Rejection(candidate, reason)
+    return Rejection(candidate, reason, "behind-decomposition")
 
 
 def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -> Rejection | None:
@@ -318,15 +314,16 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
         rejection = objection(answer)
     except TypeError as error:
         return _failed_validator(candidate, f"returned {error}", "bad-validator", None)
-    reason = rejection.reason if rejection is not None else ""
-    return Rejection(candidate, reason or f"its validator {candidate.checks} returned False")
+    assert rejection is not None
+    reason = rejection.reason or f"its validator {candidate.checks} returned False"
+    return Rejection(candidate, reason, advice=rejection.advice)
 
 
 def _failed_validator(candidate: Candidate, what: str, code: str, text: str | None) -> Rejection:
     reason = f"its validator {candidate.checks} {what}"
     hint = f"It counts as a rejection of {qualified_name(candidate.target)}. Report it to {candidate.pack.origin}."
     record(Problem(reason, hint, code, traceback=text).about(candidate.pack))
-    return Rejection(candidate, reason, text)
+    return Rejection(candidate, reason, "validator-failed", traceback=text)
 
 
 def _prefer(
@@ -337,6 +334,6 @@ def _prefer(
         reason = (
             f"converter_preferences asks for pack {pack_name!r}, which has no converter for this op"
         )
-        return candidates, (Rejection(None, reason),)
+        return candidates, (Rejection(None, reason, "no-such-preference"),)
     others = tuple(candidate for candidate in candidates if candidate.pack.name != pack_name)
     return preferred + others, ()

@@ -202,7 +202,7 @@ def _import_function(candidate: Candidate) -> Candidate | Rejection:
         reason = f"{candidate.qualified_function} cannot be imported: {describe(error)}"
         hint = "The next candidate is used instead."
         record(Problem(reason, hint, "import-failed", traceback=text).about(candidate.pack))
-        return Rejection(candidate, reason, text)
+        return Rejection(candidate, reason, "import-failed", traceback=text)
     support = dataclasses.replace(candidate.support, converter_implementation=function)
     return dataclasses.replace(
         candidate, support=support, calling_convention=convention, arguments=arguments

@@ -1,69 +1,49 @@
-"""What a person can do about a node that stays in PyTorch, told from the words of its reason."""
+"""What a person can do about a node that stays in PyTorch, told from the codes of its reasons."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 
-_WRITE_BACK = "aten.copy_.default"
+from torchtrt.registry.candidate import RejectionCode
+from torchtrt.report import TorchOp
 
-_RULES = (
-    (r"min_block_size is", "Compile with a smaller min_block_size; 1 makes an engine of any op."),
-    (r"torch_executed_ops keeps", "Take the op out of torch_executed_ops."),
-    (
-        r"depends on no input of the model",
-        "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",
-    ),
-    (
-        r"comes from outside the engine with a size that depends on data",
-        "Bring what makes that size into the engine, or pad it to a size that is known.",
-    ),
-    (
-        r"It uses the number .* cannot be computed in TensorRT",
-        "Take the number from a shape or an attribute of the model, not from a tensor's values.",
-    ),
-    (
-        r"it does not support dynamic shapes",
-        "Export with fixed sizes here or, where the converter is known to take any size, compile with "
-        "assume_dynamic_shape_support=True.",
-    ),
-    (
-        r"works with TensorRT .* is in use",
-        "Install a TensorRT that the converter works with, or a newer version of its pack.",
-    ),
-    (
-        r"STANDARD converter comes after first-party packs",
-        "Prefer that pack for the op with converter_preferences, or register its converter with HIGH.",
-    ),
-    (r"its validator .* (raised|returned) ", "Report it to the pack's authors."),
-    (r"not loaded: ", "Run `torchtrt doctor`: a pack that is not loaded may have a converter."),
-    (
-        r"\S has no (b?float|u?int|complex|bool)\w*\.",
-        "Cast to a dtype that TensorRT has; for float64, truncate_double=True computes in float32.",
-    ),
-    (
-        r"its decomposition needs (?P<op>\S+), which has no converter",
-        "Install a pack that has {op}, or write a converter for it: `torchtrt explain {op}`.",
-    ),
-    (
-        r"no pack has a converter",
-        "Install a pack that has {subject}, or write a converter: `torchtrt new-pack NAME`.",
-    ),
-)
-"""Words of a reason and what to do, the first that fit. ``{subject}`` is the op, other names are groups."""
+WRITE_BACK = "aten.copy_.default"
 
-_OTHERWISE = "Change the call as the reason says, or ask the pack's authors for it: `torchtrt explain {subject}`."
+OTHERWISE: RejectionCode = "declined"
+
+BY_CODE: Mapping[RejectionCode, str] = {
+    "kept": "Take the op out of torch_executed_ops.",
+    "block-too-small": "Compile with a smaller min_block_size; 1 makes an engine of any op.",
+    "no-input": "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",
+    "unbounded-size": "Bring what makes that size into the engine, or pad it to a size that is known.",
+    "number": "Take the number from a shape or an attribute of the model, not from a tensor's values.",
+    "unbuilt": "Report it with the model's line: TensorRT refused what the converter made of the op.",
+    "dtype": "Cast to a dtype that TensorRT has; for float64, truncate_double=True computes in float32.",
+    "tensorrt-version": "Install a TensorRT that the converter works with, or a newer version of its pack.",
+    "dynamic-shapes": "Export with fixed sizes here or, where the converter is known to take any size, compile with "
+    "assume_dynamic_shape_support=True.",
+    "behind-decomposition": "Prefer that pack for the op with converter_preferences, or register its converter with "
+    "HIGH.",
+    "validator-failed": "Report it to the pack's authors.",
+    "import-failed": "Run `torchtrt doctor`: a part of the pack cannot be imported.",
+    "not-loaded": "Run `torchtrt doctor`: a pack that is not loaded may have a converter.",
+    "no-converter": "Install a pack that has the op that the reason names, or write a converter: "
+    "`torchtrt new-pack NAME`.",
+    "no-such-preference": "Name a pack in converter_preferences that has the op: `torchtrt converters {op}`.",
+    OTHERWISE: "Change the call as the reason says, or ask the pack's authors for it: `torchtrt explain {op}`.",
+    "decomposition": "Change the call as the reason says, or write a converter: `torchtrt new-pack NAME`.",
+}
+"""What to do, by the code of the reason; of several reasons, the first in this order counts."""
 
 
-def advice(op: str, reason: str) -> str:
-    """Returns what to do so that an op that stays in PyTorch for a reason goes to TensorRT.
+def advice(entry: TorchOp) -> str:
+    """Returns what to do so that a node that stays in PyTorch goes to TensorRT.
 
-    Args:
-        op: The op's qualified name.
-        reason: Why it stays, as a report tells.
+    What packs say themselves comes first; :class:`torchtrt.packs.Reject` takes it.
     """
-    if op == _WRITE_BACK:
+    if entry.op == WRITE_BACK:
         return "Nothing: PyTorch writes a result to the model's own buffer or input."
-    for words, what in _RULES:
-        if found := re.search(words, reason):
-            return what.format(subject=op, **found.groupdict())
-    return _OTHERWISE.format(subject=op)
+    if entry.advice:
+        return " ".join(entry.advice)
+    code = next((code for code in BY_CODE if code in entry.codes), OTHERWISE)
+    return BY_CODE[code].format(op=entry.op)

@@ -92,8 +92,8 @@ def page_data(compiled: CompiledModule, title: str) -> dict[str, Any]:
         "nodes": nodes,
         "resolutions": resolutions,
         "groups": [
-            {"op": op, "count": count, "reason": reason, "advice": advice(op, reason)}
-            for op, reason, count in torch_groups(report)
+            {"op": each.op, "count": count, "reason": each.reason, "advice": advice(each)}
+            for each, count in torch_groups(report)
         ],
         "coverage": list(coverage_of(ops)),
     }

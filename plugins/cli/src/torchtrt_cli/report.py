@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from torchtrt.report import CompilationReport
+from torchtrt.report import CompilationReport, TorchOp
 from torchtrt_cli.advice import advice
 
 
@@ -53,15 +53,15 @@ def block_table(report: CompilationReport) -> Table:
 
 def torch_table(report: CompilationReport) -> Table:
     """Returns a table of what stayed in PyTorch, equal reasons together, and what to do about it."""
-    rows = ((op, count, reason, advice(op, reason)) for op, reason, count in torch_groups(report))
+    rows = ((each.op, count, each.reason, advice(each)) for each, count in torch_groups(report))
     return _table("In PyTorch", ("op", "nodes", "reason", "what to do"), rows)
 
 
-def torch_groups(report: CompilationReport) -> Iterator[tuple[str, str, int]]:
-    """Yields each op and reason for which nodes stayed in PyTorch and how many did, the most first."""
+def torch_groups(report: CompilationReport) -> list[tuple[TorchOp, int]]:
+    """Returns for each op and reason one of the nodes that stayed in PyTorch and how many did, the most first."""
     groups = Counter((entry.op, entry.reason) for entry in report.in_torch)
-    for (op, reason), count in groups.most_common():
-        yield op, reason, count
+    one = {(entry.op, entry.reason): entry for entry in report.in_torch}
+    return [(one[group], count) for group, count in groups.most_common()]
 
 
 def stage_table(seconds: Mapping[str, float]) -> Table:

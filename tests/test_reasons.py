@@ -1,0 +1,99 @@
+"""Why nodes stay in PyTorch, as codes that a program can act on: each by a model that has it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt.packs import ConverterPack, PackInfo, Reject, state
+from torchtrt.packs.state import add_pack
+from torchtrt.registry import DYNAMO_CONVERTERS
+
+VISION = PackInfo("vision", "torchtrt-converters-vision", "1.0", "/packs")
+
+
+class Eigenvalues(torch.nn.Module):
+    """Has an op without a converter."""
+
+    def forward(self, x):
+        """Returns eigenvalues."""
+        return torch.linalg.eigvalsh(x)
+
+
+@pytest.fixture
+def vision(monkeypatch):
+    """A third party's pack, gone after the test."""
+    monkeypatch.setattr(state._state, "packs", state._state.packs)
+    return ConverterPack("vision")
+
+
+def stays(function, *inputs, **settings):
+    """Returns what stays in PyTorch of a function."""
+
+    class Model(torch.nn.Module):
+        def forward(self, *inputs):
+            return function(*inputs)
+
+    return torchtrt.explain(Model().eval(), inputs, **{"min_block_size": 1, **settings}).in_torch
+
+
+X = torch.rand(4, 4)
+
+
+@pytest.mark.parametrize(
+    ("function", "settings", "expected"),
+    [
+        (torch.relu, {"torch_executed_ops": {"aten.relu"}}, "kept"),
+        (torch.relu, {"min_block_size": 2}, "block-too-small"),
+        (lambda x: x.to(torch.complex64).sum().abs(), {}, "dtype"),
+        (torch.linalg.eigvalsh, {}, "no-converter"),
+        (lambda x: x + torch.randn(4), {"torch_executed_ops": {"aten.add"}}, "no-input"),
+        (lambda x: x.nonzero() * 2, {"torch_executed_ops": {"aten.nonzero"}}, "unbounded-size"),
+    ],
+)
+def test_each_reason_has_its_code(function, settings, expected):
+    """Of a model that is otherwise converted."""
+    found = {code for entry in stays(function, X, **settings) for code in entry.codes}
+
+    assert expected in found
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"supports_dynamic_shapes": False}, "dynamic-shapes"),
+        ({"supports_dynamic_shapes": True, "tensorrt": ">=99"}, "tensorrt-version"),
+        ({"supports_dynamic_shapes": True, "unless": lambda node: 1 / 0}, "validator-failed"),
+        ({"supports_dynamic_shapes": True, "unless": lambda node: Reject("no", "Do.")}, "declined"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.PackWarning")
+def test_what_a_third_partys_converter_is_passed_over_for(vision, options, expected):
+    """An op that nobody else converts, with a size that varies."""
+    vision.add("aten._linalg_eigh.default", lambda ctx, **_: None, **options)
+    add_pack(vision, VISION)
+    sizes = torchtrt.Input(min_shape=(2, 4, 4), opt_shape=(3, 4, 4), max_shape=(4, 4, 4))
+
+    found = torchtrt.explain(Eigenvalues().eval(), (sizes,)).in_torch
+    (entry,) = found  # the op whose decomposition needs it
+
+    assert expected in entry.codes
+    assert (("Do.",) if expected == "declined" else ()) == entry.advice
+
+
+def test_a_standard_converter_behind_a_decomposition(vision):
+    """A third party's, of an op that a first-party pack decomposes into what stays in PyTorch."""
+    target = next(
+        target
+        for target, (_, pack) in DYNAMO_CONVERTERS.decompositions().items()
+        if pack.name == "aten_core" and not DYNAMO_CONVERTERS.candidates(target)
+    )
+    vision.add(target, lambda ctx, *args, **kwargs: None, supports_dynamic_shapes=True)
+    add_pack(vision, VISION)
+    graph = torch.fx.Graph()
+    node = graph.call_function(target, ())
+
+    (rejection,) = DYNAMO_CONVERTERS.resolve(node).rejections
+
+    assert "behind-decomposition" == rejection.code
