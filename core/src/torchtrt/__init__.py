@@ -13,7 +13,7 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt.compiler import compile, explain
-    from torchtrt.engines import load, refit_module_weights, save
+    from torchtrt.engines import load, profile, refit_module_weights, save
     from torchtrt.inputs import Input
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.runtime import CompiledModule
@@ -31,6 +31,7 @@ __all__ = [
     "dynamo_tensorrt_converter",
     "explain",
     "load",
+    "profile",
     "refit_module_weights",
     "save",
     "trt",
@@ -41,7 +42,7 @@ __all__ = [
 # together, and the commands that look for what is broken import no PyTorch.
 _LAZY = {
     "torchtrt.compiler": ("compile", "explain"),
-    "torchtrt.engines": ("load", "refit_module_weights", "save"),
+    "torchtrt.engines": ("load", "profile", "refit_module_weights", "save"),
     "torchtrt.inputs": ("Input",),
     "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
     "torchtrt.runtime": ("CompiledModule",),

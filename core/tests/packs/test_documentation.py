@@ -104,6 +104,7 @@ COMMANDS = (
     "cache",
     "lock",
     "new-pack",
+    "profile",
 )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from torch._ops import OpOverload
+from torch.export import ExportedProgram
 
 from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedProgramError
@@ -36,17 +37,9 @@ def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
     """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
     from torchtrt.compiler import compile
 
-    if not path.is_file():
-        raise UnsupportedProgramError(f"There is no file {path}.")
     if page is not None and page.resolve() == path.resolve():
         raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
-    try:
-        program = torch.export.load(path)
-    except Exception as error:
-        raise UnsupportedProgramError(
-            f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
-            "Make it with torch.export.save(torch.export.export(model, inputs), path)."
-        ) from error
+    program = read_program(path)
     compiled = compile(program, dryrun=True)
     report = compiled.report
     if page is not None:
@@ -63,6 +56,23 @@ def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
     else:
         console().print(report)
     return 0
+
+
+def read_program(path: Path) -> ExportedProgram:
+    """Returns the program that a file of ``torch.export.save`` holds.
+
+    Raises:
+        UnsupportedProgramError: There is no such file, or it holds none.
+    """
+    if not path.is_file():
+        raise UnsupportedProgramError(f"There is no file {path}.")
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
+            "Make it with torch.export.save(torch.export.export(model, inputs), path)."
+        ) from error
 
 
 def explain_op(op: str, as_json: bool) -> int:

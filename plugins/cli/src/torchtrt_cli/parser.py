@@ -63,6 +63,17 @@ def make_parser() -> argparse.ArgumentParser:
     inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")
     inspect.add_argument("file", metavar="FILE", help="a model saved by torchtrt.save")
 
+    summary = "measure where the time of a model's calls goes, by layer, kernel and op"
+    profile = _add(commands, "profile", summary, "torchtrt_cli.profile:run")
+    kinds = (
+        "a program saved by torch.export.save, which is compiled, or a model saved by torchtrt.save"
+    )
+    profile.add_argument("model", metavar="MODEL.pt2", help=kinds)
+    use = "a setting to compile with, such as autocast=float16; may be given several times"
+    profile.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=use)
+    use = "how many calls to measure (20)"
+    profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
+
     cache = _add(
         commands,
         "cache",

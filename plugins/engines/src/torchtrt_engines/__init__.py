@@ -11,19 +11,24 @@ if TYPE_CHECKING:
     from torchtrt_engines.cuda_graphs import CudaGraphs
     from torchtrt_engines.execution import engine_outputs, execute_engine, no_gradients
     from torchtrt_engines.inspection import inspect_file
+    from torchtrt_engines.profiling import Profile, ProfileEntry, example_leaves, profile
     from torchtrt_engines.refit import ProgramRecorder, refit_module_weights
     from torchtrt_engines.saving import load, save
 
 __all__ = [
     "CudaGraphs",
     "EngineCache",
+    "Profile",
+    "ProfileEntry",
     "ProgramRecorder",
     "engine_outputs",
+    "example_leaves",
     "execute_engine",
     "inspect_file",
     "load",
     "no_gradients",
     "open_cache",
+    "profile",
     "refit_module_weights",
     "save",
 ]
@@ -33,6 +38,7 @@ _LAZY = {
     "torchtrt_engines.cuda_graphs": ("CudaGraphs",),
     "torchtrt_engines.execution": ("engine_outputs", "execute_engine", "no_gradients"),
     "torchtrt_engines.inspection": ("inspect_file",),
+    "torchtrt_engines.profiling": ("Profile", "ProfileEntry", "example_leaves", "profile"),
     "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),
     "torchtrt_engines.saving": ("load", "save"),
 }
