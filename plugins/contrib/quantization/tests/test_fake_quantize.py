@@ -144,6 +144,7 @@ class TestQuantization(PackConformance):
     """What is TensorRT's int8 becomes its layers, and the rest ordinary ones; corners have PyTorch's values."""
 
     pack = "quantization"
+    imports = ("torch.ao.quantization.fx._decomposed",)
     without_case = dict.fromkeys(
         (
             "aten.fake_quantize_per_tensor_affine_cachemask.default",
