@@ -14,10 +14,10 @@ from torch.fx import GraphModule
 
 from torchtrt.conversion.build import build_plan
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
-from torchtrt.conversion.size_ranges import SizeRange, profile_input
+from torchtrt.conversion.size_ranges import Profile, profile_input, union
 from torchtrt.engines import engine_cache, engines
 from torchtrt.errors import BuildError, FullCompilationError, InputError, MissingNode, PackError
-from torchtrt.exporting import export, narrowed_sizes, size_ranges
+from torchtrt.exporting import export, narrowed_sizes, size_profiles
 from torchtrt.frontends import front_end_for
 from torchtrt.lowering import (
     Program,
@@ -97,8 +97,9 @@ def compile(
             program = lower(exported, options, recorder)
             report.passes = program.passes
             weights = _constants(exported, program)
-            ranges = size_ranges(program, inputs, kwarg_inputs)
-            report.narrowed = list(narrowed_sizes(program, ranges, inputs, kwarg_inputs))
+            profiles = size_profiles(program, inputs, kwarg_inputs)
+            narrowed = narrowed_sizes(program, union(profiles), inputs, kwarg_inputs)
+            report.narrowed = list(narrowed)
             _announce(report.narrowed, options)
         with stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, options)
@@ -109,10 +110,10 @@ def compile(
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
             graph_module = _build_engines(
-                program, partition, ranges, options, report, stages, recorder
+                program, partition, profiles, options, report, stages, recorder
             )
     shared_inputs = keep_results_apart(graph_module, program.origins)
-    checks = InputChecks.of(program.placeholders, ranges)
+    checks = InputChecks.of(program.placeholders, profiles)
     recipes = recorder and recorder.attributes(program.graph_module)
     return CompiledModule(
         graph_module,
@@ -161,7 +162,7 @@ def _announce(narrowed: Sequence[NarrowedSize], options: CompilationSettings) ->
 def _build_engines(
     program: Program,
     partition: Partition,
-    ranges: Mapping[Any, SizeRange],
+    profiles: Sequence[Profile],
     options: CompilationSettings,
     report: CompilationReport,
     stages: Stages,
@@ -178,7 +179,7 @@ def _build_engines(
         remaining = list(blocks.items())[len(built) :]
         try:
             for name, block in remaining:
-                built.append(build_engine(name, block, ranges, options, stages, recorder))
+                built.append(build_engine(name, block, profiles, options, stages, recorder))
         except BuildError as error:
             level = list(partition.blocks)[len(built)]
             smaller = split_block(partition, level)
@@ -230,7 +231,7 @@ def _calls(graph_module: GraphModule) -> list[tuple[Any, ...]]:
 def build_engine(
     name: str,
     block: GraphModule,
-    ranges: Mapping[Any, SizeRange],
+    profiles: Sequence[Profile],
     settings: CompilationSettings,
     stages: Stages,
     recorder: Any = None,
@@ -238,7 +239,7 @@ def build_engine(
     """Returns one block's engine as a module, and its line in the report."""
     placeholders = block.graph.find_nodes(op="placeholder")
     calls = [node for node in block.graph.nodes if node.op == "call_function"]
-    inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
+    inputs = [profile_input(node.name, node.meta["val"], profiles) for node in placeholders]
     cache = engine_cache(settings.engine_cache)
 
     def build() -> tuple[EngineModule, BlockReport]:

@@ -17,17 +17,19 @@ from torchtrt.errors import InputError
 class Input:
     """The shapes and dtype of one input tensor.
 
-    Give ``shape`` for a fixed shape, or ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes
-    that vary. Engines accept every size from min to max and are fastest at opt.
+    Give ``shape`` for a fixed shape, ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes that
+    vary, or ``ranges`` for sizes that vary in several ranges, each a minimum, an optimal and a maximum
+    shape. Engines accept every size from min to max and are fastest at opt.
 
     Attributes:
         shape: The fixed shape.
-        min_shape: The minimum sizes.
-        opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape.
-        max_shape: The maximum sizes.
+        min_shape: The minimum sizes, of all ranges.
+        opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape. Of the first range.
+        max_shape: The maximum sizes, of all ranges.
         dtype: The tensor's dtype.
         device: The device of the example tensor that the model is exported with; default: the
             model's.
+        ranges: For each range the minimum, optimal and maximum shape.
     """
 
     shape: Sequence[int] | None = None
@@ -36,32 +38,39 @@ class Input:
     max_shape: Sequence[int] | None = None
     dtype: torch.dtype = torch.float32
     device: torch.device | str | None = None
+    ranges: Sequence[Sequence[Sequence[int]]] | None = None
 
     def __post_init__(self) -> None:
-        names = ("min_shape", "opt_shape", "max_shape")
-        if self.shape is not None:
-            if any(getattr(self, name) is not None for name in names):
-                raise InputError("Input takes either shape or min_shape, opt_shape and max_shape.")
-            for name in names:
-                object.__setattr__(self, name, self.shape)
-        for name in names:
-            object.__setattr__(self, name, _sizes(getattr(self, name), name))
-        sizes = list(zip(*self.bounds, strict=False))
-        if len({len(shape) for shape in self.bounds}) != 1 or any(
-            not 0 <= minimum <= optimal <= maximum for minimum, optimal, maximum in sizes
-        ):
+        given: Any = (self.min_shape, self.opt_shape, self.max_shape)
+        is_given = any(shape is not None for shape in given)
+        if (self.shape is not None) + is_given + (self.ranges is not None) != 1:
             raise InputError(
-                f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={self.bounds[0]}, "
-                f"opt_shape={self.bounds[1]}, max_shape={self.bounds[2]}."
+                "Input takes one of: shape; min_shape, opt_shape and max_shape; ranges."
             )
+        if not is_given:
+            given = (self.shape,) * 3
+        ranges = [_checked(each) for each in ([given] if self.ranges is None else self.ranges)]
+        if len({len(shapes[0]) for shapes in ranges}) != 1:
+            raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of one rank.")
+        minima, optima, maxima = zip(*ranges, strict=True)
+        if self.ranges is not None:
+            object.__setattr__(self, "ranges", tuple(ranges))
+        object.__setattr__(self, "min_shape", tuple(map(min, zip(*minima, strict=True))))
+        object.__setattr__(self, "opt_shape", optima[0])
+        object.__setattr__(self, "max_shape", tuple(map(max, zip(*maxima, strict=True))))
         dtype: object = self.dtype
         if not isinstance(dtype, torch.dtype):
             raise InputError(f"Input has dtype={dtype!r}. Give a torch.dtype: torch.float32.")
 
     @property
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The minimum, optimal and maximum shapes."""
+        """The minimum shape of all ranges, the optimal one of the first, and the maximum of all."""
         return self.min_shape, self.opt_shape, self.max_shape  # type: ignore[return-value]  # made so
+
+    def in_profile(self, number: int) -> tuple[tuple[int, ...], ...]:
+        """Returns the minimum, optimal and maximum shapes of one of the ranges; of the only one for any number."""
+        ranges: Any = self.ranges or (self.bounds,)
+        return ranges[number % len(ranges)]  # type: ignore[no-any-return]
 
     def example(self, device: torch.device) -> torch.Tensor:
         """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
@@ -86,6 +95,23 @@ class Input:
             for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
             if low != high
         }
+
+
+def _checked(shapes: Any) -> tuple[tuple[int, ...], ...]:
+    """Returns the minimum, optimal and maximum shape of a range."""
+    names = ("min_shape", "opt_shape", "max_shape")
+    if not isinstance(shapes, Sequence) or len(shapes) != 3:
+        message = f"A range of Input is {shapes!r}. Give its minimum, optimal and maximum shape."
+        raise InputError(message)
+    low, optimal, high = made = tuple(map(_sizes, shapes, names))
+    if not len(low) == len(optimal) == len(high) or any(
+        not 0 <= a <= b <= c for a, b, c in zip(*made, strict=True)
+    ):
+        raise InputError(
+            f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={low}, opt_shape={optimal}, "
+            f"max_shape={high}."
+        )
+    return made
 
 
 def _sizes(shape: Any, name: str) -> tuple[int, ...]:

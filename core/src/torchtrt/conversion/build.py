@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from torchtrt.conversion.interpreter import InterpretedNetwork
+from torchtrt.conversion.size_ranges import engine_profiles
 from torchtrt.errors import BuildError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
@@ -34,15 +35,16 @@ def build_plan(
     config = builder.create_builder_config()
     # Always a profile, even an empty one: 8.6 makes no execution context for data-dependent outputs
     # without.
-    profile = builder.create_optimization_profile()
-    for spec in interpreted.inputs:
-        if spec.is_dynamic:
-            profile.set_shape(spec.name, spec.min, spec.opt, spec.max)
-    with collecting() as log:
-        index = config.add_optimization_profile(profile)
-    if index < 0:
-        message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
-        raise BuildError(message)
+    for shapes in engine_profiles(interpreted.inputs):
+        profile = builder.create_optimization_profile()
+        for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
+            if spec.is_dynamic:
+                profile.set_shape(spec.name, *sizes)
+        with collecting() as log:
+            index = config.add_optimization_profile(profile)
+        if index < 0:
+            message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
+            raise BuildError(message)
     share_profiles(config)
     if settings.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)

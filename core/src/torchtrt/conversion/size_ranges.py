@@ -13,6 +13,8 @@ import torch
 from torchtrt.errors import InputError
 
 Shape = tuple[int, ...]
+ShapeRange = tuple[Shape, Shape, Shape]
+"""The minimum, optimum and maximum shape of one input in one profile."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,22 @@ class SizeRange:
     opt: int
     max: int
 
+    def __contains__(self, size: int) -> bool:
+        return self.min <= size <= self.max
+
+    def __str__(self) -> str:
+        return f"{self.min} to {self.max}" if self.min < self.max else str(self.min)
+
+    def within(self, other: SizeRange) -> SizeRange:
+        """Returns the sizes that are in both, with the other's optimum where it is the narrower."""
+        low, high = max(self.min, other.min), min(self.max, other.max)
+        optimum = self.opt if (low, high) == (self.min, self.max) else other.opt
+        return SizeRange(low, min(max(optimum, low), high), high)
+
+
+Profile = Mapping[Any, SizeRange]
+"""The sizes that go together, for each symbol. Engines have one optimization profile for each."""
+
 
 @dataclass(frozen=True)
 class InputProfile:
@@ -32,17 +50,13 @@ class InputProfile:
         name: The input's name in the engine.
         dtype: Its PyTorch dtype outside the engine.
         shape: Its shape, with -1 where the size varies.
-        min: The minimum shape.
-        opt: The shape to optimize for.
-        max: The maximum shape.
+        ranges: Its shapes in each profile.
     """
 
     name: str
     dtype: torch.dtype
     shape: Shape
-    min: Shape
-    opt: Shape
-    max: Shape
+    ranges: tuple[ShapeRange, ...]
 
     @property
     def is_dynamic(self) -> bool:
@@ -50,15 +64,34 @@ class InputProfile:
         return -1 in self.shape
 
 
-def profile_input(name: str, value: torch.Tensor, ranges: Mapping[Any, SizeRange]) -> InputProfile:
+def union(profiles: Sequence[Profile]) -> dict[Any, SizeRange]:
+    """Returns for each symbol the sizes from the least minimum to the greatest maximum, with the first optimum."""
+    return {
+        symbol: SizeRange(
+            min(each[symbol].min for each in profiles),
+            first.opt,
+            max(each[symbol].max for each in profiles),
+        )
+        for symbol, first in profiles[0].items()
+    }
+
+
+def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
-    bounds = [size_bounds(size, ranges) for size in value.shape]
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    minimum, optimum, maximum = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return InputProfile(name, value.dtype, shape, tuple(minimum), tuple(optimum), tuple(maximum))
+    ranges: list[Any] = []
+    for profile in profiles:
+        bounds = [size_bounds(size, profile) for size in value.shape]
+        ranges.append(tuple(zip(*bounds, strict=True)) if bounds else ((), (), ()))
+    return InputProfile(name, value.dtype, shape, tuple(ranges))
 
 
-def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tuple[int, int, int]:
+def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[ShapeRange, ...], ...]:
+    """Returns an engine's optimization profiles: for each the shapes of all inputs. Equal ones are one."""
+    return tuple(dict.fromkeys(zip(*(each.ranges for each in inputs), strict=True))) or ((),)
+
+
+def size_bounds(size: int | torch.SymInt, ranges: Profile) -> tuple[int, int, int]:
     """Returns the minimum, optimum and maximum value of a size.
 
     An expression of several symbols is evaluated at every combination of their minimum and maximum

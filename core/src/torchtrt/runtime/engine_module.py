@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import threading
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.size_ranges import InputProfile, ShapeRange, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
@@ -62,6 +63,7 @@ class _Execution:
             (name, to_torch_dtype(engine.get_tensor_dtype(name)), dtype)
             for name, dtype in zip(module.output_names, module.output_dtypes, strict=True)
         ]
+        self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
         self.addresses = [-1] * len(self.inputs)
         self.templates: list[torch.Tensor] = []
@@ -82,7 +84,7 @@ class _Execution:
         context, addresses = self.context, self.addresses
         shapes = [tensor.shape for tensor in inputs]
         if shapes != self.shapes:
-            self._set_shapes(shapes)
+            self._set_shapes(shapes, stream)
         held = []  # alive until the engine has been enqueued
         for place, (tensor, (name, dtype)) in enumerate(zip(inputs, self.inputs, strict=True)):
             if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
@@ -116,16 +118,26 @@ class _Execution:
             raise EngineError(message)
         return tensor.to(dtype)
 
-    def _set_shapes(self, shapes: list[torch.Size]) -> None:
+    def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
+        """Switches to the first profile that takes these shapes, unless the one in use does."""
+        fitting = [place for place, each in enumerate(self.profiles) if _takes(each, shapes)]
+        if fitting and self.context.active_optimization_profile not in fitting:
+            self.context.set_optimization_profile_async(fitting[0], stream)
+            self.addresses[:] = [-1] * len(self.inputs)
+
+    def _set_shapes(self, shapes: list[torch.Size], stream: int) -> None:
         self.shapes = None
         name = self.module.name
+        if len(self.profiles) > 1:
+            self._select_profile(shapes, stream)
         for spec, shape in zip(self.module.inputs, shapes, strict=True):
             with collecting() as log:
                 accepted = self.context.set_input_shape(spec.name, tuple(shape))
             if not accepted:
+                ranges = " or ".join(f"{low} to {high}" for low, _, high in spec.ranges)
                 raise EngineError(
                     f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
-                    f"was built for {spec.min} to {spec.max}: {log.text()}."
+                    f"was built for {ranges}: {log.text()}."
                 )
         try:
             missing = self.context.infer_shapes()
@@ -143,6 +155,14 @@ class _Execution:
                 for output, dtype, _ in self.outputs
             ]
         self.shapes = shapes
+
+
+def _takes(profile: Sequence[ShapeRange], shapes: Sequence[torch.Size]) -> bool:
+    return all(
+        low <= size <= high
+        for shape, (least, _, most) in zip(shapes, profile, strict=True)
+        for low, size, high in zip(least, shape, most, strict=True)
+    )
 
 
 class EngineModule(torch.nn.Module):
@@ -223,30 +243,40 @@ class EngineModule(torch.nn.Module):
         try:
             execution = idle.pop()  # type: ignore[union-attr]
         except (AttributeError, IndexError):
-            idle, execution = self._load(device, stream)
+            idle, execution = self._load(device, stream, inputs)
         outputs = execution.run(inputs, stream)
         idle.append(execution)  # type: ignore[union-attr]
         return outputs
 
-    def _load(self, device: torch.device, stream: int) -> tuple[list[_Execution], _Execution]:
+    def _load(
+        self, device: torch.device, stream: int, inputs: Sequence[torch.Tensor]
+    ) -> tuple[list[_Execution], _Execution]:
         with use_module(self._tensorrt), self._lock:
             if is_real() and device.type != "cuda":
                 message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
                 raise EngineError(message)
             if stream and torch.cuda.is_current_stream_capturing():
-                return [], self._to_record(device)
+                return [], self._to_record(device, [tensor.shape for tensor in inputs])
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._loaded.get(device))
             self._loaded[device] = execution.loaded
             return self._idle.setdefault((device, stream), []), execution
 
-    def _to_record(self, device: torch.device) -> _Execution:
-        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before."""
-        for (known, _), idle in self._idle.items():
-            if known == device and idle:
-                self._recorded.append(idle.pop())
-                return self._recorded[-1]
+    def _to_record(self, device: torch.device, shapes: list[torch.Size]) -> _Execution:
+        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before.
+
+        One that ran with these shapes last has nothing left to set, its profile least of all.
+        """
+        known = [
+            each for (where, _), idle in self._idle.items() if where == device for each in idle
+        ]
+        for execution in sorted(known, key=lambda each: each.shapes != shapes):
+            for idle in self._idle.values():
+                with contextlib.suppress(ValueError):  # another thread has taken it
+                    idle.remove(execution)
+                    self._recorded.append(execution)
+                    return execution
         message = f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
         raise EngineError(message)
 

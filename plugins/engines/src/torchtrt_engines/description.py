@@ -50,17 +50,7 @@ def describe_engine(
         "name": engine.name,
         "tensorrt": engine.tensorrt,
         "gpu": engine.gpu,
-        "inputs": [
-            {
-                "name": each.name,
-                "dtype": dtype_to_json(each.dtype),
-                "shape": each.shape,
-                "min": each.min,
-                "opt": each.opt,
-                "max": each.max,
-            }
-            for each in engine.inputs
-        ],
+        "inputs": [_input_to_json(each) for each in engine.inputs],
         "outputs": [
             {
                 "name": name,
@@ -79,6 +69,26 @@ def describe_engine(
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
+
+
+def _input_to_json(profile: InputProfile) -> dict[str, Any]:
+    lowest, optima, highest = zip(*profile.ranges, strict=True)
+    return {
+        "name": profile.name,
+        "dtype": dtype_to_json(profile.dtype),
+        "shape": profile.shape,
+        "min": list(map(min, zip(*lowest, strict=True))),
+        "opt": optima[0],
+        "max": list(map(max, zip(*highest, strict=True))),
+        "ranges": profile.ranges,
+    }
+
+
+def _input_from_json(data: dict[str, Any]) -> InputProfile:
+    # Files that were written when engines had one range each say it in three.
+    ranges = data.get("ranges") or [[data[bound] for bound in ("min", "opt", "max")]]
+    made = tuple((tuple(low), tuple(best), tuple(high)) for low, best, high in ranges)
+    return InputProfile(data["name"], dtype_from_json(data["dtype"]), tuple(data["shape"]), made)
 
 
 class _Sizes:
@@ -150,17 +160,10 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         message = f"{what} is damaged: its checksum does not match. {_AGAIN}"
         raise UnreadableFileError(message)
     try:
-        profiles = [
-            InputProfile(
-                each["name"],
-                dtype_from_json(each["dtype"]),
-                *(tuple(each[name]) for name in ("shape", "min", "opt", "max")),
-            )
-            for each in description["inputs"]
-        ]
+        profiles = [_input_from_json(each) for each in description["inputs"]]
         names = [each["name"] for each in description["outputs"]]
         dtypes = [dtype_from_json(each["dtype"]) for each in description["outputs"]]
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
         ) from error

@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import TorchTRTError, UnsupportedProgramError
 from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
 from torchtrt.runtime import CompiledModule
@@ -49,9 +49,8 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         **{name: tree_to_json(tree) for name, (tree, _) in plain.items()},
         "named_tuples": {name: classes for name, (_, classes) in plain.items()},
         "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
-        "ranges": {
-            str(symbol): [each.min, each.opt, each.max] for symbol, each in checks.ranges.items()
-        },
+        "ranges": _profile_to_json(checks.ranges),
+        "profiles": [_profile_to_json(each) for each in checks.profiles],
         "assumptions": [expressions.to_json(each) for each in checks.assumptions],
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
@@ -74,10 +73,12 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
     def symbol(name: str) -> Any:
         return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
 
-    ranges = {symbol(name): SizeRange(*map(int, each)) for name, each in data["ranges"].items()}
     checks = InputChecks(
         tuple(_input_from_json(each, symbol) for each in data["inputs"]),
-        ranges,
+        tuple(
+            {symbol(name): SizeRange(*map(int, sizes)) for name, sizes in profile.items()}
+            for profile in data.get("profiles") or [data["ranges"]]
+        ),
         tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
     )
     input_tree, output_tree = (
@@ -99,6 +100,10 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         data["weight_recipes"],
         CudaGraphs() if settings.cuda_graphs else None,
     )
+
+
+def _profile_to_json(profile: Profile) -> dict[str, Any]:
+    return {str(symbol): [each.min, each.opt, each.max] for symbol, each in profile.items()}
 
 
 def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
