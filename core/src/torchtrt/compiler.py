@@ -12,7 +12,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.build import build_plan
+from torchtrt.conversion.build import build_plan, check_flags
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
 from torchtrt.conversion.size_ranges import Profile, profile_input, union
 from torchtrt.engines import engine_cache, engines
@@ -36,6 +36,7 @@ from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
+from torchtrt.runtime.engine_module import COMPATIBLE
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
@@ -73,7 +74,7 @@ def compile(
         A module that is called like the original and carries a ``report``.
 
     Raises:
-        SettingsError: A setting is unknown or unusable.
+        SettingsError: A setting is unknown or unusable, or the TensorRT in use does not have it.
         PackError: No converter pack is in use, or a pack's lowering pass failed.
         InputError: The inputs do not fit the model, a size that varies has no bound, or, with
             ``require_full_compilation``, the model's code cannot take all the sizes asked for.
@@ -84,6 +85,7 @@ def compile(
     """
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
+    check_flags(options)
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
@@ -264,6 +266,7 @@ def build_engine(
             name,
             interpreted.converted_by,
             weights=recording and recording.recipe(),
+            compatible=[kind for kind in COMPATIBLE if getattr(settings, f"{kind}_compatible")],
         )
         return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
 

@@ -27,6 +27,7 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+_COUNT = (lambda value: _is_size(value) and value > 0, "an integer from 1")
 _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: type(value) is bool, "True or False"),
     "bool | None": (lambda value: value is None or type(value) is bool, "True, False or None"),
@@ -40,8 +41,8 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         ),
         "a dictionary: the op, and the name of the pack",
     ),
-    "min_block_size": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
-    "num_avg_timing_iters": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
+    "min_block_size": _COUNT,
+    "num_avg_timing_iters": _COUNT,
     "workspace_size": (_is_size, "bytes, 0 or more"),
     "engine_cache": (
         lambda value: value is None or isinstance(value, (bool, str, os.PathLike)),
@@ -59,7 +60,7 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: not isinstance(value, str) and all(map(_is_pattern, value)),
         "a collection of regular expressions",
     ),
-    "tactic_sources": (lambda value: value is None or _is_size(value), "a bit mask or None"),
+    "int | None": (lambda value: value is None or _is_size(value), "an integer from 0, or None"),
 }
 """For a setting, or for settings of a type, which values are usable and how to say that."""
 
@@ -97,6 +98,12 @@ class CompilationSettings:
         immutable_weights: Engines keep the weights that they are built with. Without it
             :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        sparse_weights: TensorRT may use kernels for weights of which two in four are zero.
+        version_compatible: Engines run in later versions of TensorRT too.
+        hardware_compatible: Engines run on every GPU from Ampere on.
+        enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
+            :func:`torchtrt.weight_streaming`.
+        max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
         cuda_graphs: Record calls on a GPU as CUDA graphs, and replay them for inputs of the same shapes.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
@@ -121,6 +128,11 @@ class CompilationSettings:
     disable_tf32: bool = False
     immutable_weights: bool = True
     tactic_sources: int | None = None
+    sparse_weights: bool = False
+    version_compatible: bool = False
+    hardware_compatible: bool = False
+    enable_weight_streaming: bool = False
+    max_aux_streams: int | None = None
     cuda_graphs: bool = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     progress: bool | None = None

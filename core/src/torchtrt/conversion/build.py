@@ -9,7 +9,7 @@ import torch
 
 from torchtrt.conversion.interpreter import InterpretedNetwork
 from torchtrt.conversion.size_ranges import engine_profiles
-from torchtrt.errors import BuildError
+from torchtrt.errors import BuildError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import collecting
@@ -20,6 +20,23 @@ from torchtrt.tensorrt.shims import (
     keep_single_precision,
     share_profiles,
 )
+
+_FLAGS = {
+    "sparse_weights": ("SPARSE_WEIGHTS", "8.0"),
+    "version_compatible": ("VERSION_COMPATIBLE", "8.6"),
+    "enable_weight_streaming": ("WEIGHT_STREAMING", "10.0"),
+}
+"""For a setting the flag that it sets, and the version of TensorRT that brought it."""
+
+
+def check_flags(settings: CompilationSettings) -> None:
+    """Raises a :class:`SettingsError` for a setting that the TensorRT in use does not have."""
+    for name, (flag, since) in _FLAGS.items():
+        if getattr(settings, name) and not hasattr(trt.BuilderFlag, flag):
+            raise SettingsError(
+                f"{describe()} has no {flag}, which the setting {name} asks for: TensorRT has it from {since} on. Drop "
+                "the setting, or use such a version."
+            )
 
 
 def build_plan(
@@ -55,6 +72,13 @@ def build_plan(
         config.clear_flag(trt.BuilderFlag.TF32)
     if not settings.immutable_weights:
         config.set_flag(trt.BuilderFlag.REFIT)
+    for name, (flag, _) in _FLAGS.items():
+        if getattr(settings, name):
+            config.set_flag(getattr(trt.BuilderFlag, flag))
+    if settings.hardware_compatible:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if settings.max_aux_streams is not None:
+        config.max_aux_streams = settings.max_aux_streams
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
     if uses_half_precision(interpreted):

@@ -27,6 +27,8 @@ def _no_elements(device: torch.device | None) -> torch.Tensor:
 
 _LIVE = frozenset({"_tensorrt", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
+COMPATIBLE = ("version", "hardware")
+"""What an engine can be compatible with beside the TensorRT and the GPU that it was built for."""
 _DENSE = torch.contiguous_format
 _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
@@ -45,11 +47,11 @@ class _Execution:
         self.module, self.device = module, device
         with collecting() as log:
             # An engine makes contexts only as long as its runtime lives.
-            self.loaded = loaded or self._load()
+            self.loaded = loaded or module.deserialize(device)
             self.context = self.loaded[1] and self.loaded[1].create_execution_context()
             if self.context and self.context.active_optimization_profile < 0:
                 # A plan of other settings: its profile serves one context, so this one gets an engine of its own.
-                self.loaded = self._load()
+                self.loaded = module.deserialize(device)
                 self.context = self.loaded[1].create_execution_context()
         if self.context is None:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
@@ -72,12 +74,6 @@ class _Execution:
             for name in module.output_names:
                 self.allocators.append(make_output_allocator(device))
                 self.context.set_output_allocator(name, self.allocators[-1])
-
-    def _load(self) -> tuple[Any, Any]:
-        runtime = trt.Runtime(logger())
-        if not is_real():
-            runtime.torch_device = self.device
-        return runtime, runtime.deserialize_cuda_engine(self.module.plan)
 
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
@@ -178,7 +174,14 @@ class EngineModule(torch.nn.Module):
         converted_by: For each node, the pack and version that converted it.
         gpu: The GPU that it was built for; the one in use if omitted.
         weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
+        compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
+
+    Attributes:
+        weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
+            finds room for.
     """
+
+    weight_budget: int | None = None
 
     def __init__(
         self,
@@ -191,6 +194,7 @@ class EngineModule(torch.nn.Module):
         converted_by: Mapping[str, str] | None = None,
         gpu: str | None = None,
         weights: Mapping[str, Any] | None = None,
+        compatible: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -201,6 +205,7 @@ class EngineModule(torch.nn.Module):
         self.name = name
         self.converted_by = dict(converted_by or {})
         self.weights = weights
+        self.compatible = tuple(compatible)
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
@@ -213,11 +218,25 @@ class EngineModule(torch.nn.Module):
         self._recorded: list[_Execution] = []
         self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
 
-    def replace_plan(self, plan: Any) -> None:
-        """Makes another plan the engine, from the next call on."""
+    def reload(self, **changes: Any) -> None:
+        """Takes another ``plan`` or ``weight_budget``, from the next call on."""
         with self._lock:
-            self.plan = plan
+            vars(self).update(changes)
             self._loaded, self._idle = {}, {}
+
+    def deserialize(self, device: torch.device) -> tuple[Any, Any]:
+        """Returns a runtime, and the engine that it loaded from the plan: None where TensorRT refused it."""
+        runtime = trt.Runtime(logger())
+        if not is_real():
+            runtime.torch_device = device
+        if "version" in self.compatible:  # the plan brings the code that runs it
+            runtime.engine_host_code_allowed = True
+        engine = runtime.deserialize_cuda_engine(self.plan)
+        if engine is not None and getattr(engine, "streamable_weights_size", False):
+            budget = self.weight_budget
+            automatic = engine.get_weight_streaming_automatic_budget
+            engine.weight_streaming_budget_v2 = automatic() if budget is None else budget
+        return runtime, engine
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the engine's outputs for contiguous or strided inputs on one device.

@@ -8,6 +8,11 @@ from typing import Any
 from torchtrt.engines import engines
 from torchtrt_cli.output import console, print_json, table
 
+_COMPATIBLE = {
+    "version": "Version compatible: the engines run in later TensorRTs too.",
+    "hardware": "Hardware compatible: the engines run on every GPU from Ampere on.",
+}
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what a saved model holds."""
@@ -20,6 +25,8 @@ def run(arguments: argparse.Namespace) -> int:
     out.print(
         f"Saved by torchtrt {found['torchtrt']} with PyTorch {found['torch']}, for {found['tensorrt']} and {gpu}."
     )
+    for kind in sorted({kind for engine in found["engines"] for kind in engine["compatible"]}):
+        out.print(_COMPATIBLE[kind])
     out.print(
         table("Inputs", ("name", "dtype", "sizes"), [_input(each) for each in found["inputs"]])
     )

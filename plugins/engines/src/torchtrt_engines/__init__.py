@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from torchtrt_engines.inspection import inspect_file
     from torchtrt_engines.refit import ProgramRecorder, refit_module_weights
     from torchtrt_engines.saving import load, save
+    from torchtrt_engines.streaming import WeightStreaming, weight_streaming
 
 __all__ = [
     "CudaGraphs",
     "EngineCache",
     "ProgramRecorder",
+    "WeightStreaming",
     "engine_outputs",
     "execute_engine",
     "inspect_file",
@@ -26,6 +28,7 @@ __all__ = [
     "open_cache",
     "refit_module_weights",
     "save",
+    "weight_streaming",
 ]
 
 _LAZY = {
@@ -35,6 +38,7 @@ _LAZY = {
     "torchtrt_engines.inspection": ("inspect_file",),
     "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),
     "torchtrt_engines.saving": ("load", "save"),
+    "torchtrt_engines.streaming": ("WeightStreaming", "weight_streaming"),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

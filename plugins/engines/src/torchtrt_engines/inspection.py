@@ -17,7 +17,7 @@ def inspect_file(file: File) -> dict[str, Any]:
         ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
         minimum, optimum and maximum of each size that varies; ``profiles``, the same of the sizes that go together in
         each optimization profile; ``engines`` with their nodes, layers, bytes, inputs,
-        outputs, and how many nodes which pack converted; ``converted``, which converter handled which op in which
+        outputs, where else they run (``"version"``, ``"hardware"``), and how many nodes which pack converted; ``converted``, which converter handled which op in which
         dtypes; ``in_torch``, what PyTorch runs; and the ``operators`` of other libraries that it calls.
 
     Raises:
@@ -51,6 +51,7 @@ def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
         "plan_bytes": engine["plan_bytes"],
         "inputs": engine["inputs"],
         "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],
+        "compatible": engine.get("compatible", []),
         "packs": dict(Counter(engine["converted_by"].values()).most_common()),
     }
 
