@@ -12,9 +12,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.build import build_plan, check_flags
+from torchtrt.conversion.build import build_plan, builder_flags
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
-from torchtrt.conversion.size_ranges import Profile, profile_input, union
+from torchtrt.conversion.size_ranges import Profile, profile_input
 from torchtrt.engines import engine_cache, engines
 from torchtrt.errors import BuildError, FullCompilationError, InputError, MissingNode, PackError
 from torchtrt.exporting import export, narrowed_sizes, size_profiles
@@ -36,7 +36,6 @@ from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
-from torchtrt.runtime.engine_module import COMPATIBLE
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
@@ -48,6 +47,7 @@ from torchtrt.tensorrt.shims import create_network
 
 _UNBUILT = 8
 """How many ops TensorRT may fail to build before it is the matter, and not the ops."""
+_COMPATIBLE = ("version", "hardware")
 TRACING = threading.RLock()
 """PyTorch traces one program at a time: it keeps what it traces in global state."""
 
@@ -85,7 +85,7 @@ def compile(
     """
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
-    check_flags(options)
+    builder_flags(options)  # an error here, and not after exporting
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
@@ -100,8 +100,7 @@ def compile(
             report.passes = program.passes
             weights = _constants(exported, program)
             profiles = size_profiles(program, inputs, kwarg_inputs)
-            narrowed = narrowed_sizes(program, union(profiles), inputs, kwarg_inputs)
-            report.narrowed = list(narrowed)
+            report.narrowed = list(narrowed_sizes(program, profiles, inputs, kwarg_inputs))
             _announce(report.narrowed, options)
         with stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, options)
@@ -250,23 +249,22 @@ def build_engine(
         with stages.stage("conversion", len(calls)):
             network = create_network(builder)
             recording = recorder and recorder.block(block)
-            interpreter = TRTInterpreter(
+            interpreted = TRTInterpreter(
                 block, network, inputs, settings, stages.advance, recording
-            )
-            interpreted = interpreter.run()
+            ).run()
         with stages.stage("building"):
             plan = build_plan(builder, interpreted, settings, cache)
             interpreted.context.clear_cpu_weights_reference_holder()
         engine = EngineModule(
             plan,
             inputs,
-            interpreted.output_names,
-            interpreted.output_dtypes,
+            tuple(interpreted.output_dtypes),
+            tuple(interpreted.output_dtypes.values()),
             interpreted.context.requires_output_allocator,
             name,
             interpreted.converted_by,
             weights=recording and recording.recipe(),
-            compatible=[kind for kind in COMPATIBLE if getattr(settings, f"{kind}_compatible")],
+            compatible=[each for each in _COMPATIBLE if getattr(settings, f"{each}_compatible")],
         )
         return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
 

@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange
+from torchtrt.conversion.size_ranges import Profile, SizeRange, union
 from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.frontends import front_end_for
 from torchtrt.inputs import Input, check_strided, flatten, is_input, map_inputs
@@ -205,7 +205,7 @@ def _count_ranges(leaves: Sequence[Any]) -> int:
 
 def narrowed_sizes(
     program: Program,
-    ranges: Profile,
+    profiles: Sequence[Profile],
     inputs: Sequence[Any],
     kwarg_inputs: Mapping[str, Any],
 ) -> Iterator[NarrowedSize]:
@@ -216,8 +216,10 @@ def narrowed_sizes(
             continue
         for dim, size in enumerate(placeholder.meta["val"].shape):
             low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
-            built = None if isinstance(size, int) else ranges.get(size.node.expr)
-            if built is not None and (built.min > low or built.max < high):
+            if isinstance(size, int) or size.node.expr not in profiles[0]:
+                continue
+            built = union(profile[size.node.expr] for profile in profiles)
+            if built.min > low or built.max < high:
                 places = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(size.node.expr)
                 source = places and (places.lower if built.min > low else places.upper)
                 yield NarrowedSize(

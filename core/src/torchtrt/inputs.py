@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index, itemgetter
 from typing import Any
 
 import torch
@@ -41,23 +41,23 @@ class Input:
     ranges: Sequence[Sequence[Sequence[int]]] | None = None
 
     def __post_init__(self) -> None:
-        given: Any = (self.min_shape, self.opt_shape, self.max_shape)
-        is_given = any(shape is not None for shape in given)
-        if (self.shape is not None) + is_given + (self.ranges is not None) != 1:
-            raise InputError(
-                "Input takes one of: shape; min_shape, opt_shape and max_shape; ranges."
-            )
-        if not is_given:
-            given = (self.shape,) * 3
-        ranges = [_checked(each) for each in ([given] if self.ranges is None else self.ranges)]
-        if len({len(shapes[0]) for shapes in ranges}) != 1:
-            raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of one rank.")
-        minima, optima, maxima = zip(*ranges, strict=True)
+        shapes: Any = (self.min_shape, self.opt_shape, self.max_shape)
+        is_given = any(shape is not None for shape in shapes)
+        if is_given + (self.shape is not None) + (self.ranges is not None) > 1:
+            message = "Input takes either shape, or min_shape, opt_shape and max_shape, or ranges."
+            raise InputError(message)
+        if self.shape is not None:
+            shapes = (self.shape,) * 3
+        ranges = tuple(map(_checked, (shapes,) if self.ranges is None else self.ranges))
+        if len({len(lowest) for lowest, *_ in ranges}) != 1:
+            raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of equal rank.")
         if self.ranges is not None:
-            object.__setattr__(self, "ranges", tuple(ranges))
-        object.__setattr__(self, "min_shape", tuple(map(min, zip(*minima, strict=True))))
-        object.__setattr__(self, "opt_shape", optima[0])
-        object.__setattr__(self, "max_shape", tuple(map(max, zip(*maxima, strict=True))))
+            object.__setattr__(self, "ranges", ranges)
+        choices: Any = zip(
+            _NAMES, zip(*ranges, strict=True), (min, itemgetter(0), max), strict=True
+        )
+        for name, bounds, choose in choices:
+            object.__setattr__(self, name, tuple(map(choose, zip(*bounds, strict=True))))
         dtype: object = self.dtype
         if not isinstance(dtype, torch.dtype):
             raise InputError(f"Input has dtype={dtype!r}. Give a torch.dtype: torch.float32.")
@@ -97,20 +97,19 @@ class Input:
         }
 
 
+_NAMES = ("min_shape", "opt_shape", "max_shape")
+
+
 def _checked(shapes: Any) -> tuple[tuple[int, ...], ...]:
-    """Returns the minimum, optimal and maximum shape of a range."""
-    names = ("min_shape", "opt_shape", "max_shape")
     if not isinstance(shapes, Sequence) or len(shapes) != 3:
-        message = f"A range of Input is {shapes!r}. Give its minimum, optimal and maximum shape."
+        message = f"Input has the range {shapes!r}. Give its minimum, optimal and maximum shape."
         raise InputError(message)
-    low, optimal, high = made = tuple(map(_sizes, shapes, names))
-    if not len(low) == len(optimal) == len(high) or any(
-        not 0 <= a <= b <= c for a, b, c in zip(*made, strict=True)
-    ):
-        raise InputError(
-            f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={low}, opt_shape={optimal}, "
-            f"max_shape={high}."
-        )
+    made = tuple(map(_sizes, shapes, _NAMES))
+    is_even = len(set(map(len, made))) == 1
+    if not is_even or any(not 0 <= low <= best <= high for low, best, high in zip(*made)):  # noqa: B905
+        given = ", ".join(map("{}={}".format, _NAMES, made))
+        message = f"Input shapes must satisfy min <= opt <= max in every dimension: {given}."
+        raise InputError(message)
     return made
 
 
@@ -118,7 +117,7 @@ def _sizes(shape: Any, name: str) -> tuple[int, ...]:
     if shape is None:
         raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
     try:
-        return tuple(map(operator.index, shape))
+        return tuple(map(index, shape))
     except TypeError:
         raise InputError(
             f"Input has {name}={shape!r}. Give a sequence of integers, such as (1, 3, 224, 224)."

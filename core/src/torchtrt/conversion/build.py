@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchtrt.conversion.interpreter import InterpretedNetwork
+from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import engine_profiles
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.settings import CompilationSettings
@@ -29,18 +29,19 @@ _FLAGS = {
 """For a setting the flag that it sets, and the version of TensorRT that brought it."""
 
 
-def check_flags(settings: CompilationSettings) -> None:
-    """Raises a :class:`SettingsError` for a setting that the TensorRT in use does not have."""
-    for name, (flag, since) in _FLAGS.items():
-        if getattr(settings, name) and not hasattr(trt.BuilderFlag, flag):
+def builder_flags(settings: CompilationSettings) -> list[Any]:
+    """Returns the flags that settings set; a :class:`SettingsError` names one that the TensorRT in use lacks."""
+    wanted = {name: each for name, each in _FLAGS.items() if getattr(settings, name)}
+    for name, (flag, since) in wanted.items():
+        if not hasattr(trt.BuilderFlag, flag):
             raise SettingsError(
-                f"{describe()} has no {flag}, which the setting {name} asks for: TensorRT has it from {since} on. Drop "
-                "the setting, or use such a version."
+                f"{describe()} has no {flag}, which the setting {name} asks for: TensorRT has it from {since} on."
             )
+    return [getattr(trt.BuilderFlag, flag) for flag, _ in wanted.values()]
 
 
 def build_plan(
-    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings, cache: Any = None
+    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, cache: Any = None
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
 
@@ -56,7 +57,7 @@ def build_plan(
         profile = builder.create_optimization_profile()
         for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
             if spec.is_dynamic:
-                profile.set_shape(spec.name, *sizes)
+                profile.set_shape(spec.name, *zip(*sizes, strict=True))
         with collecting() as log:
             index = config.add_optimization_profile(profile)
         if index < 0:
@@ -72,9 +73,8 @@ def build_plan(
         config.clear_flag(trt.BuilderFlag.TF32)
     if not settings.immutable_weights:
         config.set_flag(trt.BuilderFlag.REFIT)
-    for name, (flag, _) in _FLAGS.items():
-        if getattr(settings, name):
-            config.set_flag(getattr(trt.BuilderFlag, flag))
+    for flag in builder_flags(settings):
+        config.set_flag(flag)
     if settings.hardware_compatible:
         config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
     if settings.max_aux_streams is not None:
@@ -83,13 +83,13 @@ def build_plan(
         config.set_tactic_sources(settings.tactic_sources)
     if uses_half_precision(interpreted):
         allow_half_precision(config)
-        keep_single_precision(interpreted.network, config)
-    allow_quantization(interpreted.network, config)
+        keep_single_precision(interpreted.network.raw, config)
+    allow_quantization(interpreted.network.raw, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if cache is not None:
         cache.use_timings(config)
     with collecting() as log:
-        plan = builder.build_serialized_network(interpreted.network, config)
+        plan = builder.build_serialized_network(interpreted.network.raw, config)
     if plan is None:
         message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
         raise BuildError(message)
@@ -98,7 +98,7 @@ def build_plan(
     return np.frombuffer(plan, dtype=np.uint8)
 
 
-def uses_half_precision(interpreted: InterpretedNetwork) -> bool:
+def uses_half_precision(interpreted: TRTInterpreter) -> bool:
     """Returns whether any of the model's tensors in the network is float16."""
     values = interpreted.context.known_values()
     return any(isinstance(value, torch.Tensor) and value.dtype is torch.float16 for value in values)

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 
 from torchtrt.errors import InputError
 
-Shape = tuple[int, ...]
-ShapeRange = tuple[Shape, Shape, Shape]
-"""The minimum, optimum and maximum shape of one input in one profile."""
 
-
-@dataclass(frozen=True)
-class SizeRange:
-    """The sizes an engine is built for along one symbol: ``min <= opt <= max``."""
+class SizeRange(NamedTuple):
+    """The sizes an engine is built for along one dimension, or one symbol: ``min <= opt <= max``."""
 
     min: int
     opt: int
     max: int
 
-    def __contains__(self, size: int) -> bool:
-        return self.min <= size <= self.max
-
     def __str__(self) -> str:
         return f"{self.min} to {self.max}" if self.min < self.max else str(self.min)
+
+    def takes(self, size: int) -> bool:
+        """Returns whether a size lies in the range."""
+        return self.min <= size <= self.max
 
     def within(self, other: SizeRange) -> SizeRange:
         """Returns the sizes that are in both, with the other's optimum where it is the narrower."""
@@ -39,7 +35,9 @@ class SizeRange:
 
 
 Profile = Mapping[Any, SizeRange]
-"""The sizes that go together, for each symbol. Engines have one optimization profile for each."""
+"""The sizes that go together, for each symbol. Engines have an optimization profile for each."""
+Ranges = tuple[SizeRange, ...]
+"""The sizes of each dimension of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +48,13 @@ class InputProfile:
         name: The input's name in the engine.
         dtype: Its PyTorch dtype outside the engine.
         shape: Its shape, with -1 where the size varies.
-        ranges: Its shapes in each profile.
+        profiles: The sizes of each dimension, in each profile.
     """
 
     name: str
     dtype: torch.dtype
-    shape: Shape
-    ranges: tuple[ShapeRange, ...]
+    shape: tuple[int, ...]
+    profiles: tuple[Ranges, ...]
 
     @property
     def is_dynamic(self) -> bool:
@@ -64,34 +62,25 @@ class InputProfile:
         return -1 in self.shape
 
 
-def union(profiles: Sequence[Profile]) -> dict[Any, SizeRange]:
-    """Returns for each symbol the sizes from the least minimum to the greatest maximum, with the first optimum."""
-    return {
-        symbol: SizeRange(
-            min(each[symbol].min for each in profiles),
-            first.opt,
-            max(each[symbol].max for each in profiles),
-        )
-        for symbol, first in profiles[0].items()
-    }
+def union(ranges: Iterable[SizeRange]) -> SizeRange:
+    """Returns the sizes from the least minimum to the greatest maximum, with the first optimum."""
+    minima, optima, maxima = zip(*ranges, strict=True)
+    return SizeRange(min(minima), optima[0], max(maxima))
 
 
 def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    ranges: list[Any] = []
-    for profile in profiles:
-        bounds = [size_bounds(size, profile) for size in value.shape]
-        ranges.append(tuple(zip(*bounds, strict=True)) if bounds else ((), (), ()))
+    ranges = (tuple(size_bounds(size, each) for size in value.shape) for each in profiles)
     return InputProfile(name, value.dtype, shape, tuple(ranges))
 
 
-def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[ShapeRange, ...], ...]:
-    """Returns an engine's optimization profiles: for each the shapes of all inputs. Equal ones are one."""
-    return tuple(dict.fromkeys(zip(*(each.ranges for each in inputs), strict=True))) or ((),)
+def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...], ...]:
+    """Returns an engine's optimization profiles: for each the sizes of all inputs. Equal ones are one."""
+    return tuple(dict.fromkeys(zip(*(each.profiles for each in inputs), strict=True))) or ((),)
 
 
-def size_bounds(size: int | torch.SymInt, ranges: Profile) -> tuple[int, int, int]:
+def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
     """Returns the minimum, optimum and maximum value of a size.
 
     An expression of several symbols is evaluated at every combination of their minimum and maximum
@@ -102,7 +91,7 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> tuple[int, int, in
         InputError: The expression has a symbol without a range.
     """
     if isinstance(size, int):
-        return size, size, size
+        return SizeRange(size, size, size)
     expression = size.node.expr
     symbols = sorted(expression.free_symbols, key=str)
     missing = [symbol for symbol in symbols if symbol not in ranges]
@@ -117,4 +106,4 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> tuple[int, int, in
     extremes = [evaluate(corner) for corner in corners]
     minimum, maximum = min(extremes), max(extremes)
     optimum = evaluate([ranges[symbol].opt for symbol in symbols])
-    return minimum, min(max(optimum, minimum), maximum), maximum
+    return SizeRange(minimum, min(max(optimum, minimum), maximum), maximum)

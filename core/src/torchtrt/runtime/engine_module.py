@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion.size_ranges import InputProfile, ShapeRange, engine_profiles
+from torchtrt.conversion.size_ranges import InputProfile, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
@@ -27,8 +27,6 @@ def _no_elements(device: torch.device | None) -> torch.Tensor:
 
 _LIVE = frozenset({"_tensorrt", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
-COMPATIBLE = ("version", "hardware")
-"""What an engine can be compatible with beside the TensorRT and the GPU that it was built for."""
 _DENSE = torch.contiguous_format
 _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
@@ -116,7 +114,15 @@ class _Execution:
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
         """Switches to the first profile that takes these shapes, unless the one in use does."""
-        fitting = [place for place, each in enumerate(self.profiles) if _takes(each, shapes)]
+        fitting = [
+            place
+            for place, profile in enumerate(self.profiles)
+            if all(
+                each.takes(size)
+                for sizes, ranges in zip(shapes, profile, strict=True)
+                for size, each in zip(sizes, ranges, strict=True)
+            )
+        ]
         if fitting and self.context.active_optimization_profile not in fitting:
             self.context.set_optimization_profile_async(fitting[0], stream)
             self.addresses[:] = [-1] * len(self.inputs)
@@ -130,10 +136,10 @@ class _Execution:
             with collecting() as log:
                 accepted = self.context.set_input_shape(spec.name, tuple(shape))
             if not accepted:
-                ranges = " or ".join(f"{low} to {high}" for low, _, high in spec.ranges)
+                ranges = (f"({', '.join(map(str, sizes))})" for sizes in spec.profiles)
                 raise EngineError(
-                    f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
-                    f"was built for {ranges}: {log.text()}."
+                    f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it was built "
+                    f"for {' or '.join(dict.fromkeys(ranges))}: {log.text()}."
                 )
         try:
             missing = self.context.infer_shapes()
@@ -151,14 +157,6 @@ class _Execution:
                 for output, dtype, _ in self.outputs
             ]
         self.shapes = shapes
-
-
-def _takes(profile: Sequence[ShapeRange], shapes: Sequence[torch.Size]) -> bool:
-    return all(
-        low <= size <= high
-        for shape, (least, _, most) in zip(shapes, profile, strict=True)
-        for low, size, high in zip(least, shape, most, strict=True)
-    )
 
 
 class EngineModule(torch.nn.Module):

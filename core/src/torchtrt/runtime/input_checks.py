@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange, union
+from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError
 from torchtrt.lowering import shape_env_of
 
@@ -41,11 +41,6 @@ class InputChecks:
     profiles: tuple[Profile, ...]
     assumptions: tuple[Any, ...] = ()
     _passed: set[tuple[Any, ...]] = field(default_factory=set)
-
-    @property
-    def ranges(self) -> dict[Any, SizeRange]:
-        """The sizes of each symbol, from the least to the greatest of all profiles."""
-        return union(self.profiles)
 
     @classmethod
     def of(cls, placeholders: Sequence[Node], profiles: tuple[Profile, ...]) -> InputChecks:
@@ -118,15 +113,14 @@ class InputChecks:
                 else:
                     derived.append((expected, size, where))
         values = {symbol: size for symbol, (size, _) in bound.items()}
-        if not any(all(values[each] in known[each] for each in values) for known in self.profiles):
+        if not any(all(each[s].takes(values[s]) for s in values) for each in self.profiles):
             given = ", ".join(f"{where} is {size}" for size, where in bound.values())
-            ranges = (
-                ", ".join(f"{bound[each][1]} is {known[each]}" for each in values)
-                for known in self.profiles
+            together = (
+                ", ".join(f"{bound[s][1]} is {each[s]}" for s in values) for each in self.profiles
             )
             raise InputError(
-                f"The model was compiled for these sizes, but not for all of them together: {given}. It takes: "
-                f"{'; or '.join(ranges)}."
+                f"The model was compiled for each of these sizes, but not for all of them together: {given}. It takes: "
+                f"{'; or '.join(together)}."
             )
         for expression, size, where in derived:
             expected = expression.xreplace(values)
@@ -152,7 +146,7 @@ class InputChecks:
             message = f"The size of {where} is {size}, but it must equal the size of {place}, which is {first}."
             raise InputError(message)
         allowed = [profile[symbol] for profile in self.profiles]
-        if not any(size in each for each in allowed):
+        if not any(each.takes(size) for each in allowed):
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             raise InputError(
                 f"The size of {where} is {size}, but the model was compiled for {ranges}. Compile again with a wider "

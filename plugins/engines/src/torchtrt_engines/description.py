@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from packaging.version import Version
 
-from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
 from torchtrt.runtime import EngineModule
 from torchtrt.tensorrt import selection
@@ -74,23 +74,28 @@ def describe_engine(
 
 
 def _input_to_json(profile: InputProfile) -> dict[str, Any]:
-    lowest, optima, highest = zip(*profile.ranges, strict=True)
+    bounds = [_shapes(sizes) for sizes in profile.profiles]
+    overall = _shapes([union(sizes) for sizes in zip(*profile.profiles, strict=True)])
     return {
         "name": profile.name,
         "dtype": dtype_to_json(profile.dtype),
         "shape": profile.shape,
-        "min": list(map(min, zip(*lowest, strict=True))),
-        "opt": optima[0],
-        "max": list(map(max, zip(*highest, strict=True))),
-        "ranges": profile.ranges,
+        **dict(zip(("min", "opt", "max"), overall, strict=True)),
+        "ranges": bounds,
     }
+
+
+def _shapes(sizes: Sequence[SizeRange]) -> list[list[int]]:
+    """Returns a minimum, an optimum and a maximum shape."""
+    return [[each[bound] for each in sizes] for bound in range(3)]
 
 
 def _input_from_json(data: dict[str, Any]) -> InputProfile:
     # Files that were written when engines had one range each say it in three.
     ranges = data.get("ranges") or [[data[bound] for bound in ("min", "opt", "max")]]
-    made = tuple((tuple(low), tuple(best), tuple(high)) for low, best, high in ranges)
-    return InputProfile(data["name"], dtype_from_json(data["dtype"]), tuple(data["shape"]), made)
+    profiles = (tuple(map(SizeRange, *bounds)) for bounds in ranges)
+    dtype = dtype_from_json(data["dtype"])
+    return InputProfile(data["name"], dtype, tuple(data["shape"]), tuple(profiles))
 
 
 class _Sizes:

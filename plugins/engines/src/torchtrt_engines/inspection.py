@@ -15,10 +15,11 @@ def inspect_file(file: File) -> dict[str, Any]:
     Returns:
         ``torchtrt`` and ``torch``, the versions that saved it; ``tensorrt`` and ``gpu``, what the engines are for;
         ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
-        minimum, optimum and maximum of each size that varies; ``profiles``, the same of the sizes that go together in
-        each optimization profile; ``engines`` with their nodes, layers, bytes, inputs,
-        outputs, where else they run (``"version"``, ``"hardware"``), and how many nodes which pack converted; ``converted``, which converter handled which op in which
-        dtypes; ``in_torch``, what PyTorch runs; and the ``operators`` of other libraries that it calls.
+        minimum, optimum and maximum of each size that varies; ``profiles``, the same for the sizes that go together in
+        each optimization profile; ``engines`` with their nodes, layers, bytes, inputs, outputs, where else they run
+        (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), and how many nodes which pack converted;
+        ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs; and the
+        ``operators`` of other libraries that it calls.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.

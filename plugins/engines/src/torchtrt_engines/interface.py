@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import Profile, SizeRange
+from torchtrt.conversion.size_ranges import SizeRange, union
 from torchtrt.errors import TorchTRTError, UnsupportedProgramError
 from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
 from torchtrt.runtime import CompiledModule
@@ -49,8 +49,13 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         **{name: tree_to_json(tree) for name, (tree, _) in plain.items()},
         "named_tuples": {name: classes for name, (_, classes) in plain.items()},
         "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
-        "ranges": _profile_to_json(checks.ranges),
-        "profiles": [_profile_to_json(each) for each in checks.profiles],
+        "ranges": {
+            str(symbol): union(each[symbol] for each in checks.profiles)
+            for symbol in checks.profiles[0]
+        },
+        "profiles": [
+            {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
+        ],
         "assumptions": [expressions.to_json(each) for each in checks.assumptions],
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
@@ -100,10 +105,6 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         data["weight_recipes"],
         CudaGraphs() if settings.cuda_graphs else None,
     )
-
-
-def _profile_to_json(profile: Profile) -> dict[str, Any]:
-    return {str(symbol): [each.min, each.opt, each.max] for symbol, each in profile.items()}
 
 
 def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:

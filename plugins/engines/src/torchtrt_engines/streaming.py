@@ -23,7 +23,8 @@ def weight_streaming(compiled: CompiledModule) -> WeightStreaming:
         InputError: ``compiled`` is something else.
         EngineError: None of its engines streams weights.
     """
-    if not isinstance(compiled, CompiledModule):
+    given: object = compiled
+    if not isinstance(given, CompiledModule):
         message = f"weight_streaming() takes what torchtrt.compile() returned, not a {type(compiled).__name__}."
         raise InputError(message)
     return WeightStreaming(compiled)

@@ -64,7 +64,7 @@ def engine_key(
     try:
         facts = {
             "graph": _Graph(block, not settings.immutable_weights).describe(),
-            "profiles": [[str(each.dtype), each.ranges] for each in inputs],
+            "profiles": [[str(each.dtype), each.profiles] for each in inputs],
             "settings": {
                 name: value
                 for name, value in settings_to_json(settings).items()
