@@ -33,7 +33,7 @@ from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt.partitioning.blocks import leave_block, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
-from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
+from torchtrt.report import BlockReport, CompilationReport
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
@@ -101,7 +101,10 @@ def compile(
             weights = _constants(exported, program)
             profiles = size_profiles(program, inputs, kwarg_inputs)
             report.narrowed = list(narrowed_sizes(program, profiles, inputs, kwarg_inputs))
-            _announce(report.narrowed, options)
+            if report.narrowed and options.require_full_compilation:
+                raise InputError("\n".join(map(str, report.narrowed)))
+            if report.narrowed:
+                warnings.warn("\n".join(map(str, report.narrowed)), stacklevel=2)
         with stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, options)
             report.add_partition(partition)
@@ -150,14 +153,6 @@ def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> Ca
         return CallSignature(model.forward, program.input_tree)
     except (TypeError, ValueError):  # a forward that is not written in Python
         return None
-
-
-def _announce(narrowed: Sequence[NarrowedSize], options: CompilationSettings) -> None:
-    message = "\n".join(map(str, narrowed))
-    if narrowed and options.require_full_compilation:
-        raise InputError(message)
-    if narrowed:
-        warnings.warn(message, stacklevel=3)
 
 
 def _build_engines(
@@ -258,8 +253,7 @@ def build_engine(
         engine = EngineModule(
             plan,
             inputs,
-            tuple(interpreted.output_dtypes),
-            tuple(interpreted.output_dtypes.values()),
+            interpreted.output_dtypes,
             interpreted.context.requires_output_allocator,
             name,
             interpreted.converted_by,
@@ -286,24 +280,15 @@ def _check_complete(partition: Partition) -> None:
     ]
     if not missing:
         return
-    nodes = tuple(
-        MissingNode(
-            entry.node.name,
-            qualified_name(entry.node.target),
-            entry.reasons,
-            model_line(entry.node),
-        )
-        for entry in missing
-    )
-    lines = []
-    for entry, node in zip(missing, nodes, strict=True):
-        first, *rest = entry.reason.splitlines()
-        lines += [f"{node.node} ({node.op}): {first}", *(f"  {line}" for line in rest)]
-        if node.model_line:
-            lines.append(f"  model  {node.model_line}")
+    nodes, lines = [], []
+    for entry in missing:
+        op, line = qualified_name(entry.node.target), model_line(entry.node)
+        nodes.append(MissingNode(entry.node.name, op, entry.reasons, line))
+        reason = entry.reason.replace("\n", "\n  ")
+        lines.append(f"{entry.node.name} ({op}): {reason}" + (f"\n  model  {line}" if line else ""))
     message = (
         f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )
-    raise FullCompilationError(message, nodes)
+    raise FullCompilationError(message, tuple(nodes))

@@ -53,7 +53,8 @@ def export(
     tree = (tuple(inputs), dict(kwarg_inputs))
     if not flatten(tree):
         raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
-    device = _device_of(model)
+    tensors = (*model.parameters(), *model.buffers())
+    device = tensors[0].device if tensors else torch.device("cpu")
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _apart((args, kwargs), model)
     shapes = None
@@ -102,11 +103,6 @@ def _apart(tree: Any, model: torch.nn.Module) -> Any:
         return leaf
 
     return pytree.tree_map(apart, tree)
-
-
-def _device_of(model: torch.nn.Module) -> torch.device:
-    tensors = (*model.parameters(), *model.buffers())
-    return tensors[0].device if tensors else torch.device("cpu")
 
 
 def _with_shapes(
@@ -178,15 +174,9 @@ def size_profiles(
                 _check_fixed(leaf, dim, size, where)
             elif size.node.expr.is_Symbol:
                 symbol = size.node.expr
-                known = program.ranges.get(symbol, (0, None))
                 for number, profile in enumerate(profiles):
-                    wanted = _wanted(leaf, number, dim, size.node.hint, *known)
-                    if wanted is None:
-                        raise InputError(
-                            f"The size of {where} has no upper bound, and an engine is built for a maximum size. "
-                            "Give one: torchtrt.Input(min_shape, opt_shape, max_shape), or "
-                            "torch.export.Dim(name, max=...) when exporting."
-                        )
+                    known = program.ranges.get(symbol, (0, None))
+                    wanted = _wanted(leaf, number, dim, where, size.node.hint, *known)
                     profile[symbol] = profile.get(symbol, wanted).within(wanted)
     taken = (each for each in profiles if all(size.min <= size.max for size in each.values()))
     return tuple(taken) or tuple(profiles)
@@ -248,9 +238,15 @@ def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
 
 
 def _wanted(
-    leaf: Any, number: int, dim: int, hint: int | None, minimum: int, maximum: int | None
-) -> SizeRange | None:
-    """Returns the sizes of an input's dimension in one of its ranges; None if they have no bound."""
+    leaf: Any,
+    number: int,
+    dim: int,
+    where: str,
+    hint: int | None,
+    minimum: int,
+    maximum: int | None,
+) -> SizeRange:
+    """Returns the sizes of an input's dimension in one of its ranges."""
     if isinstance(leaf, Input):
         low, optimal, high = (shape[dim] for shape in leaf.in_profile(number))
         # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
@@ -261,5 +257,8 @@ def _wanted(
         minimum = max(minimum, 1)
         optimal = int(leaf.shape[dim]) if isinstance(leaf, torch.Tensor) else hint or minimum
     if maximum is None or maximum > INT32_RANGE[1]:
-        return None
+        raise InputError(
+            f"The size of {where} has no upper bound, and an engine is built for a maximum size. Give one: "
+            "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
+        )
     return SizeRange(minimum, min(max(optimal, minimum), maximum), maximum)

@@ -27,8 +27,7 @@ class Input:
         opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape. Of the first range.
         max_shape: The maximum sizes, of all ranges.
         dtype: The tensor's dtype.
-        device: The device of the example tensor that the model is exported with; default: the
-            model's.
+        device: The device of the example tensor that the model is exported with; default: the model's.
         ranges: For each range the minimum, optimal and maximum shape.
     """
 
@@ -75,8 +74,7 @@ class Input:
     def example(self, device: torch.device) -> torch.Tensor:
         """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
 
-        Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the
-        range.
+        Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the range.
         """
         shape = [
             optimal if minimum == maximum else min(max(optimal, 2), maximum)

@@ -74,14 +74,12 @@ class CompilationSettings:
             ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
             engine has a cost that few ops do not earn back.
-        require_full_compilation: Raise when anything would stay in PyTorch, whatever the block
-            size. Copying results into the buffers and inputs that the model writes to is always
-            PyTorch's.
+        require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
+            into the buffers and inputs that the model writes to is always PyTorch's.
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.
         assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where
             the converter does not declare that it supports them.
-        converter_preferences: For an op, the pack whose converters are asked first, whatever the
-            order law says.
+        converter_preferences: For an op, the pack whose converters are asked first, whatever the order law says.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
@@ -91,8 +89,7 @@ class CompilationSettings:
         autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
-        optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its
-            default.
+        optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         immutable_weights: Engines keep the weights that they are built with. Without it
@@ -177,8 +174,7 @@ class CompilationSettings:
         ``enabled_precisions``, as Torch-TensorRT has it, is taken for ``autocast`` to the lower one of them.
 
         Raises:
-            SettingsError: A name is unknown (the closest known one is named) or a value is
-                unusable.
+            SettingsError: A name is unknown (the closest known one is named) or a value is unusable.
         """
         if "enabled_precisions" in keywords:
             lowest = _lowest(keywords.pop("enabled_precisions"))

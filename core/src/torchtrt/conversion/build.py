@@ -14,12 +14,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import collecting
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import (
-    allow_half_precision,
-    allow_quantization,
-    keep_single_precision,
-    share_profiles,
-)
+from torchtrt.tensorrt.shims import allow_precisions, share_profiles
 
 _FLAGS = {
     "sparse_weights": ("SPARSE_WEIGHTS", "8.0"),
@@ -34,9 +29,8 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
     wanted = {name: each for name, each in _FLAGS.items() if getattr(settings, name)}
     for name, (flag, since) in wanted.items():
         if not hasattr(trt.BuilderFlag, flag):
-            raise SettingsError(
-                f"{describe()} has no {flag}, which the setting {name} asks for: TensorRT has it from {since} on."
-            )
+            message = f"{describe()} has no {flag}, which the setting {name} asks for: TensorRT has it from {since} on."
+            raise SettingsError(message)
     return [getattr(trt.BuilderFlag, flag) for flag, _ in wanted.values()]
 
 
@@ -56,7 +50,7 @@ def build_plan(
     for shapes in engine_profiles(interpreted.inputs):
         profile = builder.create_optimization_profile()
         for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
-            if spec.is_dynamic:
+            if -1 in spec.shape:
                 profile.set_shape(spec.name, *zip(*sizes, strict=True))
         with collecting() as log:
             index = config.add_optimization_profile(profile)
@@ -81,10 +75,9 @@ def build_plan(
         config.max_aux_streams = settings.max_aux_streams
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
-    if uses_half_precision(interpreted):
-        allow_half_precision(config)
-        keep_single_precision(interpreted.network.raw, config)
-    allow_quantization(interpreted.network.raw, config)
+    known = interpreted.context.known_values()
+    half = any(getattr(value, "dtype", None) is torch.float16 for value in known)
+    allow_precisions(interpreted.network.raw, config, half)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if cache is not None:
         cache.use_timings(config)
@@ -96,9 +89,3 @@ def build_plan(
     if cache is not None:
         cache.keep_timings(config)
     return np.frombuffer(plan, dtype=np.uint8)
-
-
-def uses_half_precision(interpreted: TRTInterpreter) -> bool:
-    """Returns whether any of the model's tensors in the network is float16."""
-    values = interpreted.context.known_values()
-    return any(isinstance(value, torch.Tensor) and value.dtype is torch.float16 for value in values)

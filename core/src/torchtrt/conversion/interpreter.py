@@ -72,8 +72,7 @@ class TRTInterpreter:
         """Fills the network; returns itself, with all that building needs.
 
         Raises:
-            ConversionError: A converter failed; the message names its pack, the op, the node and
-                the model's line.
+            ConversionError: A converter failed; the message names its pack, the op, the node and the model's line.
         """
         recorder = self.context.recorder
         recording = contextlib.nullcontext() if recorder is None else recorder.recording()
@@ -123,9 +122,7 @@ class TRTInterpreter:
         """Returns what the node's converter makes of it."""
         resolution = resolution_of(node)
         if resolution is None or resolution.chosen is None:
-            message = (
-                f"The node {node.name} ({node.target}) has no converter, yet it is in a block."
-            )
+            message = f"The node {node.name} ({node.target}) has no converter, yet is in a block."
             raise ConversionError(message)
         candidate = resolution.chosen
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self.env.__getitem__)

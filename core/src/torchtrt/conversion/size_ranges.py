@@ -56,11 +56,6 @@ class InputProfile:
     shape: tuple[int, ...]
     profiles: tuple[Ranges, ...]
 
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether any size varies."""
-        return -1 in self.shape
-
 
 def union(ranges: Iterable[SizeRange]) -> SizeRange:
     """Returns the sizes from the least minimum to the greatest maximum, with the first optimum."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import threading
@@ -61,7 +60,7 @@ class _Execution:
         ]
         self.outputs = [
             (name, to_torch_dtype(engine.get_tensor_dtype(name)), dtype)
-            for name, dtype in zip(module.output_names, module.output_dtypes, strict=True)
+            for name, dtype in module.outputs.items()
         ]
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
@@ -69,7 +68,7 @@ class _Execution:
         self.templates: list[torch.Tensor] = []
         self.allocators = []
         if module.requires_output_allocator:
-            for name in module.output_names:
+            for name in module.outputs:
                 self.allocators.append(make_output_allocator(device))
                 self.context.set_output_allocator(name, self.allocators[-1])
 
@@ -165,8 +164,8 @@ class EngineModule(torch.nn.Module):
     Args:
         plan: The serialized engine: bytes, or anything with a buffer of them. Copies of the module share it.
         inputs: The profile of each input, in the order that ``forward`` takes them.
-        output_names: The engine's outputs, in the order that ``forward`` returns them.
-        output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.
+        outputs: The dtype of each of the engine's outputs, by name, in the order that ``forward`` returns them; 64-bit
+            types that the engine lacks are restored.
         requires_output_allocator: Whether an output's size depends on the data.
         name: The block's name, for messages.
         converted_by: For each node, the pack and version that converted it.
@@ -185,8 +184,7 @@ class EngineModule(torch.nn.Module):
         self,
         plan: Any,
         inputs: Sequence[InputProfile],
-        output_names: Sequence[str],
-        output_dtypes: Sequence[torch.dtype],
+        outputs: Mapping[str, torch.dtype],
         requires_output_allocator: bool = False,
         name: str = "block",
         converted_by: Mapping[str, str] | None = None,
@@ -197,8 +195,7 @@ class EngineModule(torch.nn.Module):
         super().__init__()
         self.plan = plan
         self.inputs = tuple(inputs)
-        self.output_names = tuple(output_names)
-        self.output_dtypes = tuple(output_dtypes)
+        self.outputs = dict(outputs)
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
@@ -231,8 +228,7 @@ class EngineModule(torch.nn.Module):
             runtime.engine_host_code_allowed = True
         engine = runtime.deserialize_cuda_engine(self.plan)
         if engine is not None and getattr(engine, "streamable_weights_size", False):
-            budget = self.weight_budget
-            automatic = engine.get_weight_streaming_automatic_budget
+            budget, automatic = self.weight_budget, engine.get_weight_streaming_automatic_budget
             engine.weight_streaming_budget_v2 = automatic() if budget is None else budget
         return runtime, engine
 
@@ -285,15 +281,10 @@ class EngineModule(torch.nn.Module):
 
         One that ran with these shapes last has nothing left to set, its profile least of all.
         """
-        known = [
-            each for (where, _), idle in self._idle.items() if where == device for each in idle
-        ]
-        for execution in sorted(known, key=lambda each: each.shapes != shapes):
-            for idle in self._idle.values():
-                with contextlib.suppress(ValueError):  # another thread has taken it
-                    idle.remove(execution)
-                    self._recorded.append(execution)
-                    return execution
+        known = [idle for (where, _), idle in self._idle.items() if where == device and idle]
+        for idle in sorted(known, key=lambda each: each[-1].shapes != shapes):
+            self._recorded.append(idle.pop())
+            return self._recorded[-1]
         message = f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
         raise EngineError(message)
 

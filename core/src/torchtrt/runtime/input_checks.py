@@ -31,8 +31,7 @@ class InputChecks:
     """What the flattened inputs of a compiled model must be.
 
     Attributes:
-        inputs: For each input, its tensor check, or the value it was compiled with where it is no
-            tensor.
+        inputs: For each input, its tensor check, or the value it was compiled with where it is no tensor.
         profiles: The sizes that go together, for each symbol.
         assumptions: Conditions on the symbols under which the graph was traced.
     """
@@ -125,9 +124,10 @@ class InputChecks:
         for expression, size, where in derived:
             expected = expression.xreplace(values)
             if expected != size:
-                raise InputError(
+                message = (
                     f"The size of {where} is {size}, but it must be {expression} = {expected}."
                 )
+                raise InputError(message)
         for assumption in self.assumptions:
             if assumption.xreplace(values) == False:  # noqa: E712  (a sympy relation, not a bool)
                 places = ", ".join(

@@ -60,9 +60,7 @@ def describe_engine(
                 if not outputs
                 else [sizes.describe(size) for size in outputs[index].shape],
             }
-            for index, (name, dtype) in enumerate(
-                zip(engine.output_names, engine.output_dtypes, strict=True)
-            )
+            for index, (name, dtype) in enumerate(engine.outputs.items())
         ],
         "requires_output_allocator": engine.requires_output_allocator,
         "converted_by": engine.converted_by,
@@ -168,8 +166,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         raise UnreadableFileError(message)
     try:
         profiles = [_input_from_json(each) for each in description["inputs"]]
-        names = [each["name"] for each in description["outputs"]]
-        dtypes = [dtype_from_json(each["dtype"]) for each in description["outputs"]]
+        dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -180,7 +177,6 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         engine = EngineModule(
             plan,
             profiles,
-            names,
             dtypes,
             description["requires_output_allocator"],
             description["name"],

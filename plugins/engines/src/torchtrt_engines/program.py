@@ -176,7 +176,7 @@ class _Lifting:
         with self.fake_mode:
             values = [
                 outputs[index] if index in outputs else torch.empty(0, dtype=dtype)
-                for index, dtype in enumerate(engine.output_dtypes)
+                for index, dtype in enumerate(engine.outputs.values())
             ]
         inputs = [each.meta["val"] for each in node.all_input_nodes]
         described = describe_engine(engine, inputs, values)
