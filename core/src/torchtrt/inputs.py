@@ -47,15 +47,13 @@ class Input:
             raise InputError(message)
         if self.shape is not None:
             shapes = (self.shape,) * 3
-        ranges = tuple(map(_checked, (shapes,) if self.ranges is None else self.ranges))
+        given: Any = (shapes,) if self.ranges is None else self.ranges
+        ranges = tuple(map(_checked, given if isinstance(given, Sequence) else ()))
         if len({len(lowest) for lowest, *_ in ranges}) != 1:
             raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of equal rank.")
         if self.ranges is not None:
             object.__setattr__(self, "ranges", ranges)
-        choices: Any = zip(
-            _NAMES, zip(*ranges, strict=True), (min, itemgetter(0), max), strict=True
-        )
-        for name, bounds, choose in choices:
+        for name, choose, bounds in zip(_NAMES, _OVERALL, zip(*ranges, strict=True), strict=True):
             object.__setattr__(self, name, tuple(map(choose, zip(*bounds, strict=True))))
         dtype: object = self.dtype
         if not isinstance(dtype, torch.dtype):
@@ -96,6 +94,7 @@ class Input:
 
 
 _NAMES = ("min_shape", "opt_shape", "max_shape")
+_OVERALL: Any = (min, itemgetter(0), max)  # of several ranges
 
 
 def _checked(shapes: Any) -> tuple[tuple[int, ...], ...]:
