@@ -1,4 +1,4 @@
-"""Settings that make an engine run elsewhere, or otherwise: what they set, what they need, and what files say of them."""
+"""Settings that make an engine run elsewhere, or otherwise: what they set and need, and what files say of them."""
 
 from __future__ import annotations
 
