@@ -29,6 +29,25 @@ def test_the_example_avoids_sizes_that_exporting_treats_specially():
     assert example.dtype is torch.int64
 
 
+def test_several_ranges_are_exported_as_one():
+    """From the least to the greatest size of all, with an example of the first."""
+    spec = Input(ranges=[((4, 8, 3), (4, 12, 3), (4, 16, 3)), ((1, 1, 3), (2, 1, 3), (8, 1, 3))])
+
+    assert ((1, 1, 3), (4, 12, 3), (8, 16, 3)) == spec.bounds
+    assert [0, 1] == list(spec.dynamic_dims())
+    assert (4, 12, 3) == tuple(spec.example(torch.device("cpu")).shape)
+    assert [((4, 8, 3), (4, 12, 3), (4, 16, 3)), ((1, 1, 3), (2, 1, 3), (8, 1, 3))] == [
+        spec.in_profile(number) for number in (0, 1)
+    ]
+
+
+def test_one_range_is_that_of_every_profile():
+    """However many another input has."""
+    spec = Input(min_shape=(1,), opt_shape=(4,), max_shape=(16,))
+
+    assert spec.in_profile(0) == spec.in_profile(7) == ((1,), (4,), (16,))
+
+
 @pytest.mark.parametrize(
     "keywords",
     [
@@ -39,6 +58,14 @@ def test_the_example_avoids_sizes_that_exporting_treats_specially():
         {"min_shape": (1,), "opt_shape": (9,), "max_shape": (8,)},
         {"min_shape": (1,), "opt_shape": (1, 2), "max_shape": (8, 2)},
         {"min_shape": (-1,), "opt_shape": (1,), "max_shape": (8,)},
+        {"shape": (1,), "ranges": [((1,),) * 3]},
+        {"min_shape": (1,), "opt_shape": (1,), "max_shape": (1,), "ranges": [((1,),) * 3]},
+        {"ranges": []},
+        {"ranges": [((1,), (2,))]},
+        {"ranges": [((1,),) * 3, ((1, 1),) * 3]},
+        {"ranges": [((1,),) * 3, ((4,), (2,), (8,))]},
+        {"ranges": [3]},
+        {"ranges": 3},
     ],
     ids=str,
 )

@@ -122,7 +122,7 @@ class Ours:
         resolve_nodes(graph_module, self.settings)
         placeholders = graph_module.graph.find_nodes(op="placeholder")
         profiles = [
-            profile_input(node.name, tensor, {})
+            profile_input(node.name, tensor, [{}])
             for node, tensor in zip(placeholders, inputs, strict=True)
         ]
         network = create_network(trt.Builder(logger()))

@@ -31,7 +31,7 @@ def main() -> None:
         with torch.cuda.stream(stream):
             for _ in range(CALLS):
                 context.set_tensor_address(engine.inputs[0].name, x.data_ptr())
-                context.set_tensor_address(engine.output_names[0], output.data_ptr())
+                context.set_tensor_address(next(iter(engine.outputs)), output.data_ptr())
                 context.execute_async_v3(stream.cuda_stream)
             stream.synchronize()
 

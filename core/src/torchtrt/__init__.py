@@ -13,7 +13,7 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt.compiler import compile, explain
-    from torchtrt.engines import load, profile, refit_module_weights, save
+    from torchtrt.engines import load, profile, refit_module_weights, save, weight_streaming
     from torchtrt.inputs import Input
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.runtime import CompiledModule
@@ -36,13 +36,14 @@ __all__ = [
     "save",
     "trt",
     "use_tensorrt",
+    "weight_streaming",
 ]
 
 # Imported on first use: torch.export and what compiling needs take longer to import than all packs
 # together, and the commands that look for what is broken import no PyTorch.
 _LAZY = {
     "torchtrt.compiler": ("compile", "explain"),
-    "torchtrt.engines": ("load", "profile", "refit_module_weights", "save"),
+    "torchtrt.engines": ("load", "profile", "refit_module_weights", "save", "weight_streaming"),
     "torchtrt.inputs": ("Input",),
     "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
     "torchtrt.runtime": ("CompiledModule",),

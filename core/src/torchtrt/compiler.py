@@ -12,12 +12,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.build import build_plan
+from torchtrt.conversion.build import build_plan, builder_flags
 from torchtrt.conversion.interpreter import TRTInterpreter, model_line
-from torchtrt.conversion.size_ranges import SizeRange, profile_input
+from torchtrt.conversion.size_ranges import Profile, profile_input
 from torchtrt.engines import engine_cache, engines
 from torchtrt.errors import BuildError, FullCompilationError, InputError, MissingNode, PackError
-from torchtrt.exporting import export, narrowed_sizes, size_ranges
+from torchtrt.exporting import export, narrowed_sizes, size_profiles
 from torchtrt.frontends import front_end_for
 from torchtrt.lowering import (
     Program,
@@ -33,7 +33,7 @@ from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt.partitioning.blocks import leave_block, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
-from torchtrt.report import BlockReport, CompilationReport, NarrowedSize
+from torchtrt.report import BlockReport, CompilationReport
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
@@ -47,6 +47,7 @@ from torchtrt.tensorrt.shims import create_network
 
 _UNBUILT = 8
 """How many ops TensorRT may fail to build before it is the matter, and not the ops."""
+_COMPATIBLE = ("version", "hardware")
 TRACING = threading.RLock()
 """PyTorch traces one program at a time: it keeps what it traces in global state."""
 
@@ -73,7 +74,7 @@ def compile(
         A module that is called like the original and carries a ``report``.
 
     Raises:
-        SettingsError: A setting is unknown or unusable.
+        SettingsError: A setting is unknown or unusable, or the TensorRT in use does not have it.
         PackError: No converter pack is in use, or a pack's lowering pass failed.
         InputError: The inputs do not fit the model, a size that varies has no bound, or, with
             ``require_full_compilation``, the model's code cannot take all the sizes asked for.
@@ -84,6 +85,7 @@ def compile(
     """
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
+    builder_flags(options)  # an error here, and not after exporting
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
@@ -97,9 +99,12 @@ def compile(
             program = lower(exported, options, recorder)
             report.passes = program.passes
             weights = _constants(exported, program)
-            ranges = size_ranges(program, inputs, kwarg_inputs)
-            report.narrowed = list(narrowed_sizes(program, ranges, inputs, kwarg_inputs))
-            _announce(report.narrowed, options)
+            profiles = size_profiles(program, inputs, kwarg_inputs)
+            report.narrowed = list(narrowed_sizes(program, profiles, inputs, kwarg_inputs))
+            if report.narrowed and options.require_full_compilation:
+                raise InputError("\n".join(map(str, report.narrowed)))
+            if report.narrowed:
+                warnings.warn("\n".join(map(str, report.narrowed)), stacklevel=2)
         with stages.stage("partitioning"):
             partition = partition_nodes(program.graph_module.graph, options)
             report.add_partition(partition)
@@ -109,10 +114,10 @@ def compile(
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
             graph_module = _build_engines(
-                program, partition, ranges, options, report, stages, recorder
+                program, partition, profiles, options, report, stages, recorder
             )
     shared_inputs = keep_results_apart(graph_module, program.origins)
-    checks = InputChecks.of(program.placeholders, ranges)
+    checks = InputChecks.of(program.placeholders, profiles)
     recipes = recorder and recorder.attributes(program.graph_module)
     return CompiledModule(
         graph_module,
@@ -150,18 +155,10 @@ def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> Ca
         return None
 
 
-def _announce(narrowed: Sequence[NarrowedSize], options: CompilationSettings) -> None:
-    message = "\n".join(map(str, narrowed))
-    if narrowed and options.require_full_compilation:
-        raise InputError(message)
-    if narrowed:
-        warnings.warn(message, stacklevel=3)
-
-
 def _build_engines(
     program: Program,
     partition: Partition,
-    ranges: Mapping[Any, SizeRange],
+    profiles: Sequence[Profile],
     options: CompilationSettings,
     report: CompilationReport,
     stages: Stages,
@@ -178,7 +175,7 @@ def _build_engines(
         remaining = list(blocks.items())[len(built) :]
         try:
             for name, block in remaining:
-                built.append(build_engine(name, block, ranges, options, stages, recorder))
+                built.append(build_engine(name, block, profiles, options, stages, recorder))
         except BuildError as error:
             level = list(partition.blocks)[len(built)]
             smaller = split_block(partition, level)
@@ -230,7 +227,7 @@ def _calls(graph_module: GraphModule) -> list[tuple[Any, ...]]:
 def build_engine(
     name: str,
     block: GraphModule,
-    ranges: Mapping[Any, SizeRange],
+    profiles: Sequence[Profile],
     settings: CompilationSettings,
     stages: Stages,
     recorder: Any = None,
@@ -238,7 +235,7 @@ def build_engine(
     """Returns one block's engine as a module, and its line in the report."""
     placeholders = block.graph.find_nodes(op="placeholder")
     calls = [node for node in block.graph.nodes if node.op == "call_function"]
-    inputs = [profile_input(node.name, node.meta["val"], ranges) for node in placeholders]
+    inputs = [profile_input(node.name, node.meta["val"], profiles) for node in placeholders]
     cache = engine_cache(settings.engine_cache)
 
     def build() -> tuple[EngineModule, BlockReport]:
@@ -247,22 +244,21 @@ def build_engine(
         with stages.stage("conversion", len(calls)):
             network = create_network(builder)
             recording = recorder and recorder.block(block)
-            interpreter = TRTInterpreter(
+            interpreted = TRTInterpreter(
                 block, network, inputs, settings, stages.advance, recording
-            )
-            interpreted = interpreter.run()
+            ).run()
         with stages.stage("building"):
             plan = build_plan(builder, interpreted, settings, cache)
             interpreted.context.clear_cpu_weights_reference_holder()
         engine = EngineModule(
             plan,
             inputs,
-            interpreted.output_names,
             interpreted.output_dtypes,
             interpreted.context.requires_output_allocator,
             name,
             interpreted.converted_by,
             weights=recording and recording.recipe(),
+            compatible=[each for each in _COMPATIBLE if getattr(settings, f"{each}_compatible")],
         )
         return engine, BlockReport(name, len(calls), interpreted.network.num_layers, len(plan))
 
@@ -284,24 +280,16 @@ def _check_complete(partition: Partition) -> None:
     ]
     if not missing:
         return
-    nodes = tuple(
-        MissingNode(
-            entry.node.name,
-            qualified_name(entry.node.target),
-            tuple(rejection.reason for rejection in entry.rejections),
-            model_line(entry.node),
-        )
-        for entry in missing
-    )
-    lines = []
-    for entry, node in zip(missing, nodes, strict=True):
-        first, *rest = entry.reason.splitlines()
-        lines += [f"{node.node} ({node.op}): {first}", *(f"  {line}" for line in rest)]
-        if node.model_line:
-            lines.append(f"  model  {node.model_line}")
+    nodes, lines = [], []
+    for entry in missing:
+        op, line = qualified_name(entry.node.target), model_line(entry.node)
+        reasons = tuple(rejection.reason for rejection in entry.rejections)
+        nodes.append(MissingNode(entry.node.name, op, reasons, line))
+        reason = entry.reason.replace("\n", "\n  ")
+        lines.append(f"{entry.node.name} ({op}): {reason}" + (f"\n  model  {line}" if line else ""))
     message = (
         f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )
-    raise FullCompilationError(message, nodes)
+    raise FullCompilationError(message, tuple(nodes))

@@ -12,7 +12,7 @@ import torch
 from torchtrt.errors import MissingPieceError
 
 CACHE_VARIABLE = "TORCHTRT_CACHE"
-FUNCTIONS = ("load", "profile", "refit_module_weights", "save")
+FUNCTIONS = ("load", "profile", "refit_module_weights", "save", "weight_streaming")
 
 
 @functools.cache

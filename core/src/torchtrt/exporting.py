@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.size_ranges import Profile, SizeRange, union
 from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.frontends import front_end_for
 from torchtrt.inputs import Input, check_strided, flatten, is_input, map_inputs
@@ -24,6 +24,7 @@ from torchtrt.lowering import Program
 from torchtrt.lowering.memory import storage_of
 from torchtrt.registry import export_contexts
 from torchtrt.report import NarrowedSize
+from torchtrt.tensorrt.shims import INT32_RANGE
 
 
 def export(
@@ -52,7 +53,8 @@ def export(
     tree = (tuple(inputs), dict(kwarg_inputs))
     if not flatten(tree):
         raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
-    device = _device_of(model)
+    tensors = (*model.parameters(), *model.buffers())
+    device = tensors[0].device if tensors else torch.device("cpu")
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _apart((args, kwargs), model)
     shapes = None
@@ -103,11 +105,6 @@ def _apart(tree: Any, model: torch.nn.Module) -> Any:
     return pytree.tree_map(apart, tree)
 
 
-def _device_of(model: torch.nn.Module) -> torch.device:
-    tensors = (*model.parameters(), *model.buffers())
-    return tensors[0].device if tensors else torch.device("cpu")
-
-
 def _with_shapes(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
@@ -139,30 +136,32 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
         )
     if not isinstance(kwarg_inputs, Mapping):
         raise InputError(f"kwarg_inputs is a {type(kwarg_inputs).__name__}: give inputs by name.")
-    for leaf in flatten((tuple(inputs), dict(kwarg_inputs))):
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    _count_ranges(leaves)
+    for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
             check_strided(leaf)
 
 
-def size_ranges(
+def size_profiles(
     program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
-) -> dict[Any, SizeRange]:
-    """Returns the sizes to build for, for each symbol of the program's input shapes.
+) -> tuple[Profile, ...]:
+    """Returns the sizes to build for: of each profile, for each symbol of the program's input shapes.
 
     The minimum and maximum come from the exported program, widened down to what an :class:`Input`
     asked for (exporting itself stops at 2); the optimal sizes come from the inputs given here, or
-    those it was exported with.
+    those it was exported with. A range whose sizes the program takes none of makes no profile.
 
     Raises:
-        InputError: A size that varies has no upper bound, or an :class:`Input` asks for sizes that
-            the exported program fixed.
+        InputError: A size that varies has no upper bound, inputs have different numbers of ranges, or
+            an :class:`Input` asks for sizes that the exported program fixed.
     """
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
     placeholders = program.placeholders
     if leaves and len(leaves) != len(placeholders):
         message = f"The program takes {len(placeholders)} inputs, but {len(leaves)} were given."
         raise InputError(message)
-    ranges: dict[Any, SizeRange] = {}
+    profiles: list[dict[Any, SizeRange]] = [{} for _ in range(_count_ranges(leaves))]
     for index, placeholder in enumerate(placeholders):
         value = placeholder.meta.get("val")
         if not isinstance(value, torch.Tensor):
@@ -175,24 +174,28 @@ def size_ranges(
                 _check_fixed(leaf, dim, size, where)
             elif size.node.expr.is_Symbol:
                 symbol = size.node.expr
-                minimum, maximum = program.ranges.get(symbol, (0, None))
-                minimum, optimal, maximum = _wanted(leaf, dim, minimum, size.node.hint, maximum)
-                if maximum is None or maximum > 2**31 - 1:
-                    raise InputError(
-                        f"The size of {where} has no upper bound, and an engine is built for a maximum size. "
-                        "Give one: torchtrt.Input(min_shape, opt_shape, max_shape), or "
-                        "torch.export.Dim(name, max=...) when exporting."
-                    )
-                if symbol not in ranges:
-                    ranges[symbol] = SizeRange(
-                        minimum, min(max(optimal, minimum), maximum), maximum
-                    )
-    return ranges
+                for number, profile in enumerate(profiles):
+                    known = program.ranges.get(symbol, (0, None))
+                    wanted = _wanted(leaf, number, dim, where, size.node.hint, *known)
+                    profile[symbol] = profile.get(symbol, wanted).within(wanted)
+    taken = (each for each in profiles if all(size.min <= size.max for size in each.values()))
+    return tuple(taken) or tuple(profiles)
+
+
+def _count_ranges(leaves: Sequence[Any]) -> int:
+    """Returns how many ranges the inputs have that have several; those with one go with each."""
+    counts = {len(leaf.ranges or "1") for leaf in leaves if isinstance(leaf, Input)} - {1}
+    if len(counts) > 1:
+        raise InputError(
+            f"Inputs have {' and '.join(map(str, sorted(counts)))} ranges of sizes. Each range of one goes with the "
+            "range of another in its place: give all of them equally many, or one."
+        )
+    return next(iter(counts), 1)
 
 
 def narrowed_sizes(
     program: Program,
-    ranges: Mapping[Any, SizeRange],
+    profiles: Sequence[Profile],
     inputs: Sequence[Any],
     kwarg_inputs: Mapping[str, Any],
 ) -> Iterator[NarrowedSize]:
@@ -203,8 +206,10 @@ def narrowed_sizes(
             continue
         for dim, size in enumerate(placeholder.meta["val"].shape):
             low, high = leaf.bounds[0][dim], leaf.bounds[2][dim]
-            built = None if isinstance(size, int) else ranges.get(size.node.expr)
-            if built is not None and (built.min > low or built.max < high):
+            if isinstance(size, int) or size.node.expr not in profiles[0]:
+                continue
+            built = union(profile[size.node.expr] for profile in profiles)
+            if built.min > low or built.max < high:
                 places = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(size.node.expr)
                 source = places and (places.lower if built.min > low else places.upper)
                 yield NarrowedSize(
@@ -233,15 +238,27 @@ def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
 
 
 def _wanted(
-    leaf: Any, dim: int, minimum: int, hint: int | None, maximum: int | None
-) -> tuple[int, int, int | None]:
+    leaf: Any,
+    number: int,
+    dim: int,
+    where: str,
+    hint: int | None,
+    minimum: int,
+    maximum: int | None,
+) -> SizeRange:
+    """Returns the sizes of an input's dimension in one of its ranges."""
     if isinstance(leaf, Input):
-        low, optimal, high = (shape[dim] for shape in leaf.bounds)
+        low, optimal, high = (shape[dim] for shape in leaf.in_profile(number))
         # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
         minimum = low if minimum <= 2 else max(low, minimum)
-        return minimum, optimal, high if maximum is None else min(high, maximum)
-    # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
-    minimum = max(minimum, 1)
-    if isinstance(leaf, torch.Tensor):
-        return minimum, int(leaf.shape[dim]), maximum
-    return minimum, hint if hint is not None else minimum, maximum
+        maximum = high if maximum is None else min(high, maximum)
+    else:
+        # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
+        minimum = max(minimum, 1)
+        optimal = int(leaf.shape[dim]) if isinstance(leaf, torch.Tensor) else hint or minimum
+    if maximum is None or maximum > INT32_RANGE[1]:
+        raise InputError(
+            f"The size of {where} has no upper bound, and an engine is built for a maximum size. Give one: "
+            "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
+        )
+    return SizeRange(minimum, min(max(optimal, minimum), maximum), maximum)

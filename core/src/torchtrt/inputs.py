@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import index, itemgetter
 from typing import Any
 
 import torch
@@ -17,17 +17,18 @@ from torchtrt.errors import InputError
 class Input:
     """The shapes and dtype of one input tensor.
 
-    Give ``shape`` for a fixed shape, or ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes
-    that vary. Engines accept every size from min to max and are fastest at opt.
+    Give ``shape`` for a fixed shape, ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes that
+    vary, or ``ranges`` for sizes that vary in several ranges, each a minimum, an optimal and a maximum
+    shape. Engines accept every size from min to max and are fastest at opt.
 
     Attributes:
         shape: The fixed shape.
-        min_shape: The minimum sizes.
-        opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape.
-        max_shape: The maximum sizes.
+        min_shape: The minimum sizes, of all ranges.
+        opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape. Of the first range.
+        max_shape: The maximum sizes, of all ranges.
         dtype: The tensor's dtype.
-        device: The device of the example tensor that the model is exported with; default: the
-            model's.
+        device: The device of the example tensor that the model is exported with; default: the model's.
+        ranges: For each range the minimum, optimal and maximum shape.
     """
 
     shape: Sequence[int] | None = None
@@ -36,38 +37,42 @@ class Input:
     max_shape: Sequence[int] | None = None
     dtype: torch.dtype = torch.float32
     device: torch.device | str | None = None
+    ranges: Sequence[Sequence[Sequence[int]]] | None = None
 
     def __post_init__(self) -> None:
-        names = ("min_shape", "opt_shape", "max_shape")
+        shapes: Any = (self.min_shape, self.opt_shape, self.max_shape)
+        is_given = any(shape is not None for shape in shapes)
+        if is_given + (self.shape is not None) + (self.ranges is not None) > 1:
+            message = "Input takes either shape, or min_shape, opt_shape and max_shape, or ranges."
+            raise InputError(message)
         if self.shape is not None:
-            if any(getattr(self, name) is not None for name in names):
-                raise InputError("Input takes either shape or min_shape, opt_shape and max_shape.")
-            for name in names:
-                object.__setattr__(self, name, self.shape)
-        for name in names:
-            object.__setattr__(self, name, _sizes(getattr(self, name), name))
-        sizes = list(zip(*self.bounds, strict=False))
-        if len({len(shape) for shape in self.bounds}) != 1 or any(
-            not 0 <= minimum <= optimal <= maximum for minimum, optimal, maximum in sizes
-        ):
-            raise InputError(
-                f"Input shapes must satisfy min <= opt <= max in every dimension: min_shape={self.bounds[0]}, "
-                f"opt_shape={self.bounds[1]}, max_shape={self.bounds[2]}."
-            )
+            shapes = (self.shape,) * 3
+        given: Any = (shapes,) if self.ranges is None else self.ranges
+        ranges = tuple(map(_checked, given if isinstance(given, Sequence) else ()))
+        if len({len(lowest) for lowest, *_ in ranges}) != 1:
+            raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of equal rank.")
+        if self.ranges is not None:
+            object.__setattr__(self, "ranges", ranges)
+        for name, choose, bounds in zip(_NAMES, _OVERALL, zip(*ranges, strict=True), strict=True):
+            object.__setattr__(self, name, tuple(map(choose, zip(*bounds, strict=True))))
         dtype: object = self.dtype
         if not isinstance(dtype, torch.dtype):
             raise InputError(f"Input has dtype={dtype!r}. Give a torch.dtype: torch.float32.")
 
     @property
     def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The minimum, optimal and maximum shapes."""
+        """The minimum shape of all ranges, the optimal one of the first, and the maximum of all."""
         return self.min_shape, self.opt_shape, self.max_shape  # type: ignore[return-value]  # made so
+
+    def in_profile(self, number: int) -> tuple[tuple[int, ...], ...]:
+        """Returns the minimum, optimal and maximum shapes of one of the ranges; of the only one for any number."""
+        ranges: Any = self.ranges or (self.bounds,)
+        return ranges[number % len(ranges)]  # type: ignore[no-any-return]
 
     def example(self, device: torch.device) -> torch.Tensor:
         """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
 
-        Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the
-        range.
+        Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the range.
         """
         shape = [
             optimal if minimum == maximum else min(max(optimal, 2), maximum)
@@ -88,11 +93,28 @@ class Input:
         }
 
 
+_NAMES = ("min_shape", "opt_shape", "max_shape")
+_OVERALL: Any = (min, itemgetter(0), max)  # of several ranges
+
+
+def _checked(shapes: Any) -> tuple[tuple[int, ...], ...]:
+    if not isinstance(shapes, Sequence) or len(shapes) != 3:
+        message = f"Input has the range {shapes!r}. Give its minimum, optimal and maximum shape."
+        raise InputError(message)
+    made = tuple(map(_sizes, shapes, _NAMES))
+    is_even = len(set(map(len, made))) == 1
+    if not is_even or any(not 0 <= low <= best <= high for low, best, high in zip(*made)):  # noqa: B905
+        given = ", ".join(map("{}={}".format, _NAMES, made))
+        message = f"Input shapes must satisfy min <= opt <= max in every dimension: {given}."
+        raise InputError(message)
+    return made
+
+
 def _sizes(shape: Any, name: str) -> tuple[int, ...]:
     if shape is None:
         raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
     try:
-        return tuple(map(operator.index, shape))
+        return tuple(map(index, shape))
     except TypeError:
         raise InputError(
             f"Input has {name}={shape!r}. Give a sequence of integers, such as (1, 3, 224, 224)."

@@ -13,7 +13,7 @@ def lazy_names(
     """Returns a package's ``__getattr__`` and ``__dir__``.
 
     Args:
-        namespace: The package's ``globals()``, with its ``__all__``.
+        namespace: The package's ``globals()``.
         modules: For each module the names that it has.
     """
     places = {name: module for module, names in modules.items() for name in names}
@@ -26,6 +26,6 @@ def lazy_names(
         return value
 
     def names() -> list[str]:
-        return sorted({*namespace, *namespace["__all__"]})
+        return sorted({*namespace, *places})
 
     return get, names

@@ -27,6 +27,7 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+_COUNT = (lambda value: _is_size(value) and value > 0, "an integer from 1")
 _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: type(value) is bool, "True or False"),
     "bool | None": (lambda value: value is None or type(value) is bool, "True, False or None"),
@@ -40,8 +41,8 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         ),
         "a dictionary: the op, and the name of the pack",
     ),
-    "min_block_size": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
-    "num_avg_timing_iters": (lambda value: _is_size(value) and value > 0, "an integer from 1"),
+    "min_block_size": _COUNT,
+    "num_avg_timing_iters": _COUNT,
     "workspace_size": (_is_size, "bytes, 0 or more"),
     "engine_cache": (
         lambda value: value is None or isinstance(value, (bool, str, os.PathLike)),
@@ -59,7 +60,7 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: not isinstance(value, str) and all(map(_is_pattern, value)),
         "a collection of regular expressions",
     ),
-    "tactic_sources": (lambda value: value is None or _is_size(value), "a bit mask or None"),
+    "int | None": (lambda value: value is None or _is_size(value), "an integer from 0, or None"),
 }
 """For a setting, or for settings of a type, which values are usable and how to say that."""
 
@@ -73,14 +74,12 @@ class CompilationSettings:
             ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
             engine has a cost that few ops do not earn back.
-        require_full_compilation: Raise when anything would stay in PyTorch, whatever the block
-            size. Copying results into the buffers and inputs that the model writes to is always
-            PyTorch's.
+        require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
+            into the buffers and inputs that the model writes to is always PyTorch's.
         dryrun: Lower and partition only. The result runs in PyTorch and carries the report.
         assume_dynamic_shape_support: Use converters for nodes with symbolic dimensions even where
             the converter does not declare that it supports them.
-        converter_preferences: For an op, the pack whose converters are asked first, whatever the
-            order law says.
+        converter_preferences: For an op, the pack whose converters are asked first, whatever the order law says.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
@@ -90,13 +89,18 @@ class CompilationSettings:
         autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
-        optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its
-            default.
+        optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         immutable_weights: Engines keep the weights that they are built with. Without it
             :func:`torchtrt.refit_module_weights` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
+        sparse_weights: TensorRT may use kernels for weights of which two in four are zero.
+        version_compatible: Engines run in later versions of TensorRT too.
+        hardware_compatible: Engines run on every GPU from Ampere on.
+        enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
+            :func:`torchtrt.weight_streaming`.
+        max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
         cuda_graphs: Record calls on a GPU as CUDA graphs, and replay them for inputs of the same shapes.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
@@ -121,6 +125,11 @@ class CompilationSettings:
     disable_tf32: bool = False
     immutable_weights: bool = True
     tactic_sources: int | None = None
+    sparse_weights: bool = False
+    version_compatible: bool = False
+    hardware_compatible: bool = False
+    enable_weight_streaming: bool = False
+    max_aux_streams: int | None = None
     cuda_graphs: bool = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     progress: bool | None = None
@@ -165,8 +174,7 @@ class CompilationSettings:
         ``enabled_precisions``, as Torch-TensorRT has it, is taken for ``autocast`` to the lower one of them.
 
         Raises:
-            SettingsError: A name is unknown (the closest known one is named) or a value is
-                unusable.
+            SettingsError: A name is unknown (the closest known one is named) or a value is unusable.
         """
         if "enabled_precisions" in keywords:
             lowest = _lowest(keywords.pop("enabled_precisions"))

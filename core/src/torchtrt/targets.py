@@ -1,8 +1,7 @@
 """Names of ops: what a converter is registered for, in one spelling and in all that people write.
 
 A **target** is what a graph node calls: an ``OpOverload`` (``torch.ops.aten.relu.default``), a
-higher-order operator, or a Python function on sizes (``operator.getitem``, ``math.ceil``,
-``torch.sym_max``).
+higher-order operator, or a Python function on sizes (``operator.getitem``, ``math.ceil``, ``torch.sym_max``).
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
     Args:
         spec: An op, a packet (all of its overloads) or a name: ``"aten.add"`` (all overloads),
         ``"aten::add.Tensor"``,
-            ``"torch.ops.aten.add.Tensor"``, ``"operator.getitem"``, ``"math.ceil"``,
-            ``"torch.sym_max"``.
+            ``"torch.ops.aten.add.Tensor"``, ``"operator.getitem"``, ``"math.ceil"``, ``"torch.sym_max"``.
 
     Raises:
         UnknownTargetError: There is no such op; the message names the closest one.
@@ -60,9 +58,10 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
     if isinstance(found, OpOverloadPacket):
         return frozenset(getattr(found, overload) for overload in _overloads(found))
     if not callable(found):
-        raise TypeError(
+        message = (
             f"{spec!r} names no op: give an op, an op packet or a name such as 'aten.add.Tensor'."
         )
+        raise TypeError(message)
     return frozenset((found,))
 
 

@@ -58,8 +58,7 @@ def test_a_profile_marks_the_sizes_that_vary(symbolic):
     """The engine's shape has -1 exactly where the size is symbolic."""
     value = symbolic.new_empty(symbolic.shape[0], 5)
 
-    profile = profile_input("x", value, ranges(symbolic, (1, 4, 8), (2, 10, 20)))
+    profile = profile_input("x", value, [ranges(symbolic, (1, 4, 8), (2, 10, 20))])
 
     assert (-1, 5) == profile.shape
-    assert ((1, 5), (4, 5), (8, 5)) == (profile.min, profile.opt, profile.max)
-    assert profile.is_dynamic
+    assert (((1, 4, 8), (5, 5, 5)),) == profile.profiles

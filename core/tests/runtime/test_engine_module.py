@@ -50,7 +50,7 @@ def test_a_damaged_plan_is_an_error_and_no_result(compiled):
 
 def test_inputs_on_two_devices_are_refused():
     """An engine reads raw memory: an address of another device must never get there."""
-    engine = EngineModule(b"", (), (), (), name="block_7")
+    engine = EngineModule(b"", (), {}, name="block_7")
 
     with pytest.raises(EngineError, match="block_7 are on cpu and meta"):
         engine(torch.rand(2), torch.rand(2, device="meta"))

@@ -33,7 +33,7 @@ def checks():
     placeholders = exported.graph.find_nodes(op="placeholder")
     symbols = [size.node.expr for size in placeholders[0].meta["val"].shape]
     ranges = dict(zip(symbols, (SizeRange(1, 4, 8), SizeRange(2, 6, 16)), strict=True))
-    return InputChecks.of(placeholders, ranges)
+    return InputChecks.of(placeholders, (ranges,))
 
 
 def inputs(batch=2, length=5, mask=None, table=None, flag=True):

@@ -216,6 +216,15 @@ def test_a_failure_to_record_is_a_warning_with_its_reason(monkeypatch):
     check(compiled, model, *inputs)
 
 
+def test_every_range_of_sizes_is_recorded():
+    """In its own optimization profile, whichever was used before."""
+    batch = torchtrt.Input(ranges=[((1, 4), (2, 4), (3, 4)), ((16, 4), (20, 4), (32, 4))])
+    model, compiled = compiled_model(inputs=[batch, torchtrt.Input(shape=(3,))])
+    for rows in (2, 2, 20, 20, 2, 32, 20, 1, 32, 1):
+        check(compiled, model, torch.randn(rows, 4), torch.randn(3))
+    assert Tape.made >= 4
+
+
 def test_new_weights_drop_what_was_recorded():
     """Refitted in place, and buffers of the parts in PyTorch that are others now."""
     model, compiled = compiled_model(immutable_weights=False)

@@ -6,7 +6,7 @@ and the helpers exported here.
 
 from torchtrt.contract import arguments_of, is_constant, named_arguments, value_of
 from torchtrt.conversion.context import ConversionContext
-from torchtrt.conversion.layers import add, add_layer, get_constant, get_trt_tensor, get_weights
+from torchtrt.conversion.layers import add, add_layer, get_trt_tensor
 from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
 
 __all__ = [
@@ -15,9 +15,7 @@ __all__ = [
     "add_layer",
     "arguments_of",
     "as_torch_tensor",
-    "get_constant",
     "get_trt_tensor",
-    "get_weights",
     "is_constant",
     "is_network_tensor",
     "named_arguments",

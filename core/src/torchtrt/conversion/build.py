@@ -7,22 +7,35 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchtrt.conversion.interpreter import InterpretedNetwork
-from torchtrt.errors import BuildError
+from torchtrt.conversion.interpreter import TRTInterpreter
+from torchtrt.conversion.size_ranges import engine_profiles
+from torchtrt.errors import BuildError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import collecting
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import (
-    allow_half_precision,
-    allow_quantization,
-    keep_single_precision,
-    share_profiles,
-)
+from torchtrt.tensorrt.shims import allow_precisions, share_profiles
+
+_FLAGS = {
+    "sparse_weights": ("SPARSE_WEIGHTS", "8.0"),
+    "version_compatible": ("VERSION_COMPATIBLE", "8.6"),
+    "enable_weight_streaming": ("WEIGHT_STREAMING", "10.0"),
+}
+"""For a setting the flag that it sets, and the version of TensorRT that brought it."""
+
+
+def builder_flags(settings: CompilationSettings) -> list[Any]:
+    """Returns the flags that settings set; a :class:`SettingsError` names one that the TensorRT in use lacks."""
+    wanted = {name: each for name, each in _FLAGS.items() if getattr(settings, name)}
+    for name, (flag, since) in wanted.items():
+        if not hasattr(trt.BuilderFlag, flag):
+            message = f"{describe()} has no {flag}, which the setting {name} asks for: TensorRT has it from {since} on."
+            raise SettingsError(message)
+    return [getattr(trt.BuilderFlag, flag) for flag, _ in wanted.values()]
 
 
 def build_plan(
-    builder: Any, interpreted: InterpretedNetwork, settings: CompilationSettings, cache: Any = None
+    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, cache: Any = None
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
 
@@ -34,15 +47,16 @@ def build_plan(
     config = builder.create_builder_config()
     # Always a profile, even an empty one: 8.6 makes no execution context for data-dependent outputs
     # without.
-    profile = builder.create_optimization_profile()
-    for spec in interpreted.inputs:
-        if spec.is_dynamic:
-            profile.set_shape(spec.name, spec.min, spec.opt, spec.max)
-    with collecting() as log:
-        index = config.add_optimization_profile(profile)
-    if index < 0:
-        message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
-        raise BuildError(message)
+    for shapes in engine_profiles(interpreted.inputs):
+        profile = builder.create_optimization_profile()
+        for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
+            if -1 in spec.shape:
+                profile.set_shape(spec.name, *zip(*sizes, strict=True))
+        with collecting() as log:
+            index = config.add_optimization_profile(profile)
+        if index < 0:
+            message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
+            raise BuildError(message)
     share_profiles(config)
     if settings.workspace_size:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
@@ -53,26 +67,25 @@ def build_plan(
         config.clear_flag(trt.BuilderFlag.TF32)
     if not settings.immutable_weights:
         config.set_flag(trt.BuilderFlag.REFIT)
+    for flag in builder_flags(settings):
+        config.set_flag(flag)
+    if settings.hardware_compatible:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if settings.max_aux_streams is not None:
+        config.max_aux_streams = settings.max_aux_streams
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
-    if uses_half_precision(interpreted):
-        allow_half_precision(config)
-        keep_single_precision(interpreted.network, config)
-    allow_quantization(interpreted.network, config)
+    known = interpreted.context.known_values()
+    half = any(getattr(value, "dtype", None) is torch.float16 for value in known)
+    allow_precisions(interpreted.network.raw, config, half)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if cache is not None:
         cache.use_timings(config)
     with collecting() as log:
-        plan = builder.build_serialized_network(interpreted.network, config)
+        plan = builder.build_serialized_network(interpreted.network.raw, config)
     if plan is None:
         message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
         raise BuildError(message)
     if cache is not None:
         cache.keep_timings(config)
     return np.frombuffer(plan, dtype=np.uint8)
-
-
-def uses_half_precision(interpreted: InterpretedNetwork) -> bool:
-    """Returns whether any of the model's tensors in the network is float16."""
-    values = interpreted.context.known_values()
-    return any(isinstance(value, torch.Tensor) and value.dtype is torch.float16 for value in values)

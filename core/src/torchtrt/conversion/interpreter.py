@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -29,28 +28,6 @@ from torchtrt.tensorrt.dtypes import inner_dtype, to_trt_dtype
 from torchtrt.tensorrt.shims import is_strongly_typed, mark_output
 
 
-@dataclass(frozen=True)
-class InterpretedNetwork:
-    """A network that is ready to build.
-
-    Attributes:
-        network: The TensorRT network.
-        inputs: The profile of each input, in the block's order.
-        output_names: The name of each output, in the block's order.
-        output_dtypes: The PyTorch dtype of each output outside the engine.
-        context: The conversion context; it owns the memory of the weights, and knows whether an output's size depends
-            on the data.
-        converted_by: For each node, the pack and version that converted it.
-    """
-
-    network: Any
-    inputs: tuple[InputProfile, ...]
-    output_names: tuple[str, ...]
-    output_dtypes: tuple[torch.dtype, ...]
-    context: ConversionContext
-    converted_by: Mapping[str, str]
-
-
 class TRTInterpreter:
     """Turns one block into one TensorRT network.
 
@@ -61,6 +38,13 @@ class TRTInterpreter:
         settings: The compilation's settings.
         on_node: Called after each converted node, for progress.
         recorder: What records how weights are used, if they may change later.
+
+    Attributes:
+        network: The network, checked; ``network.raw`` is TensorRT's.
+        context: The conversion context; it owns the memory of the weights, and knows whether an output's size depends
+            on the data.
+        output_dtypes: The PyTorch dtype of each output outside the engine, by the output's name, in the block's order.
+        converted_by: For each node, the pack and version that converted it.
     """
 
     def __init__(
@@ -81,14 +65,14 @@ class TRTInterpreter:
             self.network, settings, convert_graph=self.convert_graph, recorder=recorder
         )
         self.env: dict[Node, Any] = {}
+        self.output_dtypes: dict[str, torch.dtype] = {}
         self.converted_by: dict[str, str] = {}
 
-    def run(self) -> InterpretedNetwork:
-        """Returns the network.
+    def run(self) -> TRTInterpreter:
+        """Fills the network; returns itself, with all that building needs.
 
         Raises:
-            ConversionError: A converter failed; the message names its pack, the op, the node and
-                the model's line.
+            ConversionError: A converter failed; the message names its pack, the op, the node and the model's line.
         """
         recorder = self.context.recorder
         recording = contextlib.nullcontext() if recorder is None else recorder.recording()
@@ -99,16 +83,9 @@ class TRTInterpreter:
                 for profile, node in zip(self.inputs, placeholders, strict=True)
             ]
             self.convert_graph(self.block, inputs)
-            output_names, output_dtypes = self.add_outputs(self.block.graph.output_node())
+            self.add_outputs(self.block.graph.output_node())
             self.context.name_recorded_weights()
-        return InterpretedNetwork(
-            self.network.raw,
-            self.inputs,
-            output_names,
-            output_dtypes,
-            self.context,
-            self.converted_by,
-        )
+        return self
 
     def convert_graph(self, module: GraphModule, inputs: Sequence[Any]) -> list[Any]:
         """Returns what the nodes of a graph make of ``inputs``: the block's, or those of a branch or a loop's body.
@@ -145,9 +122,7 @@ class TRTInterpreter:
         """Returns what the node's converter makes of it."""
         resolution = resolution_of(node)
         if resolution is None or resolution.chosen is None:
-            message = (
-                f"The node {node.name} ({node.target}) has no converter, yet it is in a block."
-            )
+            message = f"The node {node.name} ({node.target}) has no converter, yet is in a block."
             raise ConversionError(message)
         candidate = resolution.chosen
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self.env.__getitem__)
@@ -185,9 +160,8 @@ class TRTInterpreter:
         args, kwargs = candidate.arguments.bind(args, kwargs)
         return converter(self.context, *args, **kwargs)
 
-    def add_outputs(self, node: Node) -> tuple[tuple[str, ...], tuple[torch.dtype, ...]]:
-        """Marks the block's outputs; returns their names, and their dtypes outside the engine."""
-        names, dtypes = [], []
+    def add_outputs(self, node: Node) -> None:
+        """Marks the block's outputs."""
         taken = {profile.name for profile in self.inputs}
         sources: Any = node.args[0]
         for index, source in enumerate(sources):
@@ -203,9 +177,7 @@ class TRTInterpreter:
                     tensor = self.network.add_identity(tensor).get_output(0)
             mark_output(self.network, tensor, name, inside)
             taken.add(name)
-            names.append(name)
-            dtypes.append(dtype)
-        return tuple(names), tuple(dtypes)
+            self.output_dtypes[name] = dtype
 
     def _output(self, value: Any, dtype: torch.dtype) -> Any:
         is_open = is_network_tensor(value) and not is_strongly_typed() and dtype.is_floating_point

@@ -39,7 +39,7 @@ class CheckedNetwork:
         return int(self.raw.num_layers)
 
     def __getitem__(self, index: int) -> Any:
-        return self.raw.get_layer(index)
+        return self.raw[index]
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:

@@ -63,9 +63,8 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
     is_hint = wanted.is_floating_point or wanted is torch.int8
     is_open = dtype.is_floating_point and is_hint and not is_strongly_typed()
     if dtype is not wanted and not is_open:
-        message = (
-            f"{label} is {dtype_name(dtype)}, and PyTorch returns {dtype_name(expected.dtype)}"
-        )
+        name = dtype_name(expected.dtype)
+        message = f"{label} is {dtype_name(dtype)}, and PyTorch returns {name}"
         raise ConversionError(message)
 
 

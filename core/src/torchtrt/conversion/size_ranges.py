@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
 
 from torchtrt.errors import InputError
 
-Shape = tuple[int, ...]
 
-
-@dataclass(frozen=True)
-class SizeRange:
-    """The sizes an engine is built for along one symbol: ``min <= opt <= max``."""
+class SizeRange(NamedTuple):
+    """The sizes an engine is built for along one dimension, or one symbol: ``min <= opt <= max``."""
 
     min: int
     opt: int
     max: int
+
+    def __str__(self) -> str:
+        return f"{self.min} to {self.max}" if self.min < self.max else str(self.min)
+
+    def takes(self, size: int) -> bool:
+        """Returns whether a size lies in the range."""
+        return self.min <= size <= self.max
+
+    def within(self, other: SizeRange) -> SizeRange:
+        """Returns the sizes that are in both, with the other's optimum where it is the narrower."""
+        low, high = max(self.min, other.min), min(self.max, other.max)
+        optimum = self.opt if (low, high) == (self.min, self.max) else other.opt
+        return SizeRange(low, min(max(optimum, low), high), high)
+
+
+Profile = Mapping[Any, SizeRange]
+"""The sizes that go together, for each symbol. Engines have an optimization profile for each."""
+Ranges = tuple[SizeRange, ...]
+"""The sizes of each dimension of a tensor."""
 
 
 @dataclass(frozen=True)
@@ -32,33 +48,34 @@ class InputProfile:
         name: The input's name in the engine.
         dtype: Its PyTorch dtype outside the engine.
         shape: Its shape, with -1 where the size varies.
-        min: The minimum shape.
-        opt: The shape to optimize for.
-        max: The maximum shape.
+        profiles: The sizes of each dimension, in each profile.
     """
 
     name: str
     dtype: torch.dtype
-    shape: Shape
-    min: Shape
-    opt: Shape
-    max: Shape
-
-    @property
-    def is_dynamic(self) -> bool:
-        """Whether any size varies."""
-        return -1 in self.shape
+    shape: tuple[int, ...]
+    profiles: tuple[Ranges, ...]
 
 
-def profile_input(name: str, value: torch.Tensor, ranges: Mapping[Any, SizeRange]) -> InputProfile:
+def union(ranges: Iterable[SizeRange]) -> SizeRange:
+    """Returns the sizes from the least minimum to the greatest maximum, with the first optimum."""
+    minima, optima, maxima = zip(*ranges, strict=True)
+    return SizeRange(min(minima), optima[0], max(maxima))
+
+
+def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
     """Returns the profile of an input from its fake tensor and the ranges of the symbols in its shape."""
-    bounds = [size_bounds(size, ranges) for size in value.shape]
     shape = tuple(size if isinstance(size, int) else -1 for size in value.shape)
-    minimum, optimum, maximum = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return InputProfile(name, value.dtype, shape, tuple(minimum), tuple(optimum), tuple(maximum))
+    ranges = (tuple(size_bounds(size, each) for size in value.shape) for each in profiles)
+    return InputProfile(name, value.dtype, shape, tuple(ranges))
 
 
-def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tuple[int, int, int]:
+def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...], ...]:
+    """Returns an engine's optimization profiles: for each the sizes of all inputs. Equal ones are one."""
+    return tuple(dict.fromkeys(zip(*(each.profiles for each in inputs), strict=True))) or ((),)
+
+
+def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
     """Returns the minimum, optimum and maximum value of a size.
 
     An expression of several symbols is evaluated at every combination of their minimum and maximum
@@ -69,7 +86,7 @@ def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tu
         InputError: The expression has a symbol without a range.
     """
     if isinstance(size, int):
-        return size, size, size
+        return SizeRange(size, size, size)
     expression = size.node.expr
     symbols = sorted(expression.free_symbols, key=str)
     missing = [symbol for symbol in symbols if symbol not in ranges]
@@ -84,4 +101,4 @@ def size_bounds(size: int | torch.SymInt, ranges: Mapping[Any, SizeRange]) -> tu
     extremes = [evaluate(corner) for corner in corners]
     minimum, maximum = min(extremes), max(extremes)
     optimum = evaluate([ranges[symbol].opt for symbol in symbols])
-    return minimum, min(max(optimum, minimum), maximum), maximum
+    return SizeRange(minimum, min(max(optimum, minimum), maximum), maximum)

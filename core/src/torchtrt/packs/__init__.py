@@ -7,55 +7,31 @@ are imported on first use, so that what is installed can be listed where PyTorch
 from typing import TYPE_CHECKING
 
 from torchtrt.lazy import lazy_names
-from torchtrt.packs.info import API_VERSION, FRONT_ENDS, PACKS, TENSORRTS, Door, PackInfo
-from torchtrt.packs.modules import import_modules
-from torchtrt.packs.problem import Problem
+from torchtrt.packs.info import API_VERSION as API_VERSION
+from torchtrt.packs.info import FRONT_ENDS as FRONT_ENDS
+from torchtrt.packs.info import PACKS as PACKS
+from torchtrt.packs.info import TENSORRTS as TENSORRTS
+from torchtrt.packs.info import Door as Door
+from torchtrt.packs.info import PackInfo as PackInfo
+from torchtrt.packs.modules import import_modules as import_modules
+from torchtrt.packs.problem import Problem as Problem
 
 if TYPE_CHECKING:
-    from torchtrt.contract import (
-        AutocastRule,
-        CallingConvention,
-        ConverterPriority,
-        ConverterSupport,
-        Reject,
-    )
-    from torchtrt.packs.hooks import hookimpl
-    from torchtrt.packs.load import LoadedPack, PackSet
-    from torchtrt.packs.pack import ConverterPack
-    from torchtrt.packs.state import (
-        add_pack,
-        current_packs,
-        load_packs,
-        loaded_packs,
-        local_pack,
-        problems,
-    )
-
-__all__ = [
-    "API_VERSION",
-    "FRONT_ENDS",
-    "PACKS",
-    "TENSORRTS",
-    "AutocastRule",
-    "CallingConvention",
-    "ConverterPack",
-    "ConverterPriority",
-    "ConverterSupport",
-    "Door",
-    "LoadedPack",
-    "PackInfo",
-    "PackSet",
-    "Problem",
-    "Reject",
-    "add_pack",
-    "current_packs",
-    "hookimpl",
-    "import_modules",
-    "load_packs",
-    "loaded_packs",
-    "local_pack",
-    "problems",
-]
+    from torchtrt.contract import AutocastRule as AutocastRule
+    from torchtrt.contract import CallingConvention as CallingConvention
+    from torchtrt.contract import ConverterPriority as ConverterPriority
+    from torchtrt.contract import ConverterSupport as ConverterSupport
+    from torchtrt.contract import Reject as Reject
+    from torchtrt.packs.hooks import hookimpl as hookimpl
+    from torchtrt.packs.load import LoadedPack as LoadedPack
+    from torchtrt.packs.load import PackSet as PackSet
+    from torchtrt.packs.pack import ConverterPack as ConverterPack
+    from torchtrt.packs.state import add_pack as add_pack
+    from torchtrt.packs.state import current_packs as current_packs
+    from torchtrt.packs.state import load_packs as load_packs
+    from torchtrt.packs.state import loaded_packs as loaded_packs
+    from torchtrt.packs.state import local_pack as local_pack
+    from torchtrt.packs.state import problems as problems
 
 _CONTRACT = ("AutocastRule", "CallingConvention", "ConverterPriority", "ConverterSupport", "Reject")
 _STATE = ("add_pack", "current_packs", "load_packs", "loaded_packs", "local_pack", "problems")

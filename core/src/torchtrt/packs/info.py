@@ -61,8 +61,7 @@ class PackInfo:
 
     Attributes:
         name: The pack's name, such as ``"vision"``.
-        distribution: The distribution's name, ``"torchtrt-converters-vision"``; ``""`` for
-            ``local``.
+        distribution: The distribution's name, ``"torchtrt-converters-vision"``; ``""`` for ``local``.
         version: The distribution's version.
         location: The folder it is installed in.
         tier: Its place in the order of packs: 0 aten_core, 1 aten_experimental, 2 other first-party

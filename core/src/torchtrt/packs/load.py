@@ -178,9 +178,7 @@ def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> H
         is_named = function_name.startswith("torchtrt_") and inspect.isroutine(function)
         if is_named and not hasattr(function, f"{PROJECT}_impl"):
             what = f"its function {function_name!r} is not marked, so that nobody would call it"
-            hint = (
-                "Mark it @hookimpl, or name it otherwise: names that begin so are those of hooks."
-            )
+            hint = "Mark it @hookimpl, or name it otherwise: names that begin so are of hooks."
             raise _RefusalError("bad-hook", what, hint)
     try:
         manager.register(module, name=name)

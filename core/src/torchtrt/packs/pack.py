@@ -41,8 +41,7 @@ class Registration:
     """One converter as its pack registered it.
 
     Attributes:
-        target: The op, or its qualified name while this PyTorch has no such op (its library may be
-            imported later).
+        target: The op, or its qualified name while this PyTorch has no such op (its library may be imported later).
         support: The converter and what it can handle.
         priority: Whether it goes to the front or to the back of the op's candidates.
         convention: How it is called; ``None`` while it is a string that has not been imported.
@@ -207,9 +206,8 @@ class ConverterPack:
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
                 does not have is noted, not an error.
             enabled: With ``False`` the function is not registered.
-            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a
-                node. ``True`` and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is
-                the reason, reject it.
+            capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
+                and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
             unless: Checks of the same form, which object with a reason. All of them and the validator
                 must accept; listings show them by name.
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.

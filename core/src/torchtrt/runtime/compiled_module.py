@@ -116,9 +116,7 @@ class CompiledModule(torch.nn.Module):
             EngineError: ``mode`` is true.
         """
         if mode:
-            message = (
-                "A compiled model has no training mode. Train the model, and compile it again."
-            )
+            message = "A compiled model has no training mode. Train the model and compile it again."
             raise EngineError(message)
         return super().train(mode)
 

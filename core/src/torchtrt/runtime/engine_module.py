@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.size_ranges import InputProfile, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
@@ -44,11 +44,11 @@ class _Execution:
         self.module, self.device = module, device
         with collecting() as log:
             # An engine makes contexts only as long as its runtime lives.
-            self.loaded = loaded or self._load()
+            self.loaded = loaded or module.deserialize(device)
             self.context = self.loaded[1] and self.loaded[1].create_execution_context()
             if self.context and self.context.active_optimization_profile < 0:
                 # A plan of other settings: its profile serves one context, so this one gets an engine of its own.
-                self.loaded = self._load()
+                self.loaded = module.deserialize(device)
                 self.context = self.loaded[1].create_execution_context()
         if self.context is None:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
@@ -60,29 +60,24 @@ class _Execution:
         ]
         self.outputs = [
             (name, to_torch_dtype(engine.get_tensor_dtype(name)), dtype)
-            for name, dtype in zip(module.output_names, module.output_dtypes, strict=True)
+            for name, dtype in module.outputs.items()
         ]
+        self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
         self.addresses = [-1] * len(self.inputs)
         self.templates: list[torch.Tensor] = []
         self.allocators = []
         if module.requires_output_allocator:
-            for name in module.output_names:
+            for name in module.outputs:
                 self.allocators.append(make_output_allocator(device))
                 self.context.set_output_allocator(name, self.allocators[-1])
-
-    def _load(self) -> tuple[Any, Any]:
-        runtime = trt.Runtime(logger())
-        if not is_real():
-            runtime.torch_device = self.device
-        return runtime, runtime.deserialize_cuda_engine(self.module.plan)
 
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
         context, addresses = self.context, self.addresses
         shapes = [tensor.shape for tensor in inputs]
         if shapes != self.shapes:
-            self._set_shapes(shapes)
+            self._set_shapes(shapes, stream)
         held = []  # alive until the engine has been enqueued
         for place, (tensor, (name, dtype)) in enumerate(zip(inputs, self.inputs, strict=True)):
             if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
@@ -116,16 +111,34 @@ class _Execution:
             raise EngineError(message)
         return tensor.to(dtype)
 
-    def _set_shapes(self, shapes: list[torch.Size]) -> None:
+    def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
+        """Switches to the first profile that takes these shapes, unless the one in use does."""
+        fitting = [
+            place
+            for place, profile in enumerate(self.profiles)
+            if all(
+                each.takes(size)
+                for sizes, ranges in zip(shapes, profile, strict=True)
+                for size, each in zip(sizes, ranges, strict=True)
+            )
+        ]
+        if fitting and self.context.active_optimization_profile not in fitting:
+            self.context.set_optimization_profile_async(fitting[0], stream)
+            self.addresses[:] = [-1] * len(self.inputs)
+
+    def _set_shapes(self, shapes: list[torch.Size], stream: int) -> None:
         self.shapes = None
         name = self.module.name
+        if len(self.profiles) > 1:
+            self._select_profile(shapes, stream)
         for spec, shape in zip(self.module.inputs, shapes, strict=True):
             with collecting() as log:
                 accepted = self.context.set_input_shape(spec.name, tuple(shape))
             if not accepted:
+                ranges = (f"({', '.join(map(str, sizes))})" for sizes in spec.profiles)
                 raise EngineError(
-                    f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it "
-                    f"was built for {spec.min} to {spec.max}: {log.text()}."
+                    f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it was built "
+                    f"for {' or '.join(dict.fromkeys(ranges))}: {log.text()}."
                 )
         try:
             missing = self.context.infer_shapes()
@@ -151,36 +164,43 @@ class EngineModule(torch.nn.Module):
     Args:
         plan: The serialized engine: bytes, or anything with a buffer of them. Copies of the module share it.
         inputs: The profile of each input, in the order that ``forward`` takes them.
-        output_names: The engine's outputs, in the order that ``forward`` returns them.
-        output_dtypes: The dtype of each output; 64-bit types that the engine lacks are restored.
+        outputs: The dtype of each of the engine's outputs, by name, in the order that ``forward`` returns them; 64-bit
+            types that the engine lacks are restored.
         requires_output_allocator: Whether an output's size depends on the data.
         name: The block's name, for messages.
         converted_by: For each node, the pack and version that converted it.
         gpu: The GPU that it was built for; the one in use if omitted.
         weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
+        compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
+
+    Attributes:
+        weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
+            finds room for.
     """
+
+    weight_budget: int | None = None
 
     def __init__(
         self,
         plan: Any,
         inputs: Sequence[InputProfile],
-        output_names: Sequence[str],
-        output_dtypes: Sequence[torch.dtype],
+        outputs: Mapping[str, torch.dtype],
         requires_output_allocator: bool = False,
         name: str = "block",
         converted_by: Mapping[str, str] | None = None,
         gpu: str | None = None,
         weights: Mapping[str, Any] | None = None,
+        compatible: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.plan = plan
         self.inputs = tuple(inputs)
-        self.output_names = tuple(output_names)
-        self.output_dtypes = tuple(output_dtypes)
+        self.outputs = dict(outputs)
         self.requires_output_allocator = requires_output_allocator
         self.name = name
         self.converted_by = dict(converted_by or {})
         self.weights = weights
+        self.compatible = tuple(compatible)
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
@@ -193,11 +213,24 @@ class EngineModule(torch.nn.Module):
         self._recorded: list[_Execution] = []
         self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
 
-    def replace_plan(self, plan: Any) -> None:
-        """Makes another plan the engine, from the next call on."""
+    def reload(self, **changes: Any) -> None:
+        """Takes another ``plan`` or ``weight_budget``, from the next call on."""
         with self._lock:
-            self.plan = plan
+            vars(self).update(changes)
             self._loaded, self._idle = {}, {}
+
+    def deserialize(self, device: torch.device) -> tuple[Any, Any]:
+        """Returns a runtime, and the engine that it loaded from the plan: None where TensorRT refused it."""
+        runtime = trt.Runtime(logger())
+        if not is_real():
+            runtime.torch_device = device
+        if "version" in self.compatible:  # the plan brings the code that runs it
+            runtime.engine_host_code_allowed = True
+        engine = runtime.deserialize_cuda_engine(self.plan)
+        if engine is not None and getattr(engine, "streamable_weights_size", False):
+            budget, automatic = self.weight_budget, engine.get_weight_streaming_automatic_budget
+            engine.weight_streaming_budget_v2 = automatic() if budget is None else budget
+        return runtime, engine
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the engine's outputs for contiguous or strided inputs on one device.
@@ -223,30 +256,35 @@ class EngineModule(torch.nn.Module):
         try:
             execution = idle.pop()  # type: ignore[union-attr]
         except (AttributeError, IndexError):
-            idle, execution = self._load(device, stream)
+            idle, execution = self._load(device, stream, inputs)
         outputs = execution.run(inputs, stream)
         idle.append(execution)  # type: ignore[union-attr]
         return outputs
 
-    def _load(self, device: torch.device, stream: int) -> tuple[list[_Execution], _Execution]:
+    def _load(
+        self, device: torch.device, stream: int, inputs: Sequence[torch.Tensor]
+    ) -> tuple[list[_Execution], _Execution]:
         with use_module(self._tensorrt), self._lock:
             if is_real() and device.type != "cuda":
                 message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
                 raise EngineError(message)
             if stream and torch.cuda.is_current_stream_capturing():
-                return [], self._to_record(device)
+                return [], self._to_record(device, [tensor.shape for tensor in inputs])
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._loaded.get(device))
             self._loaded[device] = execution.loaded
             return self._idle.setdefault((device, stream), []), execution
 
-    def _to_record(self, device: torch.device) -> _Execution:
-        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before."""
-        for (known, _), idle in self._idle.items():
-            if known == device and idle:
-                self._recorded.append(idle.pop())
-                return self._recorded[-1]
+    def _to_record(self, device: torch.device, shapes: list[torch.Size]) -> _Execution:
+        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before.
+
+        One that ran with these shapes last has nothing left to set, its profile least of all.
+        """
+        known = [idle for (where, _), idle in self._idle.items() if where == device and idle]
+        for idle in sorted(known, key=lambda each: each[-1].shapes != shapes):
+            self._recorded.append(idle.pop())
+            return self._recorded[-1]
         message = f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
         raise EngineError(message)
 

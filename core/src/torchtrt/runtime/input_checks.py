@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError
 from torchtrt.lowering import shape_env_of
 
@@ -31,19 +31,18 @@ class InputChecks:
     """What the flattened inputs of a compiled model must be.
 
     Attributes:
-        inputs: For each input, its tensor check, or the value it was compiled with where it is no
-            tensor.
-        ranges: The sizes that each symbol may have.
+        inputs: For each input, its tensor check, or the value it was compiled with where it is no tensor.
+        profiles: The sizes that go together, for each symbol.
         assumptions: Conditions on the symbols under which the graph was traced.
     """
 
     inputs: tuple[tuple[str, Any], ...]
-    ranges: Mapping[Any, SizeRange]
+    profiles: tuple[Profile, ...]
     assumptions: tuple[Any, ...] = ()
     _passed: set[tuple[Any, ...]] = field(default_factory=set)
 
     @classmethod
-    def of(cls, placeholders: Sequence[Node], ranges: Mapping[Any, SizeRange]) -> InputChecks:
+    def of(cls, placeholders: Sequence[Node], profiles: tuple[Profile, ...]) -> InputChecks:
         """Returns the checks for a program's inputs."""
         inputs: list[tuple[str, Any]] = []
         for node in placeholders:
@@ -57,10 +56,10 @@ class InputChecks:
                 inputs.append((node.name, value))
         shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
         assumptions = [guard.expr for guard in shape_env.guards] if shape_env else []
-        known = set(ranges)
+        known = set(profiles[0])
         return cls(
             tuple(inputs),
-            ranges,
+            profiles,
             tuple(expression for expression in assumptions if expression.free_symbols <= known),
         )
 
@@ -113,12 +112,22 @@ class InputChecks:
                 else:
                     derived.append((expected, size, where))
         values = {symbol: size for symbol, (size, _) in bound.items()}
+        if not any(all(each[s].takes(values[s]) for s in values) for each in self.profiles):
+            given = ", ".join(f"{where} is {size}" for size, where in bound.values())
+            together = (
+                ", ".join(f"{bound[s][1]} is {each[s]}" for s in values) for each in self.profiles
+            )
+            raise InputError(
+                f"The model was compiled for each of these sizes, but not for all of them together: {given}. It takes: "
+                f"{'; or '.join(together)}."
+            )
         for expression, size, where in derived:
             expected = expression.xreplace(values)
             if expected != size:
-                raise InputError(
+                message = (
                     f"The size of {where} is {size}, but it must be {expression} = {expected}."
                 )
+                raise InputError(message)
         for assumption in self.assumptions:
             if assumption.xreplace(values) == False:  # noqa: E712  (a sympy relation, not a bool)
                 places = ", ".join(
@@ -136,11 +145,12 @@ class InputChecks:
             first, place = bound[symbol]
             message = f"The size of {where} is {size}, but it must equal the size of {place}, which is {first}."
             raise InputError(message)
-        allowed = self.ranges[symbol]
-        if not allowed.min <= size <= allowed.max:
+        allowed = [profile[symbol] for profile in self.profiles]
+        if not any(each.takes(size) for each in allowed):
+            ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             raise InputError(
-                f"The size of {where} is {size}, but the model was compiled for {allowed.min} to {allowed.max}. "
-                "Compile again with a wider range to use this size."
+                f"The size of {where} is {size}, but the model was compiled for {ranges}. Compile again with a wider "
+                "range to use this size."
             )
         bound.setdefault(symbol, (size, where))
 

@@ -1,9 +1,8 @@
 """Chooses the TensorRT in use and gives it one name, ``trt``.
 
-The installed ``tensorrt`` is built in, under the name ``real``. Others are found through the
-entry-point group ``torchtrt.tensorrt``: the entry names a module with ``VERSIONS``, the versions it
-speaks, and ``load(version)``, which returns an object that is used like the module ``tensorrt``;
-without a version it chooses one.
+The installed ``tensorrt`` is built in, under the name ``real``. Others are found through the entry-point group
+``torchtrt.tensorrt``: the entry names a module with ``VERSIONS``, the versions it speaks, and ``load(version)``, which
+returns an object that is used like the module ``tensorrt``; without a version it chooses one.
 """
 
 from __future__ import annotations
@@ -86,7 +85,9 @@ def load(spec: str) -> Any:
     """Returns the TensorRT that ``spec`` names; see :func:`use_tensorrt`."""
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
-        if _real_is_usable():
+        import torch
+
+        if importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available():
             return _load_real()
         return _load_installed(next(iter(sorted(installed(TENSORRTS))), "reference"), "")
     if name == "real" and not wanted_version:
@@ -105,9 +106,8 @@ def _load_installed(name: str, wanted_version: str) -> Any:
     found = known[name]
     module = module_of(found)
     if isinstance(module, str):
-        raise TensorRTUnavailableError(
-            f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
-        )
+        message = f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
+        raise TensorRTUnavailableError(message)
     versions = tuple(module.VERSIONS)
     if wanted_version and wanted_version not in versions:
         message = f"The TensorRT {name!r} does not speak version {wanted_version!r}. It speaks {', '.join(versions)}."
@@ -127,12 +127,6 @@ def _load_real() -> Any:
             "`pip install torchtrt[tensorrt]`, or run anywhere with torchtrt-reference installed and "
             f"{ENVIRONMENT_VARIABLE}=reference."
         ) from error
-
-
-def _real_is_usable() -> bool:
-    import torch
-
-    return importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available()
 
 
 def is_real() -> bool:

@@ -31,23 +31,32 @@ def is_strongly_typed() -> bool:
     return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
 
 
-def allow_half_precision(config: Any) -> None:
-    """Lets a weakly typed network compute in float16. A strongly typed one does where its tensors say so."""
-    if not is_strongly_typed():
-        config.set_flag(trt.BuilderFlag.FP16)
+def allow_precisions(network: Any, config: Any, half: bool) -> None:
+    """Lets a weakly typed network compute in int8 where it quantizes, and in float16.
 
+    What it casts to float32 it computes in float32 even so. A strongly typed one computes as its tensors say.
 
-def keep_single_precision(network: Any, config: Any) -> None:
-    """Has a weakly typed network that may compute in float16 compute in float32 what the network casts to it."""
+    Args:
+        network: The network.
+        config: Its builder configuration.
+        half: Whether float16 is allowed.
+    """
     if is_strongly_typed():
         return
+    if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
+        config.set_flag(trt.BuilderFlag.INT8)
+    if not half:
+        return
+    config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
     single: dict[str, bool] = {}
     for layer in network:
         if layer.type.name.startswith(_WITHOUT_PRECISION):
             continue
         if layer.type == trt.LayerType.CAST:
-            single[layer.get_output(0).name] = _cast_type(layer) == trt.DataType.FLOAT
+            if not hasattr(layer, "to_type"):  # a network of TensorRT 8.6 hands out base classes
+                layer.__class__ = trt.ICastLayer
+            single[layer.get_output(0).name] = layer.to_type == trt.DataType.FLOAT
             continue
         inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
         known = [single[each.name] for each in inputs if each is not None and each.name in single]
@@ -66,18 +75,6 @@ _WITHOUT_PRECISION = ("CONSTANT", "CONDITION", "LOOP_OUTPUT", "ITERATOR", "RECUR
 """What the names of layers begin with that compute nothing."""
 
 
-def _cast_type(layer: Any) -> Any:
-    if not hasattr(layer, "to_type"):  # a network of TensorRT 8.6 hands out base classes
-        layer.__class__ = trt.ICastLayer
-    return layer.to_type
-
-
-def allow_quantization(network: Any, config: Any) -> None:
-    """Lets a weakly typed network with Quantize layers compute in int8. A strongly typed one does of itself."""
-    if not is_strongly_typed() and any(layer.type == trt.LayerType.QUANTIZE for layer in network):
-        config.set_flag(trt.BuilderFlag.INT8)
-
-
 def share_profiles(config: Any) -> None:
     """Lets several execution contexts use a profile at a time, which TensorRT 8.6 does where it is told to."""
     feature = getattr(trt.PreviewFeature, "PROFILE_SHARING_0806", None)
@@ -89,8 +86,7 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
 
     Args:
-        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where
-            it has none.
+        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where it has none.
 
     Returns:
         ``(weights, owner)``: the owner must stay alive until the engine is built.
@@ -134,13 +130,3 @@ def mark_output(network: Any, tensor: Any, name: str, dtype: torch.dtype) -> Non
     if not is_strongly_typed():
         # In a weakly typed network this, not the producing layer, decides the type of the binding.
         tensor.dtype = to_trt_dtype(dtype)
-
-
-def reduces_integers_exactly() -> bool:
-    """Returns whether Reduce computes integers as such; TensorRT 8.6 does it in float32."""
-    return hasattr(trt.DataType, "INT64")
-
-
-def tells_sizes_that_depend_on_data() -> bool:
-    """Returns whether Shape takes tensors whose sizes depend on data; TensorRT 8.6 cannot build that."""
-    return hasattr(trt.DataType, "INT64")

@@ -12,8 +12,8 @@ from torch.fx import Node
 
 from torchtrt.conversion import value_of
 from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
-from torchtrt.tensorrt.shims import tells_sizes_that_depend_on_data
 from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
 
 COMPUTE_DTYPES = frozenset(
     {

@@ -8,6 +8,11 @@ from typing import Any
 from torchtrt.engines import engines
 from torchtrt_cli.output import console, print_json, table
 
+_COMPATIBLE = {
+    "version": "Version compatible: the engines run in later TensorRTs too.",
+    "hardware": "Hardware compatible: the engines run on every GPU from Ampere on.",
+}
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what a saved model holds."""
@@ -20,12 +25,18 @@ def run(arguments: argparse.Namespace) -> int:
     out.print(
         f"Saved by torchtrt {found['torchtrt']} with PyTorch {found['torch']}, for {found['tensorrt']} and {gpu}."
     )
+    for kind in sorted({kind for engine in found["engines"] for kind in engine["compatible"]}):
+        out.print(_COMPATIBLE[kind])
     out.print(
         table("Inputs", ("name", "dtype", "sizes"), [_input(each) for each in found["inputs"]])
     )
     if found["ranges"]:
-        rows = [(name, *bounds) for name, bounds in found["ranges"].items()]
-        out.print(table("Sizes", ("size", "min", "opt", "max"), rows))
+        rows = [
+            (place, name, *bounds)
+            for place, profile in enumerate(found["profiles"])
+            for name, bounds in profile.items()
+        ]
+        out.print(table("Sizes", ("profile", "size", "min", "opt", "max"), rows))
     headings = ("engine", "nodes", "layers", "bytes", "inputs", "outputs", "packs")
     out.print(table("Engines", headings, [_engine(each) for each in found["engines"]]))
     rows = [
@@ -66,8 +77,12 @@ def _counts(counts: dict[str, int] | None) -> str:
 
 
 def _sizes(found: dict[str, Any]) -> str:
-    sizes = [
-        str(low) if low == high else f"{low} to {high}"
-        for low, high in zip(found["min"], found["max"], strict=True)
-    ]
-    return f"{found['dtype']} [{', '.join(sizes)}]"
+    ranges = found.get("ranges") or [(found["min"], found["opt"], found["max"])]
+    listed = (
+        ", ".join(
+            str(low) if low == high else f"{low} to {high}"
+            for low, high in zip(lowest, highest, strict=True)
+        )
+        for lowest, _, highest in ranges
+    )
+    return f"{found['dtype']} {' or '.join(f'[{sizes}]' for sizes in dict.fromkeys(listed))}"

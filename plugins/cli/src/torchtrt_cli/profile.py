@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """Yields what a :class:`torchtrt_engines.Profile` tells.
+    """Yields what a :class:`torchtrt_engines.CallProfile` tells.
 
     Args:
         profile: The profile.

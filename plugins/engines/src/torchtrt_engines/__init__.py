@@ -11,16 +11,18 @@ if TYPE_CHECKING:
     from torchtrt_engines.cuda_graphs import CudaGraphs
     from torchtrt_engines.execution import engine_outputs, execute_engine, no_gradients
     from torchtrt_engines.inspection import inspect_file
-    from torchtrt_engines.profiling import Profile, ProfileEntry, example_leaves, profile
+    from torchtrt_engines.profiling import CallProfile, ProfileEntry, example_leaves, profile
     from torchtrt_engines.refit import ProgramRecorder, refit_module_weights
     from torchtrt_engines.saving import load, save
+    from torchtrt_engines.streaming import WeightStreaming, weight_streaming
 
 __all__ = [
+    "CallProfile",
     "CudaGraphs",
     "EngineCache",
-    "Profile",
     "ProfileEntry",
     "ProgramRecorder",
+    "WeightStreaming",
     "engine_outputs",
     "example_leaves",
     "execute_engine",
@@ -31,6 +33,7 @@ __all__ = [
     "profile",
     "refit_module_weights",
     "save",
+    "weight_streaming",
 ]
 
 _LAZY = {
@@ -38,9 +41,10 @@ _LAZY = {
     "torchtrt_engines.cuda_graphs": ("CudaGraphs",),
     "torchtrt_engines.execution": ("engine_outputs", "execute_engine", "no_gradients"),
     "torchtrt_engines.inspection": ("inspect_file",),
-    "torchtrt_engines.profiling": ("Profile", "ProfileEntry", "example_leaves", "profile"),
+    "torchtrt_engines.profiling": ("CallProfile", "ProfileEntry", "example_leaves", "profile"),
     "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),
     "torchtrt_engines.saving": ("load", "save"),
+    "torchtrt_engines.streaming": ("WeightStreaming", "weight_streaming"),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -307,6 +307,7 @@ def _parts(graph_module: GraphModule) -> Any:
     for module in graph_module.modules():
         if isinstance(module, EngineModule):
             yield module, "plan", module.plan
+            yield module, "weight_budget", module.weight_budget
     for name in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
         path, _, leaf = name.rpartition(".")
         owner = attrgetter(path)(graph_module) if path else graph_module

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from packaging.version import Version
 
-from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
 from torchtrt.runtime import EngineModule
 from torchtrt.tensorrt import selection
@@ -50,17 +51,7 @@ def describe_engine(
         "name": engine.name,
         "tensorrt": engine.tensorrt,
         "gpu": engine.gpu,
-        "inputs": [
-            {
-                "name": each.name,
-                "dtype": dtype_to_json(each.dtype),
-                "shape": each.shape,
-                "min": each.min,
-                "opt": each.opt,
-                "max": each.max,
-            }
-            for each in engine.inputs
-        ],
+        "inputs": [_input_to_json(each) for each in engine.inputs],
         "outputs": [
             {
                 "name": name,
@@ -69,16 +60,40 @@ def describe_engine(
                 if not outputs
                 else [sizes.describe(size) for size in outputs[index].shape],
             }
-            for index, (name, dtype) in enumerate(
-                zip(engine.output_names, engine.output_dtypes, strict=True)
-            )
+            for index, (name, dtype) in enumerate(engine.outputs.items())
         ],
         "requires_output_allocator": engine.requires_output_allocator,
         "converted_by": engine.converted_by,
         "weights": engine.weights,
+        "compatible": engine.compatible,
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
+
+
+def _input_to_json(profile: InputProfile) -> dict[str, Any]:
+    bounds = [_shapes(sizes) for sizes in profile.profiles]
+    overall = _shapes([union(sizes) for sizes in zip(*profile.profiles, strict=True)])
+    return {
+        "name": profile.name,
+        "dtype": dtype_to_json(profile.dtype),
+        "shape": profile.shape,
+        **dict(zip(("min", "opt", "max"), overall, strict=True)),
+        "ranges": bounds,
+    }
+
+
+def _shapes(sizes: Sequence[SizeRange]) -> list[list[int]]:
+    """Returns a minimum, an optimum and a maximum shape."""
+    return [[each[bound] for each in sizes] for bound in range(3)]
+
+
+def _input_from_json(data: dict[str, Any]) -> InputProfile:
+    # Files that were written when engines had one range each say it in three.
+    ranges = data.get("ranges") or [[data[bound] for bound in ("min", "opt", "max")]]
+    profiles = (tuple(map(SizeRange, *bounds)) for bounds in ranges)
+    dtype = dtype_from_json(data["dtype"])
+    return InputProfile(data["name"], dtype, tuple(data["shape"]), tuple(profiles))
 
 
 class _Sizes:
@@ -150,44 +165,41 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
         message = f"{what} is damaged: its checksum does not match. {_AGAIN}"
         raise UnreadableFileError(message)
     try:
-        profiles = [
-            InputProfile(
-                each["name"],
-                dtype_from_json(each["dtype"]),
-                *(tuple(each[name]) for name in ("shape", "min", "opt", "max")),
-            )
-            for each in description["inputs"]
-        ]
-        names = [each["name"] for each in description["outputs"]]
-        dtypes = [dtype_from_json(each["dtype"]) for each in description["outputs"]]
-    except (KeyError, TypeError) as error:
+        profiles = [_input_from_json(each) for each in description["inputs"]]
+        dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
+    except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
         ) from error
-    with selection.use_module(tensorrt_for(description["tensorrt"], description["gpu"], what)):
-        return EngineModule(
+    built_by, gpu = description["tensorrt"], description["gpu"]
+    compatible = tuple(description.get("compatible", ()))
+    with selection.use_module(tensorrt_for(built_by, gpu, what, compatible)):
+        engine = EngineModule(
             plan,
             profiles,
-            names,
             dtypes,
             description["requires_output_allocator"],
             description["name"],
             description["converted_by"],
-            description["gpu"],
+            gpu,
             description.get("weights"),
+            compatible,
         )
+    engine.tensorrt = built_by  # which a later version may run
+    return engine
 
 
-def tensorrt_for(built_by: str, gpu: str, what: str) -> Any:
-    """Returns the TensorRT that an engine was built by.
+def tensorrt_for(built_by: str, gpu: str, what: str, compatible: Sequence[str] = ()) -> Any:
+    """Returns the TensorRT that runs an engine: the one that built it, or a later one where it is compatible.
 
     Args:
-        built_by: Its name.
+        built_by: The name of the TensorRT that built it.
         gpu: The GPU that the engine was built on.
         what: The engine, for messages.
+        compatible: Where else it runs, as :class:`EngineModule` has it.
 
     Raises:
-        EngineMismatchError: The TensorRT or the GPU is another here.
+        EngineMismatchError: The TensorRT or the GPU here is none that runs it.
     """
     is_real = built_by.startswith(_REAL)
     try:
@@ -197,17 +209,28 @@ def tensorrt_for(built_by: str, gpu: str, what: str) -> Any:
             f"{what} was built by {built_by}, which is not here. {error}"
         ) from error
     if is_real:
-        if module.__version__ != built_by.removeprefix(_REAL):
-            raise EngineMismatchError(
-                f"{what} was built by {built_by}, and this is TensorRT {module.__version__}: engines load in the "
-                "version that built them. Install that version, or compile and save the model again."
+        here, built = Version(module.__version__), Version(built_by.removeprefix(_REAL))
+        if here < built or (here > built and "version" not in compatible):
+            rule = (
+                "engines that are version compatible load in the version that built them and in later ones"
+                if "version" in compatible
+                else "engines load in the version that built them, unless they are compiled with version_compatible"
             )
-        check_gpu(what, gpu)
+            raise EngineMismatchError(
+                f"{what} was built by {built_by}, and this is TensorRT {module.__version__}: {rule}. Install that "
+                "version, or compile and save the model again."
+            )
+        check_gpu(what, gpu, "hardware" in compatible)
     return module
 
 
-def check_gpu(what: str, gpu: str) -> None:
+def check_gpu(what: str, gpu: str, is_compatible: bool = False) -> None:
     """Checks that the GPU in use has the compute capability of the one that an engine was built on.
+
+    Args:
+        what: The engine, for messages.
+        gpu: The GPU that it was built on.
+        is_compatible: Whether it is hardware compatible, and runs on every GPU from Ampere on.
 
     Raises:
         EngineMismatchError: It has another, or there is none.
@@ -215,10 +238,17 @@ def check_gpu(what: str, gpu: str) -> None:
     if not torch.cuda.is_available():
         raise EngineMismatchError(f"{what} was built for an {gpu}, and PyTorch finds no GPU here.")
     major, minor = torch.cuda.get_device_capability()
-    if gpu.rpartition("(")[2].rstrip(")") != f"{major}.{minor}":
+    fits = major >= _AMPERE if is_compatible else gpu.endswith(f"({major}.{minor})")
+    if not fits:
+        rule = (
+            "Engines that are hardware compatible run on GPUs of compute capability 8.0 and later"
+            if is_compatible
+            else "Engines run on GPUs of the compute capability that they were built for, unless they are compiled "
+            "with hardware_compatible"
+        )
         raise EngineMismatchError(
-            f"{what} was built for an {gpu}, and this is an {torch.cuda.get_device_name()} ({major}.{minor}). Engines "
-            "run on GPUs of the compute capability that they were built for: compile and save the model here."
+            f"{what} was built for an {gpu}, and this is an {torch.cuda.get_device_name()} ({major}.{minor}). {rule}: "
+            "compile and save the model here."
         )
 
 
@@ -240,4 +270,6 @@ def dtype_from_json(name: Any) -> torch.dtype:
 
 
 _REAL = "TensorRT "
+_AMPERE = 8
+"""The major compute capability of the first GPUs that hardware compatible engines run on."""
 _AGAIN = "Save the model again."

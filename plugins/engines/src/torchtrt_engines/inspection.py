@@ -15,9 +15,11 @@ def inspect_file(file: File) -> dict[str, Any]:
     Returns:
         ``torchtrt`` and ``torch``, the versions that saved it; ``tensorrt`` and ``gpu``, what the engines are for;
         ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
-        minimum, optimum and maximum of each size that varies; ``engines`` with their nodes, layers, bytes, inputs,
-        outputs, and how many nodes which pack converted; ``converted``, which converter handled which op in which
-        dtypes; ``in_torch``, what PyTorch runs; and the ``operators`` of other libraries that it calls.
+        minimum, optimum and maximum of each size that varies; ``profiles``, the same for the sizes that go together in
+        each optimization profile; ``engines`` with their nodes, layers, bytes, inputs, outputs, where else they run
+        (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), and how many nodes which pack converted;
+        ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs; and the
+        ``operators`` of other libraries that it calls.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.
@@ -34,6 +36,7 @@ def inspect_file(file: File) -> dict[str, Any]:
         "settings": metadata["settings"],
         "inputs": [{**each, **_readable_sizes(each)} for each in metadata["inputs"]],
         "ranges": metadata["ranges"],
+        "profiles": metadata.get("profiles") or [metadata["ranges"]],
         "engines": engines,
         "converted": report["converted"],
         "in_torch": report["in_torch"],
@@ -49,6 +52,7 @@ def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
         "plan_bytes": engine["plan_bytes"],
         "inputs": engine["inputs"],
         "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],
+        "compatible": engine.get("compatible", []),
         "packs": dict(Counter(engine["converted_by"].values()).most_common()),
     }
 

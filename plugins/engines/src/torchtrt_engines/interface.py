@@ -13,7 +13,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt.conversion.size_ranges import SizeRange, union
 from torchtrt.errors import TorchTRTError, UnsupportedProgramError
 from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
 from torchtrt.runtime import CompiledModule
@@ -50,8 +50,12 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "named_tuples": {name: classes for name, (_, classes) in plain.items()},
         "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
         "ranges": {
-            str(symbol): [each.min, each.opt, each.max] for symbol, each in checks.ranges.items()
+            str(symbol): union(each[symbol] for each in checks.profiles)
+            for symbol in checks.profiles[0]
         },
+        "profiles": [
+            {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
+        ],
         "assumptions": [expressions.to_json(each) for each in checks.assumptions],
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
@@ -74,10 +78,12 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
     def symbol(name: str) -> Any:
         return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
 
-    ranges = {symbol(name): SizeRange(*map(int, each)) for name, each in data["ranges"].items()}
     checks = InputChecks(
         tuple(_input_from_json(each, symbol) for each in data["inputs"]),
-        ranges,
+        tuple(
+            {symbol(name): SizeRange(*map(int, sizes)) for name, sizes in profile.items()}
+            for profile in data.get("profiles") or [data["ranges"]]
+        ),
         tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
     )
     input_tree, output_tree = (

@@ -63,7 +63,7 @@ class ProfileEntry:
 
 
 @dataclass(frozen=True)
-class Profile:
+class CallProfile:
     """Where the time of a call goes. Printing it with rich shows a table.
 
     Attributes:
@@ -94,7 +94,7 @@ class Profile:
 
 def profile(
     compiled: torch.nn.Module, *inputs: Any, calls: int = 20, **kwarg_inputs: Any
-) -> Profile:
+) -> CallProfile:
     """Returns where the time of calls with these inputs goes.
 
     The model's buffers and the inputs are what they were before. TensorRT waits for each layer while it is looked at,
@@ -128,7 +128,7 @@ def profile(
         for _ in range(calls):
             profiler.run(leaves)
     entries = sorted(profiler.entries(calls), key=lambda entry: -entry.milliseconds)
-    return Profile(
+    return CallProfile(
         compiled.report.tensorrt, str(clock.device), calls, statistics.median(whole), tuple(entries)
     )
 
@@ -136,7 +136,7 @@ def profile(
 def example_leaves(compiled: CompiledModule) -> list[Any]:
     """Returns inputs, flattened, of the sizes that a model's engines are optimized for: random numbers, or ones."""
     checks, device = compiled.checks, _device_of(compiled)
-    sizes = {symbol: bounds.opt for symbol, bounds in checks.ranges.items()}
+    sizes = {symbol: bounds.opt for symbol, bounds in checks.profiles[0].items()}
     leaves = []
     for _, wanted in checks.inputs:
         leaf = wanted
@@ -286,7 +286,7 @@ class _ProfiledEngine:
         device = inputs[0].device
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
         if self.execution is None:
-            _, self.execution = self.module._load(device, stream)
+            _, self.execution = self.module._load(device, stream, inputs)
             with use_module(self.module._tensorrt):
                 self.execution.context.profiler = self.listener = _listener(self.times)
         outputs: tuple[torch.Tensor, ...] = self.execution.run(inputs, stream)

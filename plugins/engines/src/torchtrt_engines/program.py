@@ -29,6 +29,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._sympy.value_ranges import ValueRanges
 
+from torchtrt.conversion.size_ranges import union
 from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt.lowering import shape_env_of
 from torchtrt.lowering.aliasing import writes
@@ -175,7 +176,7 @@ class _Lifting:
         with self.fake_mode:
             values = [
                 outputs[index] if index in outputs else torch.empty(0, dtype=dtype)
-                for index, dtype in enumerate(engine.output_dtypes)
+                for index, dtype in enumerate(engine.outputs.values())
             ]
         inputs = [each.meta["val"] for each in node.all_input_nodes]
         described = describe_engine(engine, inputs, values)
@@ -232,7 +233,7 @@ class _Lifting:
         )
 
     def ranges(self) -> Iterator[tuple[Any, ValueRanges[Any]]]:
-        compiled = self.compiled.checks.ranges
+        profiles = self.compiled.checks.profiles
         environment = shape_env_of(self.source.graph)
         known = environment.var_to_range if environment else {}
         symbols = {
@@ -244,8 +245,9 @@ class _Lifting:
             for symbol in size.node.expr.free_symbols
         }
         for symbol in sorted(symbols, key=str):
-            if symbol in compiled:
-                yield symbol, ValueRanges(compiled[symbol].min, compiled[symbol].max)
+            if symbol in profiles[0]:
+                sizes = union(each[symbol] for each in profiles)
+                yield symbol, ValueRanges(sizes.min, sizes.max)
             elif symbol in known:
                 yield symbol, known[symbol]
 

@@ -11,7 +11,6 @@ import torch
 from torchtrt.conversion import (
     ConversionContext,
     as_torch_tensor,
-    get_weights,
     is_network_tensor,
 )
 from torchtrt.errors import ConversionError
@@ -155,7 +154,7 @@ class Weights:
 
     def __init__(self, ctx: ConversionCtx, value: torch.Tensor | float) -> None:
         tensor = as_torch_tensor(value)
-        self.data = get_weights(ctx.conversion, tensor.reshape(1) if tensor.dim() == 0 else tensor)
+        self.data = ctx.conversion.weights(tensor.reshape(1) if tensor.dim() == 0 else tensor)
         self.shape = tuple(tensor.shape)
         self.kernel_shape = self.shape[2:] or (1,) * min(tensor.dim(), 1)
         maps = (*self.shape[:2], *self.shape[:1], 1, 1)

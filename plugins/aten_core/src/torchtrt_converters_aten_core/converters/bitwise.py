@@ -12,7 +12,6 @@ from torch.fx import Node
 from torchtrt.conversion import is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import (
     elementwise,
     indexing,
@@ -21,6 +20,7 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
+from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten

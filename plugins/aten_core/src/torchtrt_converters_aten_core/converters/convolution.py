@@ -12,7 +12,6 @@ from torch.fx import Node
 from torchtrt.conversion import (
     add_layer,
     arguments_of,
-    get_weights,
     is_network_tensor,
     value_of,
 )
@@ -105,7 +104,7 @@ def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transp
 
 
 def _weights(ctx: Any, value: Any) -> Any:
-    return trt.Weights() if is_network_tensor(value) else get_weights(ctx, value)
+    return trt.Weights() if is_network_tensor(value) else ctx.weights(value)
 
 
 def _same_padding(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[list[int], list[int]]:

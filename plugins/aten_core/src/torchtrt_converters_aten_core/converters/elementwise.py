@@ -11,9 +11,9 @@ from torch.fx import Node
 from torchtrt.conversion import value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import elementwise, shape, types, unary
 from torchtrt_converters_aten_core.impl.elementwise import combine
+from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten

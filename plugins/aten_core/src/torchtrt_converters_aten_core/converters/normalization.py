@@ -13,8 +13,6 @@ from torchtrt.conversion import (
     add,
     add_layer,
     arguments_of,
-    get_constant,
-    get_weights,
     is_constant,
     is_network_tensor,
     value_of,
@@ -60,7 +58,7 @@ def _affine(ctx: Any, value: Any, fill: float, shape: Sequence[int], dtype: torc
     if value is None:
         value = torch.full(tuple(shape), fill)
     if isinstance(value, torch.Tensor):
-        return get_constant(ctx, value, dtype, tuple(shape))
+        return types.get_constant(ctx, value, dtype, tuple(shape))
     return types.operand(ctx, value, dtype, len(shape))
 
 
@@ -98,7 +96,7 @@ def _scale_channels(ctx: Any, tensor: Any, scale: torch.Tensor, shift: torch.Ten
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     scale, shift = scale.to(dtype), shift.to(dtype)
     if rank >= 4:
-        weights = [get_weights(ctx, values) for values in (shift, scale)]
+        weights = [ctx.weights(values) for values in (shift, scale)]
         power, axis = trt.Weights(), 1
         mode = trt.ScaleMode.CHANNEL
         return add(ctx, "scale_nd", tensor, mode, *weights, power, axis)

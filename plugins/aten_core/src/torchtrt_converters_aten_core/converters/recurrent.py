@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add_layer, arguments_of, get_constant, is_network_tensor, value_of
+from torchtrt.conversion import add_layer, arguments_of, is_network_tensor, value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.shims import is_strongly_typed
 from torchtrt_converters_aten_core.impl import (
@@ -224,7 +224,7 @@ def _by_gate(ctx: Any, value: Any, gates: int, dtype: torch.dtype) -> Any:
     rows, *columns = tuple(value.shape)
     wanted = (gates, rows // gates, *columns) if columns else (gates, 1, rows // gates)
     if not is_network_tensor(value):
-        return get_constant(ctx, value, dtype, wanted)
+        return types.get_constant(ctx, value, dtype, wanted)
     return shape.reshape(ctx, types.cast(ctx, value, dtype), wanted)
 
 

@@ -8,10 +8,10 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, value_of
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import integer_reduction as exact
 from torchtrt_converters_aten_core.impl import reduction as impl
 from torchtrt_converters_aten_core.impl import sizes, types, unary
+from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten

@@ -10,9 +10,11 @@ import torch
 
 from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import types, unary
-from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
+from torchtrt_converters_aten_core.impl.shims import (
+    keeps_infinite_numbers,
+    reduces_integers_exactly,
+)
 
 
 def combine(ctx: Any, kind: str, first: Any, second: Any) -> Any:

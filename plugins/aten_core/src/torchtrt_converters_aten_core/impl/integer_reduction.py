@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, slicing
 from torchtrt_converters_aten_core.impl.reduction import reduce
+from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 
 EXACT_LIMIT = 1 << 24
 """float32 holds every integer up to here."""

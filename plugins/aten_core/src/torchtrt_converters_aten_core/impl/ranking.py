@@ -9,7 +9,6 @@ import torch
 
 from torchtrt.conversion import add_layer
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -23,7 +22,7 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import ranks_integers
+from torchtrt_converters_aten_core.impl.shims import ranks_integers, reduces_integers_exactly
 
 LIMIT = 3840
 """The most elements that TensorRT ranks."""

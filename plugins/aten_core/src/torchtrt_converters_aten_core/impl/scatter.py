@@ -12,7 +12,6 @@ from typing import Any
 
 from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -24,6 +23,7 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
+from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 
 DENSE_LIMIT = 1 << 24
 """The most comparisons of an index with a place that are made at once: 64 MiB of float32."""

@@ -23,6 +23,16 @@ def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
     return network.add_activation(tensor, getattr(trt.ActivationType, kind)).get_output(0)
 
 
+def reduces_integers_exactly() -> bool:
+    """Returns whether Reduce computes integers as such; TensorRT 8.6 does it in float32."""
+    return hasattr(trt.DataType, "INT64")
+
+
+def tells_sizes_that_depend_on_data() -> bool:
+    """Returns whether Shape takes tensors whose sizes depend on data; TensorRT 8.6 cannot build that."""
+    return hasattr(trt.DataType, "INT64")
+
+
 def keeps_infinite_numbers() -> bool:
     """Returns whether an infinite constant of one element stays infinite; TensorRT 8.6 reads it as 1e38."""
     return hasattr(trt.DataType, "INT64")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add, get_constant, is_network_tensor
+from torchtrt.conversion import add, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl.shape import to_rank
@@ -50,6 +50,29 @@ def nested(value: Any, rank: int) -> Any:
     for _ in range(rank):
         value = [value]
     return value
+
+
+def get_constant(
+    ctx: Any,
+    tensor: torch.Tensor,
+    dtype: torch.dtype | None = None,
+    shape: tuple[int, ...] | None = None,
+) -> Any:
+    """Returns a constant with the values of ``tensor``.
+
+    A weight of the model keeps its name for refitting as long as its values are used unchanged, whatever the shape.
+
+    Args:
+        ctx: The conversion context.
+        tensor: The values.
+        dtype: The dtype to have; the tensor's own without it.
+        shape: The shape to have, of as many elements; the tensor's own without it.
+    """
+    tensor = tensor if dtype is None else tensor.to(dtype)
+    shape = tuple(tensor.shape) if shape is None else shape
+    if shape == tuple(tensor.shape) or tensor.dtype is torch.bool:
+        return ctx.tensor(tensor.reshape(shape) if shape != tuple(tensor.shape) else tensor)
+    return ctx.add_constant(tensor, shape)
 
 
 def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:

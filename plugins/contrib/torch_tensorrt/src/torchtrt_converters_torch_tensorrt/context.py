@@ -13,17 +13,13 @@ DEFAULTS = {
     "debug": False,
     "device": torch.device("cuda"),
     "enable_experimental_decompositions": False,
-    "enable_weight_streaming": False,
     "engine_capability": None,
-    "hardware_compatible": False,
     "make_refittable": False,
-    "max_aux_streams": None,
     "pass_through_build_failures": False,
     "timing_cache_path": "",
     "use_explicit_typing": True,
     "use_fp32_acc": False,
     "use_python_runtime": True,
-    "version_compatible": False,
 }
 """What Torch-TensorRT's settings are that torchtrt's do not have, as torchtrt compiles."""
 

@@ -1,7 +1,7 @@
 """What an engine follows from, as one short text.
 
 A key covers the block's graph with all arguments and edges, what PyTorch knows of each value, the contents of the
-weights, the profiles, the settings, who converts what and by which code, TensorRT and the GPU. It does not cover names
+weights, all profiles, the settings, who converts what and by which code, TensorRT and the GPU. It does not cover names
 of nodes, weights and symbols, and the settings that only led to the graph.
 """
 
@@ -64,7 +64,7 @@ def engine_key(
     try:
         facts = {
             "graph": _Graph(block, not settings.immutable_weights).describe(),
-            "profiles": [[str(each.dtype), each.min, each.opt, each.max] for each in inputs],
+            "profiles": [[str(each.dtype), each.profiles] for each in inputs],
             "settings": {
                 name: value
                 for name, value in settings_to_json(settings).items()

@@ -68,7 +68,7 @@ def refit_module_weights(
     # A call runs one graph from its beginning to its end: the new one takes the old one's place at once.
     graph_module = _copied(target.graph_module) if in_place else target.graph_module
     for name, plan in plans.items():
-        graph_module.get_submodule(name).replace_plan(plan)  # type: ignore[operator]
+        graph_module.get_submodule(name).reload(plan=plan)  # type: ignore[operator]
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         setattr(graph_module.get_submodule(owner), leaf, tensor)
@@ -213,9 +213,10 @@ def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> A
     values = recipe.run(attributes.__getitem__, f"the engine of {engine.name}")
     if not values:
         return engine.plan
-    tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, f"The engine of {engine.name}")
+    what = f"The engine of {engine.name}"
+    tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, what, engine.compatible)
     with selection.use_module(tensorrt), collecting() as log:
-        loaded = trt.Runtime(logger()).deserialize_cuda_engine(engine.plan)
+        _, loaded = engine.deserialize(torch.device("cpu"))
         refitter = trt.Refitter(loaded, logger())
         owners = []
         for name, value in values.items():

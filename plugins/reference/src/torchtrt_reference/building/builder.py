@@ -123,6 +123,9 @@ def _build(
             "the reference has no implicit batch: create the network with the flag EXPLICIT_BATCH"
         )
         raise RefusedError(message)
+    if config._has_flag("WEIGHT_STREAMING") and not network._strong:
+        message = "the flag WEIGHT_STREAMING needs a strongly typed network: create it with the flag STRONGLY_TYPED"
+        raise RefusedError(message)
     refit = _refittable(config)
     with torch.inference_mode():
         graph = lower(network, config, refit)
@@ -149,6 +152,12 @@ def _build(
         settings={
             name: config._values.get(name, BuilderConfig._stored[name])
             for name in ("engine_capability", "profiling_verbosity", "hardware_compatibility_level")
+        }
+        | {
+            "version_compatible": config._has_flag("VERSION_COMPATIBLE"),
+            "has_lean_runtime": config._has_flag("VERSION_COMPATIBLE")
+            and not config._has_flag("EXCLUDE_LEAN_RUNTIME"),
+            "weight_streaming": config._has_flag("WEIGHT_STREAMING"),
         },
     )
 

@@ -134,7 +134,7 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
         version: The TensorRT version that loads it.
 
     Raises:
-        UnreadablePlanError: These are not the bytes of a whole plan built by the same version.
+        UnreadablePlanError: These are not the bytes of a whole plan that this version runs.
     """
     view: Any = np.frombuffer(plan, dtype=np.uint8)
     if view.size < _PREFIX.size:
@@ -148,11 +148,14 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
         raise UnreadablePlanError(message)
     header = json.loads(body[:length].tobytes())
     if header["version"] != version:
-        message = (
-            f"The plan was built by TensorRT {header['version']}, this is {version}: plans are not portable across "
-            "versions. Build the engine again."
-        )
-        raise UnreadablePlanError(message)
+        built = header["version"]
+        if not header["settings"].get("has_lean_runtime") or _numbers(built) > _numbers(version):
+            message = (
+                f"The plan was built by TensorRT {built}, this is {version}: plans are not portable across versions, "
+                "but for version compatible ones with a lean runtime in them, to later versions. Build the engine "
+                "again."
+            )
+            raise UnreadablePlanError(message)
     start = -(-(_PREFIX.size + length) // ALIGNMENT) * ALIGNMENT
     constants = [
         _constant(view, start + offset, dtype, shape)
@@ -170,6 +173,10 @@ def decode(plan: Any, version: str) -> tuple[EngineDescription, Any]:
         header["settings"],
     )
     return description, view
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 class _Blobs:

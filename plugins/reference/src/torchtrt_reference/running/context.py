@@ -159,7 +159,7 @@ class ExecutionContext(Implementation):
         if -1 in shape and not self.infer_shapes():
             engine = self._engine
             facts = self._executable().facts
-            shape = maximum_shapes(engine._description.graph, facts, engine._rules)[port.slot]
+            shape = maximum_shapes(engine._description.graph, facts, engine._lean_rules)[port.slot]
         fact = TensorFacts(port.dtype, shape)
         return max(1, dtypes.byte_count(port.dtype, fact.volume)) if fact.is_static else -1
 

@@ -15,6 +15,7 @@ from torchtrt_reference.graphs.graph import Port
 from torchtrt_reference.graphs.plan import EngineDescription, encode
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.reporting import report
+from torchtrt_reference.rules import RULES
 from torchtrt_reference.running.runtime import Runtime
 from torchtrt_reference.semantics.tensor_facts import TensorFacts
 
@@ -30,7 +31,6 @@ class Engine(Implementation):
         "num_aux_streams": 0,
         "max_batch_size": 1,
         "weight_streaming_budget": 0,
-        "weight_streaming_budget_v2": 0,
     }
 
     def _initialize(self, runtime: Runtime, description: EngineDescription, owner: Any) -> None:
@@ -43,6 +43,9 @@ class Engine(Implementation):
         self.torch_device = runtime.torch_device
         self._constants = move_constants(description.graph, self.torch_device)
         self._executables: OrderedDict[Any, Executable] = OrderedDict()
+        # A plan of an earlier version has the runtime of that version in it.
+        self._lean_rules = RULES[description.version]
+        self._budget = self._streamable()
         self._refits = 0  # contexts that keep an executable compare this
         graph = description.graph
         self._inputs = {port.name: port for port in graph.inputs}
@@ -66,7 +69,11 @@ class Engine(Implementation):
         if executable is None:
             with torch.inference_mode():
                 executable = bind_graph(
-                    self._description.graph, facts, self._rules, self._constants, self.torch_device
+                    self._description.graph,
+                    facts,
+                    self._lean_rules,
+                    self._constants,
+                    self.torch_device,
                 )
             self._executables[key] = executable
             if len(self._executables) > _EXECUTABLES_KEPT:
@@ -295,8 +302,27 @@ class Engine(Implementation):
 
     @property
     def streamable_weights_size(self) -> int:
-        """The weights that could be streamed: none, they stay where they are."""
-        return 0
+        """The weights that can be streamed: none without the flag WEIGHT_STREAMING."""
+        return self._streamable()
+
+    @property
+    def weight_streaming_budget_v2(self) -> int:
+        """The memory that weights may take where the engine runs: at first that of all. The reference keeps all."""
+        return self._budget
+
+    @weight_streaming_budget_v2.setter
+    def weight_streaming_budget_v2(self, value: int) -> None:
+        size = self._streamable()
+        if not size:
+            self._error(
+                "The engine streams no weights: build it with the flag BuilderFlag.WEIGHT_STREAMING."
+            )
+        elif value < 0:
+            self._error(f"A weight streaming budget of {value} is not valid: it must be 0 or more.")
+        elif self._contexts:
+            self._error("The weight streaming budget cannot change while there are contexts.")
+        else:
+            self._budget = min(value, size)
 
     @property
     def minimum_weight_streaming_budget(self) -> int:
@@ -309,8 +335,8 @@ class Engine(Implementation):
         return 0
 
     def get_weight_streaming_automatic_budget(self) -> int:
-        """Returns the budget that the runtime would choose."""
-        return 0
+        """Returns the budget that the runtime would choose: here there is room for all."""
+        return self._streamable()
 
     def is_debug_tensor(self, name: str) -> bool:
         """Returns whether a tensor is one that listeners may want to see."""
@@ -320,5 +346,11 @@ class Engine(Implementation):
         """Returns a figure about the engine, in bytes."""
         if stat is not None and stat.name == "STRIPPED_WEIGHTS_SIZE":
             return 0
+        return self._weights_size()
+
+    def _streamable(self) -> int:
+        return self._weights_size() if self._description.settings.get("weight_streaming") else 0
+
+    def _weights_size(self) -> int:
         constants = self._description.graph.constants.values()
         return sum(constant.numel() * constant.element_size() for constant in constants)

@@ -47,6 +47,13 @@ class Runtime(Implementation):
         try:
             plan = _bytes_from(serialized_engine)
             description, owner = decode(plan, self._rules.version)
+            has_code = description.settings.get("has_lean_runtime", False)
+            if has_code and not self._values.get("engine_host_code_allowed", False):
+                message = (
+                    "The plan is version compatible, and has the runtime that executes it in it. Set "
+                    "runtime.engine_host_code_allowed = True if you trust it."
+                )
+                raise UnreadablePlanError(message)
         except UnreadablePlanError as error:
             report(self._logger, f"Error Code 1: Serialization ({error})", self)
             return None

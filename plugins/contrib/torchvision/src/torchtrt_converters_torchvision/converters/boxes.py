@@ -10,7 +10,6 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, add, arguments_of, value_of
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import tells_sizes_that_depend_on_data
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -23,6 +22,7 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
+from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
 from torchtrt_converters_torchvision._pack import pack
 
 LIMIT = 8192
