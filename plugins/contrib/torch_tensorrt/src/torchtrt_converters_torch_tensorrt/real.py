@@ -18,7 +18,7 @@ from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPriority
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt.selection import is_real
+from torchtrt.tensorrt.selection import describe, trt
 from torchtrt_converters_torch_tensorrt.registration import (
     COLLECTED,
     Collected,
@@ -112,7 +112,7 @@ def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
         for op, support in entries:
             dynamo_tensorrt_converter(
                 op,
-                capability_validator=_on_the_real_tensorrt(support.capability_validator),
+                capability_validator=_on_its_tensorrt(support.capability_validator),
                 supports_dynamic_shapes=support.supports_dynamic_shapes,
                 requires_output_allocator=support.requires_output_allocator,
                 requires_native_multidevice=getattr(support, "requires_native_multidevice", False),
@@ -122,12 +122,13 @@ def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
     return collected
 
 
-def _on_the_real_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:
+def _on_its_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a validator that rejects what Torch-TensorRT's own helpers cannot build: another TensorRT's network."""
 
     def accepts(node: Node, settings: Any) -> Any:
-        if not is_real():
-            return "it is Torch-TensorRT's, which builds for the real TensorRT only"
+        its = sys.modules.get("tensorrt")
+        if getattr(its, "ITensor", None) is not trt.ITensor:
+            return f"it is Torch-TensorRT's, which builds for the module tensorrt only, not for {describe()}"
         return validator(node, settings)
 
     return accepts

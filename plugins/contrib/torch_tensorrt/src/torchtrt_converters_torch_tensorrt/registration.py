@@ -19,6 +19,7 @@ from torchtrt.contract import (
     with_settings,
 )
 from torchtrt.conversion import is_network_tensor
+from torchtrt.errors import ConverterSignatureError
 from torchtrt.packs import ConverterPack, local_pack
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_torch_tensorrt.context import AdoptedContext, AdoptedSettings
@@ -94,7 +95,7 @@ def adopted_converter(function: Callable[..., Any]) -> Callable[..., Any]:
 
     A result whose dtype has another width than PyTorch's is cast, as Torch-TensorRT casts results.
     """
-    convention = calling_convention(function)
+    convention = _convention(function)
     if convention is CallingConvention.SCHEMA:
         return function
 
@@ -107,6 +108,20 @@ def adopted_converter(function: Callable[..., Any]) -> Callable[..., Any]:
         return _with_dtypes(view, result, None if ctx.node is None else ctx.node.meta.get("val"))
 
     return _named_as(function, convert)
+
+
+def _convention(function: Callable[..., Any]) -> CallingConvention:
+    """Returns how to call a converter; what says nothing about it is called as Torch-TensorRT calls all."""
+    try:
+        return calling_convention(function)
+    except ConverterSignatureError:
+        try:
+            inspect.signature(function).bind("ctx", "target", "args", "kwargs", "name")
+        except TypeError:
+            pass
+        else:
+            return CallingConvention.CTX
+        raise
 
 
 def _with_dtypes(ctx: Any, result: Any, expected: Any) -> Any:
