@@ -6,6 +6,7 @@ import importlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,10 +16,12 @@ from torch.utils import _pytree as pytree
 from torchtrt.contract import CallingConvention
 from torchtrt.conversion import ConversionContext
 from torchtrt.errors import PackError
+from torchtrt.lowering import no_new_assumptions
 from torchtrt.packs import ConverterPriority
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import describe, trt
+from torchtrt_converters_torch_tensorrt.border import arguments_for_ours, result_of_ours
 from torchtrt_converters_torch_tensorrt.registration import (
     COLLECTED,
     Collected,
@@ -206,9 +209,11 @@ def _offered_converter(candidate: Candidate) -> Callable[..., Any]:
         ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
     ) -> Any:
         ours = _context_over(ctx)
-        ours.node = getattr(ctx, "current_node", None)
-        with ours.net.node(name, ""):
-            return _call(candidate, ours, target, args, kwargs, name)
+        node = ours.node = getattr(ctx, "current_node", None)
+        sizes = nullcontext() if node is None else no_new_assumptions(node.graph)
+        with sizes, ours.net.node(name, ""):
+            args, kwargs = arguments_for_ours(ours, node, args, kwargs)
+            return result_of_ours(ours, node, _call(candidate, ours, target, args, kwargs, name))
 
     convert.__name__ = candidate.qualified_function.rpartition(":")[2]
     return convert
