@@ -74,7 +74,9 @@ class AdoptedContext(ConversionContext):
     @property
     def weight_refit_map(self) -> dict[str, torch.Tensor]:
         """What adopted converters record. Nobody reads it: torchtrt follows weights into the network itself."""
-        recorded: dict[str, torch.Tensor] = self.attachments.setdefault("torch_tensorrt_weights", {})
+        recorded: dict[str, torch.Tensor] = self.attachments.setdefault(
+            "torch_tensorrt_weights", {}
+        )
         return recorded
 
     def record_weight(self, name: str, weight: torch.Tensor) -> None:

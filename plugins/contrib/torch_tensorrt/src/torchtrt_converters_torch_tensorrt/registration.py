@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import GraphModule
 
@@ -132,6 +133,8 @@ def _as_pytorchs(ctx: Any, result: Any, expected: Any) -> Any:
         pairs = zip(result, expected, strict=False)
         several = [_as_pytorchs(ctx, *pair) for pair in pairs]
         return (*several, *result[len(several) :])
+    if isinstance(result, np.ndarray) and isinstance(expected, torch.Tensor):
+        return torch.from_numpy(result).to(expected.dtype)
     if not is_network_tensor(result):
         return result
     result = result_of_theirs(ctx, result, expected)
