@@ -1,4 +1,4 @@
-"""How many of Torch-TensorRT's own converters are right when they are adopted: the counts of docs/from-torch-tensorrt.md.
+"""How many of Torch-TensorRT's own converters are right when adopted: the counts of docs/from-torch-tensorrt.md.
 
 From the root of a checkout, once ``make compare`` has brought Torch-TensorRT::
 
@@ -31,6 +31,7 @@ from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL
 
 FOLDER = Path(".cache/torch-tensorrt")
 RIGHT, DECLINED, NOT_BUILT, WRONG = "right", "declined", "not built", "wrong"
+NOT_ASKED = "never asked, since lowering replaces it"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Outcome:
     """What became of one case of an op.
 
     Attributes:
-        kind: One of the four above: declined by the validator, refused while the network was built, or compared.
+        kind: One of those above: declined by the validator, refused while the network was built, or compared.
         reason: Why it is not right.
     """
 
@@ -53,7 +54,9 @@ def outcome(pack: str, target: Any, case: OpCase, varying: bool) -> Outcome:
     try:
         compiled = torchtrt.compile(exported, min_block_size=1, converter_preferences=preferred)
         if not any(row.pack.startswith(pack) for row in compiled.report.converted):
-            return Outcome(DECLINED)
+            answer = asked(pack, target, exported)
+            if answer is not RIGHT:
+                return Outcome(answer)
         model = case.model()
         for point in (MINIMUM, USUAL, MAXIMUM) if varying and case.varies else (USUAL,):
             inputs = case.inputs(point)
@@ -65,6 +68,20 @@ def outcome(pack: str, target: Any, case: OpCase, varying: bool) -> Outcome:
     except TorchTRTError as error:
         return Outcome(NOT_BUILT, " ".join(str(error).split())[:200])
     return Outcome(RIGHT)
+
+
+def asked(pack: str, target: Any, exported: torch.export.ExportedProgram) -> str:
+    """Returns what the converter says of an op that no block lists: numbers are repeated in each that needs them."""
+    settings = torchtrt.CompilationSettings(converter_preferences={target: pack})
+    answer = NOT_ASKED
+    for node in exported.graph.nodes:
+        if node.op == "call_function" and node.target == target:
+            chosen = torchtrt.DYNAMO_CONVERTERS.resolve(node, settings).chosen
+            if chosen is None or chosen.pack.name != pack:
+                answer = DECLINED
+            elif not isinstance(node.meta["val"], torch.Tensor):
+                return RIGHT
+    return answer
 
 
 def cases_of(targets: set[Any]) -> Iterator[tuple[Any, OpCase]]:
@@ -94,13 +111,14 @@ def main() -> None:
     kinds["without a case"] = len(targets) - len(found)
     print(f"{len(pack.converters)} converters for {len(targets)} ops: {dict(kinds)}")
     print(f"Cases: {dict(sum(found.values(), Counter()))}")
-    print("Declined always:", *(op for op, counts in found.items() if set(counts) == {DECLINED}))
+    for answer in (DECLINED, NOT_ASKED):
+        print(f"Always {answer}:", *(op for op, counts in found.items() if set(counts) == {answer}))
     print("Without a case:", *sorted({*map(qualified_name, targets)} - set(found)))
 
 
 def kind(counts: Counter[str]) -> str:
     """Returns what becomes of an op: the worst of its cases, and whether there is a right one."""
-    worst = next(each for each in (WRONG, NOT_BUILT, RIGHT, DECLINED) if counts[each])
+    worst = next(each for each in (WRONG, NOT_BUILT, RIGHT, DECLINED, NOT_ASKED) if counts[each])
     return f"{worst} in some cases" if worst in (WRONG, NOT_BUILT) and counts[RIGHT] else worst
 
 

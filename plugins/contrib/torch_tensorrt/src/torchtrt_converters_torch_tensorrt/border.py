@@ -1,4 +1,4 @@
-"""What converters are given and return differs in form between torchtrt and Torch-TensorRT, and is changed at the border.
+"""What converters are given and return has one form in torchtrt and another in Torch-TensorRT: changed at the border.
 
 A number that is known at run time, such as a size, is a 0-d tensor to torchtrt's converters and a vector of one element
 to Torch-TensorRT's. The model's weights are those themselves here, and detached tensors on the CPU there.

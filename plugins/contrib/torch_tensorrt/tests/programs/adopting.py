@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import torch
@@ -13,13 +14,21 @@ from tests.benchmarks.peer import stand_in
 stand_in(Path(sys.argv[1]))
 
 import torchtrt
+from torch_tensorrt.dynamo import CompilationSettings as Settings
+from torch_tensorrt.dynamo.conversion import ConversionContext as Context
+from torchtrt.conversion import ConversionContext
 from models import programs
 from torchtrt_converters_torch_tensorrt import adopt_torch_tensorrt
+from torchtrt_converters_torch_tensorrt.context import AdoptedContext
 
 pack = adopt_torch_tensorrt()
 assert pack is adopt_torch_tensorrt()
 (info,) = (each.info for each in torchtrt.packs.loaded_packs() if each.info.name == pack.name)
 print(info.name, info.distribution, info.version, len(pack.converters))
+seen = AdoptedContext.over(ConversionContext(net=None))
+for theirs, answers in ((Settings, seen.compilation_settings), (Context, seen)):
+    missing = [each.name for each in fields(theirs) if not hasattr(answers, each.name)]
+    assert not missing, missing
 preferences = {each.target: pack.name for each in pack.converters}
 
 
