@@ -110,8 +110,9 @@ class AdoptedContext(ConversionContext):
         return recorded
 
     def record_weight(self, name: str, weight: torch.Tensor) -> None:
-        """Notes that the engine's weights ``name`` hold ``weight``."""
+        """Notes that the engine's weights ``name`` hold ``weight``, and keeps its memory: several may have one name."""
         self.weight_refit_map[name] = weight
+        self.cpu_weights_reference_holder.append(weight)
 
     @property
     def current_node(self) -> torch.fx.Node | None:

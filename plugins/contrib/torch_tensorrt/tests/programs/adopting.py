@@ -58,13 +58,21 @@ class Total(torch.nn.Module):
         return x.sum() * 0.5, x.view(x.shape[0] * 2, -1)
 
 
+class Rolled(torch.nn.Module):
+    """Two constants that Torch-TensorRT gives one name, whose memory must live as long as the network."""
+
+    def forward(self, x):
+        """Returns the elements moved along both dimensions."""
+        return x.roll((2, 3), (0, 1))
+
+
 with torch.no_grad():
     for name, model, program, inputs in programs():
         theirs = compiled_by_theirs(program, inputs, model)
         print(name, len(theirs))
     inputs = [torch.randn(size, 6) for size in (2, 4, 8)]
     rows = torch.export.Dim("rows", min=2, max=8)
-    for model in (Places(), Total()):
+    for model in (Places(), Rolled(), Total()):
         program = torch.export.export(model, (inputs[1],), dynamic_shapes=({0: rows},))
         print(type(model).__name__, *compiled_by_theirs(program, inputs, model))
     with torchtrt.use_tensorrt("reference@10.16.1"):
