@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from torchtrt.conversion import ConversionContext, add
 from torchtrt.errors import ConversionError, ConverterSignatureError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority, Reject, local_pack, problems
 from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.shims import create_network
 
 aten = torch.ops.aten
 HIGH = ConverterPriority.HIGH
@@ -361,3 +363,23 @@ def test_a_context_made_by_hand_has_a_checked_network() -> None:
 
     with pytest.raises(ConversionError, match="refused the gather over"), context.net.node("x", ""):
         context.net.add_gather(tensor, context.tensor(1.0), 0)
+
+
+def test_the_reason_is_told_where_the_converter_had_seen_the_invalid_shape() -> None:
+    """TensorRT says only once what it finds invalid."""
+    builder = trt.Builder(logger())
+    context = ConversionContext(create_network(builder))
+    tensor = context.net.add_input("x", trt.DataType.FLOAT, (2, 3))
+
+    def convert() -> None:
+        with context.net.node("x", ""):
+            layer = context.net.add_shuffle(tensor)
+            layer.reshape_dims = (5, 5)
+            with contextlib.suppress(ValueError):
+                tuple(layer.get_output(0).shape)
+
+    with pytest.raises(ConversionError) as caught:
+        convert()
+
+    assert "refused the shuffle over (FLOAT [2, 3])" in str(caught.value)
+    assert "it logged no reason" not in str(caught.value)

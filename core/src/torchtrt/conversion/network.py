@@ -59,22 +59,22 @@ class CheckedNetwork:
         outer = self._scope, self._description, self._new
         self._scope, self._description, self._new = [name], description, []
         try:
-            yield
-            for layer, given, what in self._new:
-                if layer.name != given:  # by the converter, who does not know all others
-                    layer.name = self._unique(layer.name)
-                self._check(layer, what)
+            with collecting() as log:
+                yield
+                for layer, given, what in self._new:
+                    if layer.name != given:  # by the converter, who does not know all others
+                        layer.name = self._unique(layer.name)
+                    self._check(layer, what, log)
         finally:
             self._scope, self._description, self._new = outer
 
-    def _check(self, layer: Any, what: str) -> None:
-        with collecting() as log:
-            for index in range(layer.num_outputs):
-                try:
-                    tuple(layer.get_output(index).shape)
-                except ValueError as error:  # there is no shape of what is invalid
-                    message = f"{describe()} refused the {what}: {log.text()}"
-                    raise ConversionError(message) from error
+    def _check(self, layer: Any, what: str, log: collecting) -> None:
+        for index in range(layer.num_outputs):
+            try:
+                tuple(layer.get_output(index).shape)
+            except ValueError as error:  # there is no shape of what is invalid
+                message = f"{describe()} refused the {what}: {log.text()}"
+                raise ConversionError(message) from error
 
     def _unique(self, name: str) -> str:
         count = self._counts[name] = self._counts.get(name, 0) + 1

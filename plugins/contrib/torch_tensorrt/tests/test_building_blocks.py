@@ -153,7 +153,13 @@ case("cast.to_copy", lambda x: one(x, torch.int32), lambda x: x.int(), X)
 case(
     "shape.shape", lambda x: one(x, 0), lambda x: torch.full((1,), x.shape[0], dtype=torch.int32), X
 )
-case("shape.numel", one, lambda x: torch.full((), x.numel(), dtype=torch.int32), X)
+case("shape.numel", one, lambda x: torch.full((1,), x.numel(), dtype=torch.int32), X)
+case(
+    "shape.get_shape_with_dynamic_shape",
+    lambda x: (((-1, 3), x), {}),
+    lambda x: torch.cat([torch.full((1,), size, dtype=torch.int32) for size in (x.shape[0], 3)]),
+    X,
+)
 case("shuffle.reshape", lambda x: one(x, (-1, 2)), lambda x: x.reshape(-1, 2), X)
 case("shuffle.pixel_shuffle", lambda x: one(x, 2), lambda x: F.pixel_shuffle(x, 2), IMAGE)
 case("shuffle.pixel_unshuffle", lambda x: one(x, 2), lambda x: F.pixel_unshuffle(x, 2), IMAGE)

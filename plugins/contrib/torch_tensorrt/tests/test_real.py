@@ -188,7 +188,7 @@ def test_its_registry_is_a_pack_of_its_own_version(installed):
     assert "torch-tensorrt 2.14.0 | aten.relu.default" == first
     assert "aten.gelu.default aten.sinc.default their_pass" == second
     assert "is converted by aten_core" in headline
-    assert "builds for the real TensorRT only" in "\n".join(lines)
+    assert "builds for the module tensorrt only" in "\n".join(lines)
 
 
 def test_ours_are_offered_to_it(installed):

@@ -238,12 +238,26 @@ def _shape(
 
 @layer_block("shape.numel")
 def _numel(ctx: Any, target: Any, source_ir: Any, name: str, input_val: Any) -> Any:
-    """Returns how many elements there are, as a 0-d int32 tensor."""
+    """Returns how many elements there are, as an int32 tensor of shape ``(1,)``."""
     shape = _shape(ctx, target, source_ir, name, input_val)
     return _PRODUCT(ctx, target, source_ir, name, shape)
 
 
-_PRODUCT = building_block(lambda shape: torch.prod(shape, dtype=torch.int32))
+_PRODUCT = building_block(lambda shape: torch.prod(shape, 0, keepdim=True, dtype=torch.int32))
+
+
+@layer_block("shape.get_shape_with_dynamic_shape")
+def _get_shape_with_dynamic_shape(
+    ctx: Any, target: Any, source_ir: Any, name: str, shape: Sequence[int], input_val: Any
+) -> Any:
+    """Returns sizes as an int32 vector, in which each -1 is the size that a tensor has there."""
+    del target, source_ir
+    with ctx.part(name):
+        sizes = ctx.tensor(list(shape), torch.int32)
+        if all(size >= 0 for size in shape):
+            return sizes
+        is_given = ctx.tensor([size >= 0 for size in shape], torch.bool)
+        return add(ctx, "select", is_given, sizes, ctx.shape_of(ctx.tensor(input_val)))
 
 
 @block("shuffle.reshape", sizes=("shape",))

@@ -10,14 +10,37 @@ from torchtrt.conversion import ConversionContext
 from torchtrt.settings import CompilationSettings
 
 DEFAULTS = {
+    "attn_bias_is_causal": False,
+    "autocast_calibration_dataloader": None,
+    "autocast_max_depth_of_reduction": None,
+    "autocast_max_output_threshold": 512,
+    "cache_built_engines": False,
+    "cpu_memory_budget": None,
     "debug": False,
+    "decompose_attention": False,
     "device": torch.device("cuda"),
+    "dla_global_dram_size": 2**29,
+    "dla_local_dram_size": 2**30,
+    "dla_sram_size": 2**20,
+    "dynamically_allocate_resources": False,
+    "enable_cross_compile_for_windows": False,
     "enable_experimental_decompositions": False,
+    "enable_resource_partitioning": False,
     "engine_capability": None,
+    "fallback_data_dependent_ops": False,
+    "l2_limit_for_tiling": -1,
+    "lazy_engine_init": False,
     "make_refittable": False,
+    "offload_module_to_cpu": False,
     "pass_through_build_failures": False,
+    "refit_identical_engine_weights": False,
+    "reuse_cached_engines": False,
+    "strip_engine_weights": False,
+    "tiling_optimization_level": "none",
     "timing_cache_path": "",
+    "use_distributed_mode_trace": False,
     "use_explicit_typing": True,
+    "use_fast_partitioner": True,
     "use_fp32_acc": False,
     "use_python_runtime": True,
 }
@@ -45,6 +68,10 @@ class AdoptedSettings(CompilationSettings):
     def __getattr__(self, name: str) -> Any:
         if name == "enabled_precisions":
             return {torch.float32} | ({self.autocast} if self.autocast else set())
+        if name == "enable_autocast":
+            return self.autocast is not None
+        if name == "autocast_low_precision_type":
+            return self.autocast
         if name in DEFAULTS:
             return DEFAULTS[name]
         raise AttributeError(f"torchtrt has no setting named {name!r}.")
@@ -52,6 +79,8 @@ class AdoptedSettings(CompilationSettings):
 
 class AdoptedContext(ConversionContext):
     """The conversion context, which also answers to Torch-TensorRT's names. It shares all with the one it is over."""
+
+    requires_native_multidevice = False
 
     @classmethod
     def over(cls, ctx: ConversionContext) -> AdoptedContext:
@@ -70,12 +99,15 @@ class AdoptedContext(ConversionContext):
     @property
     def weight_refit_map(self) -> dict[str, torch.Tensor]:
         """What adopted converters record. Nobody reads it: torchtrt follows weights into the network itself."""
-        recorded: dict[str, torch.Tensor] = self.attachments.setdefault("torch_tensorrt", {})
+        recorded: dict[str, torch.Tensor] = self.attachments.setdefault(
+            "torch_tensorrt_weights", {}
+        )
         return recorded
 
     def record_weight(self, name: str, weight: torch.Tensor) -> None:
-        """Notes that the engine's weights ``name`` hold ``weight``."""
+        """Notes that the engine's weights ``name`` hold ``weight``, and keeps its memory: several may have one name."""
         self.weight_refit_map[name] = weight
+        self.cpu_weights_reference_holder.append(weight)
 
     @property
     def current_node(self) -> torch.fx.Node | None:

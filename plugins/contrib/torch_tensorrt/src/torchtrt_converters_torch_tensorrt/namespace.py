@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.contract import CallingConvention, ConverterPriority, ConverterSupport
@@ -94,7 +95,8 @@ def has_dynamic_shapes_in_args(
         del compilation_settings
         places = arg_positions_to_check
         args = node.args if places is None else [node.args[i] for i in places if i < len(node.args)]
-        probe: Any = types.SimpleNamespace(args=tuple(args), kwargs={}, meta={})
+        inputs = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.fx.Node)]
+        probe: Any = types.SimpleNamespace(all_input_nodes=inputs, meta={})
         return has_symbolic_dimensions(probe)
 
     return varies
@@ -186,7 +188,7 @@ NAMES: dict[str, dict[str, Any]] = {
     f"{_DYNAMO}._settings": _SETTINGS,
     f"{_DYNAMO}.types": _TYPES,
     f"{_DYNAMO}.utils": _DTYPES,
-    f"{_DYNAMO}.lowering": _LOWERING,
+    f"{_DYNAMO}.lowering": {**_LOWERING, **_SETTINGS},
     f"{_DYNAMO}.lowering._decompositions": _LOWERING,
     f"{_DYNAMO}.lowering._decomposition_groups": {
         "TORCH_TRT_DECOMPOSITIONS": _LOWERING["TORCH_TRT_DECOMPOSITIONS"],
@@ -198,7 +200,7 @@ NAMES: dict[str, dict[str, Any]] = {
         "clean_up_graph_after_modifications": utils.clean_up_graph_after_modifications,
         "get_tensor_placeholders": utils.get_tensor_placeholders,
     },
-    _CONVERSION: {**_REGISTRY, **_CONTEXT, "SourceIR": SourceIR},
+    _CONVERSION: {**_REGISTRY, **_CONTEXT, **_SETTINGS, "SourceIR": SourceIR},
     f"{_CONVERSION}._ConversionContext": _CONTEXT,
     f"{_CONVERSION}._ConverterRegistry": _REGISTRY,
     f"{_CONVERSION}.converter_registry": _REGISTRY,

@@ -5,20 +5,24 @@ from __future__ import annotations
 import importlib
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.contract import CallingConvention
+from torchtrt.contract import CallingConvention, qualified_function
 from torchtrt.conversion import ConversionContext
 from torchtrt.errors import PackError
+from torchtrt.lowering import no_new_assumptions
 from torchtrt.packs import ConverterPriority
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt.selection import is_real
+from torchtrt.tensorrt.selection import describe, trt
+from torchtrt_converters_torch_tensorrt.border import arguments_for_ours, result_of_ours
 from torchtrt_converters_torch_tensorrt.registration import (
     COLLECTED,
     Collected,
@@ -101,18 +105,33 @@ def _is_of(module: str, function: Any) -> bool:
 
 
 def everything() -> Collected:
-    """Returns all converters of the installed Torch-TensorRT's registry."""
-    return _collect(_Snapshot().converters)
+    """Returns all converters of the installed Torch-TensorRT's registry but those that are registered here too."""
+    return _collect(
+        (op, support)
+        for op, support in _Snapshot().converters
+        if qualified_function(support.converter_implementation) not in _registered_here(op)
+    )
+
+
+def _registered_here(op: Any) -> set[str]:
+    return {candidate.qualified_function for candidate in DYNAMO_CONVERTERS.candidates(op)}
 
 
 def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
+    entries = list(entries)
+    known = {id(support) for _, support in entries}
+    high = [entry for entry in entries if _is_high(*entry, known)]
+    standard = [entry for entry in entries if entry not in high]
     collected = Collected()
     token = COLLECTED.set(collected)
     try:
-        for op, support in entries:
+        # The last to be registered with HIGH is the first to be asked.
+        for op, support in (*standard, *reversed(high)):
+            is_high = (op, support) in high
             dynamo_tensorrt_converter(
                 op,
-                capability_validator=_on_the_real_tensorrt(support.capability_validator),
+                capability_validator=_on_its_tensorrt(support.capability_validator),
+                priority=ConverterPriority.HIGH if is_high else ConverterPriority.STANDARD,
                 supports_dynamic_shapes=support.supports_dynamic_shapes,
                 requires_output_allocator=support.requires_output_allocator,
                 requires_native_multidevice=getattr(support, "requires_native_multidevice", False),
@@ -122,12 +141,20 @@ def _collect(entries: Iterable[tuple[Any, Any]]) -> Collected:
     return collected
 
 
-def _on_the_real_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:
+def _is_high(op: Any, support: Any, known: Collection[int]) -> bool:
+    """Returns whether a converter comes before one that others registered: its priority is not kept otherwise."""
+    entries = _import(_REGISTRY).DYNAMO_ATEN_CONVERTERS[op]
+    place = next(place for place, each in enumerate(entries) if each is support)
+    return any(id(each) not in known for each in entries[place + 1 :])
+
+
+def _on_its_tensorrt(validator: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a validator that rejects what Torch-TensorRT's own helpers cannot build: another TensorRT's network."""
 
     def accepts(node: Node, settings: Any) -> Any:
-        if not is_real():
-            return "it is Torch-TensorRT's, which builds for the real TensorRT only"
+        its = sys.modules.get("tensorrt")
+        if getattr(its, "ITensor", None) is not trt.ITensor:
+            return f"it is Torch-TensorRT's, which builds for the module tensorrt only, not for {describe()}"
         return validator(node, settings)
 
     return accepts
@@ -142,7 +169,7 @@ def offer(
     priority: ConverterPriority = ConverterPriority.STANDARD,
     only_missing: bool = True,
 ) -> int:
-    """Registers torchtrt's converters with the installed Torch-TensorRT.
+    """Registers torchtrt's converters with the installed Torch-TensorRT, but those for branches and loops.
 
     Args:
         packs: The names of the packs whose converters are offered; all if omitted.
@@ -163,12 +190,16 @@ def offer(
         raise PackError(f"No pack {unknown[0]!r} is in use. In use: {', '.join(registries)}.")
     count = 0
     for target in sorted(DYNAMO_CONVERTERS.unique_targets(), key=str):
-        if only_missing and theirs.DYNAMO_ATEN_CONVERTERS.get(target):
+        table = theirs.DYNAMO_ATEN_CONVERTERS.get(target, ())
+        if only_missing and table:
             continue
+        if isinstance(target, HigherOrderOperator):
+            continue  # its converter needs torchtrt's interpreter for the graphs inside
+        there = {qualified_function(each.converter_implementation) for each in table}
         candidates = [
             candidate
             for candidate in DYNAMO_CONVERTERS.candidates(target)
-            if candidate.pack.name in chosen and candidate.pack.distribution != "torch-tensorrt"
+            if candidate.pack.name in chosen and candidate.qualified_function not in there
         ]
         # The last to be registered with HIGH is the first to be asked there.
         is_high = priority is ConverterPriority.HIGH
@@ -205,11 +236,14 @@ def _offered_converter(candidate: Candidate) -> Callable[..., Any]:
         ctx: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str
     ) -> Any:
         ours = _context_over(ctx)
-        ours.node = getattr(ctx, "current_node", None)
-        with ours.net.node(name, ""):
-            return _call(candidate, ours, target, args, kwargs, name)
+        node = ours.node = getattr(ctx, "current_node", None)
+        sizes = nullcontext() if node is None else no_new_assumptions(node.graph)
+        with sizes, ours.net.node(name, ""):
+            args, kwargs = arguments_for_ours(ours, node, args, kwargs)
+            return result_of_ours(ours, node, _call(candidate, ours, target, args, kwargs, name))
 
-    convert.__name__ = candidate.qualified_function.rpartition(":")[2]
+    convert.__module__, _, convert.__qualname__ = candidate.qualified_function.partition(":")
+    convert.__name__ = convert.__qualname__.rpartition(".")[2]
     return convert
 
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import GraphModule
 
@@ -19,8 +20,10 @@ from torchtrt.contract import (
     with_settings,
 )
 from torchtrt.conversion import is_network_tensor
+from torchtrt.errors import ConverterSignatureError
 from torchtrt.packs import ConverterPack, local_pack
 from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt_converters_torch_tensorrt.border import arguments_for_theirs, result_of_theirs
 from torchtrt_converters_torch_tensorrt.context import AdoptedContext, AdoptedSettings
 from torchtrt_converters_torch_tensorrt.converter_utils import cast_trt_tensor
 
@@ -92,9 +95,10 @@ def dynamo_tensorrt_converter(
 def adopted_converter(function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a converter as torchtrt calls one, which sees a context with Torch-TensorRT's names.
 
-    A result whose dtype has another width than PyTorch's is cast, as Torch-TensorRT casts results.
+    A result whose dtype has another width than PyTorch's is cast, as Torch-TensorRT casts results. Numbers have
+    the shape ``(1,)`` for it, as has a result that is 0-d in PyTorch.
     """
-    convention = calling_convention(function)
+    convention = _convention(function)
     if convention is CallingConvention.SCHEMA:
         return function
 
@@ -103,18 +107,38 @@ def adopted_converter(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         view = AdoptedContext.over(ctx)
         first = view.net if convention is CallingConvention.LEGACY else view
+        args, kwargs = arguments_for_theirs(view, (args, kwargs))
         result = function(first, target, args, kwargs, name)
-        return _with_dtypes(view, result, None if ctx.node is None else ctx.node.meta.get("val"))
+        return _as_pytorchs(view, result, None if ctx.node is None else ctx.node.meta.get("val"))
 
     return _named_as(function, convert)
 
 
-def _with_dtypes(ctx: Any, result: Any, expected: Any) -> Any:
+def _convention(function: Callable[..., Any]) -> CallingConvention:
+    """Returns how to call a converter; what says nothing about it is called as Torch-TensorRT calls all."""
+    try:
+        return calling_convention(function)
+    except ConverterSignatureError:
+        try:
+            inspect.signature(function).bind("ctx", "target", "args", "kwargs", "name")
+        except TypeError:
+            pass
+        else:
+            return CallingConvention.CTX
+        raise
+
+
+def _as_pytorchs(ctx: Any, result: Any, expected: Any) -> Any:
     if isinstance(result, (tuple, list)) and isinstance(expected, (tuple, list)):
         pairs = zip(result, expected, strict=False)
-        several = [_with_dtypes(ctx, *pair) for pair in pairs]
+        several = [_as_pytorchs(ctx, *pair) for pair in pairs]
         return (*several, *result[len(several) :])
-    if not (is_network_tensor(result) and isinstance(expected, torch.Tensor)):
+    if isinstance(result, np.ndarray) and isinstance(expected, torch.Tensor):
+        return torch.from_numpy(result).to(expected.dtype)
+    if not is_network_tensor(result):
+        return result
+    result = result_of_theirs(ctx, result, expected)
+    if not isinstance(expected, torch.Tensor):
         return result
     found, wanted = ctx.dtype_of(result), inner_dtype(expected.dtype)
     if found is wanted or found.is_floating_point != wanted.is_floating_point:

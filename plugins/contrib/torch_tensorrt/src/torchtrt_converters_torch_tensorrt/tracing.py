@@ -32,7 +32,7 @@ from torchtrt.packs import PackSet, current_packs
 from torchtrt.registry import DYNAMO_CONVERTERS, decompositions
 from torchtrt.settings import CompilationSettings
 
-_ATTACHMENT = "torch_tensorrt"
+_ATTACHMENT = "torch_tensorrt_tracing"
 _HINT = 1009
 """What tracing takes for a size that is known at run time: no size that a model has."""
 
