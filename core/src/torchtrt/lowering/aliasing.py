@@ -136,9 +136,19 @@ _REPEATING = frozenset(
 _NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def writes(node: Node) -> bool:
+def mutates(node: Node) -> bool:
     """Returns whether a call writes to one of its arguments."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def writes(node: Node) -> bool:
+    """Returns whether a call writes to its first argument, or is a view of it that others only write to."""
+    return mutates(node) or (
+        isinstance(node.target, torch._ops.OpOverload)
+        and declares_alias(node.target)
+        and bool(node.users)
+        and all(user.args[0] is node and writes(user) for user in node.users)
+    )
 
 
 def declares_alias(target: torch._ops.OpOverload) -> bool:
@@ -267,7 +277,7 @@ def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
 
 def written_inputs(graph_module: GraphModule) -> set[Node]:
     """Returns the placeholders whose memory a graph may write to."""
-    destinations = [node.args[0] for node in graph_module.graph.nodes if writes(node)]
+    destinations = [node.args[0] for node in graph_module.graph.nodes if mutates(node)]
     if not destinations:
         return set()
     memories = _memories(graph_module)
@@ -306,7 +316,8 @@ class _Separation:
         self.graph = graph_module.graph
         self.memories = _memories(graph_module)
         self.repeating = repeating_nodes(self.graph)
-        self.writes = [node for node in self.graph.nodes if writes(node)]
+        self.writes = [node for node in self.graph.nodes if mutates(node)]
+        self.changed: frozenset[Hashable] = frozenset()
         self.copies: dict[tuple[Node, Origin | None], Node] = {}
 
     def run(self, origins: Sequence[Origin]) -> frozenset[int]:
@@ -327,12 +338,10 @@ class _Separation:
             else:
                 owners.update(dict.fromkeys(memories, origin.memory))
                 results.append(result)
-        changed: frozenset[Hashable] = frozenset()
         for node in self.writes:
-            destination, value = node.args[:2]
-            changed |= self.memories_of(destination)
-            if value is not destination and self.memories_of(value) & changed:
-                node.args = (destination, self.copy(value, None), *node.args[2:])
+            destination, *values = node.args
+            self.changed |= self.memories_of(destination)
+            node.args = (destination, *torch.fx.map_arg(values, self.before))
         output.args = (tuple(results),)
         self.graph_module.recompile()
         returned = frozenset().union(*map(self.memories_of, results))
@@ -340,6 +349,10 @@ class _Separation:
 
     def memories_of(self, value: Any) -> frozenset[Hashable]:
         return self.memories.get(value, frozenset()) if isinstance(value, Node) else frozenset()
+
+    def before(self, value: Node) -> Node:
+        """Returns what ``value`` was before the first write, where it may have changed."""
+        return self.copy(value, None) if self.memories_of(value) & self.changed else value
 
     def copy(self, value: Node, origin: Origin | None) -> Node:
         """Returns a copy of ``value`` from before the first write, one for all results of an origin."""

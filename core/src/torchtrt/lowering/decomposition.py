@@ -23,6 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedDtypeError
+from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.constant_folding import fold_constants
 from torchtrt.lowering.functionalization import rewrite_writes
@@ -79,6 +80,8 @@ class _Resolver:
 
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        if writes(node):
+            return _rejected(node, "It writes to the model's own memory or an input's."), None
         resolution, parts = self._resolve(node, depth)
         if not resolution and parts is None and self.unusable_dtype(node) is None:
             late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)
@@ -111,8 +114,7 @@ class _Resolver:
     def ask(self, node: Node) -> Resolution:
         reason = self.unusable_dtype(node)
         if reason is not None:
-            assert not isinstance(node.target, str)
-            return Resolution(node.target, node.name, None, (Rejection(None, reason),))
+            return _rejected(node, reason)
         return DYNAMO_CONVERTERS.resolve(node, self.settings)
 
     def unusable_dtype(self, node: Node) -> str | None:
@@ -134,7 +136,6 @@ class _Resolver:
             and target not in settings.torch_executed_ops
             and self.unusable_dtype(node) is None
             and torch.Tag.nondeterministic_seeded not in target.tags
-            and not target._schema.is_mutable
         )
 
 
@@ -223,6 +224,11 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
     else:
         node.replace_all_uses_with(results)
     graph.erase_node(node)
+
+
+def _rejected(node: Node, reason: str) -> Resolution:
+    assert not isinstance(node.target, str)
+    return Resolution(node.target, node.name, None, (Rejection(None, reason),))
 
 
 def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Resolution:

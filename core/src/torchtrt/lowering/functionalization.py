@@ -25,9 +25,9 @@ from torchtrt.lowering.aliasing import (
     UNDECLARED,
     declares_alias,
     may_share,
+    mutates,
     repeating_nodes,
     returned_argument,
-    writes,
 )
 from torchtrt.lowering.symbols import no_new_assumptions
 
@@ -55,8 +55,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         if isinstance(module, GraphModule) and module is not exported.graph_module
         for node in module.graph.nodes
     ]  # of branches and loops
-    if not any(_updates_statistics(node) for node in nodes) and not any(map(writes, inner)):
-        if not any(writes(node) for node in nodes):
+    if not any(_updates_statistics(node) for node in nodes) and not any(map(mutates, inner)):
+        if not any(mutates(node) for node in nodes):
             return exported, exported.graph_module
         graph = Graph()
         graph.output(graph.graph_copy(exported.graph, {}))
@@ -80,7 +80,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
 def _check_destinations(graph: Graph) -> None:
     """Checks that no write is to a tensor of which several elements are one place in memory."""
     repeating = repeating_nodes(graph)
-    for node in filter(writes, graph.nodes):
+    for node in filter(mutates, graph.nodes):
         destination = node.args[0]
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
             raise UnsupportedProgramError(
@@ -162,7 +162,7 @@ def rewrite_writes(graph: Graph) -> bool:
     """Rewrites every write on a fresh result. Returns whether there was no other kind of write."""
     with no_new_assumptions(graph):
         for node in list(graph.nodes):
-            if not writes(node):
+            if not mutates(node):
                 continue
             functional = _functional_form(node)
             if functional is None:
@@ -193,7 +193,7 @@ def _functional_form(node: Node) -> Any:
     functional = getattr(getattr(torch.ops.aten, name.removesuffix("_"), None), overload, None)
     if not name.endswith("_") or functional is None or not _is_fresh(source):
         return None
-    if any(source in may_share(user) for user in source.users if not writes(user)):
+    if any(source in may_share(user) for user in source.users if not mutates(user)):
         return None
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
     try:
