@@ -168,8 +168,7 @@ def size_ranges(
         if not isinstance(value, torch.Tensor):
             continue
         leaf = leaves[index] if leaves else None
-        sizes: tuple[Any, ...] = tuple(value.shape)
-        for dim, size in enumerate(sizes):
+        for dim, size in enumerate(tuple[Any, ...](value.shape)):
             where = f"dimension {dim} of input {placeholder.name!r}"
             if isinstance(size, int):
                 _check_fixed(leaf, dim, size, where)
@@ -183,10 +182,8 @@ def size_ranges(
                         "Give one: torchtrt.Input(min_shape, opt_shape, max_shape), or "
                         "torch.export.Dim(name, max=...) when exporting."
                     )
-                if symbol not in ranges:
-                    ranges[symbol] = SizeRange(
-                        minimum, min(max(optimal, minimum), maximum), maximum
-                    )
+                optimal = min(max(optimal, minimum), maximum)
+                ranges.setdefault(symbol, SizeRange(minimum, optimal, maximum))
     return ranges
 
 

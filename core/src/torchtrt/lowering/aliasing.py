@@ -1,8 +1,8 @@
 """Which tensors of a graph may share memory, and what follows for its results and its writes.
 
-A lowered graph reads, computes, and only then writes: its writes are ``copy_`` at the end, to inputs and to
-attributes. Inside it a value is a value, and copies may go as they please. Memory can be seen from outside in two
-places only, and both are settled here:
+A lowered graph reads, computes, and only then writes, to inputs and to attributes: ``copy_`` to all of one or, where a
+pass knows what is new, to a part. The views that are these parts come before the first write. Inside the graph a value
+is a value, and copies may go as they please. Memory can be seen from outside in two places only, both settled here:
 
 * **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager
   PyTorch.
@@ -183,13 +183,8 @@ def may_share(node: Node) -> Sequence[Node]:
 
 def _makes_new_memory(node: Node) -> bool:
     """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
-    results = _evaluated(node)
-    if results is None:
-        return False
-    stored = {
-        storage_of(source) for source in map(_fake, node.all_input_nodes) if source is not None
-    }
-    return stored.isdisjoint(map(storage_of, results))
+    results, stored = _evaluated(node), set(map(storage_of, _fakes(node)))
+    return results is not None and stored.isdisjoint(map(storage_of, results))
 
 
 def returned_argument(node: Node) -> Node | None:
@@ -210,17 +205,18 @@ def _fake(node: Node) -> FakeTensor | None:
     return value if isinstance(value, FakeTensor) else None
 
 
+def _fakes(node: Node) -> list[FakeTensor]:
+    return [fake for fake in map(_fake, node.all_input_nodes) if fake is not None]
+
+
 def _evaluated(node: Node) -> list[torch.Tensor] | None:
     """Returns a call's results for its fake arguments, or None where that cannot be known."""
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
-    mode = next(
-        (source.fake_mode for source in map(_fake, node.all_input_nodes) if source is not None),
-        None,
-    )
-    if mode is None:
+    fakes = _fakes(node)
+    if not fakes:
         return None
     try:
-        with no_new_assumptions(node.graph), mode:
+        with no_new_assumptions(node.graph), fakes[0].fake_mode:
             return pytree.tree_leaves(node.target(*args, **kwargs))  # type: ignore[operator]
     except Exception:  # it may refuse symbolic sizes in any way
         return None
@@ -236,11 +232,8 @@ def certain_source(node: Node) -> Node | None:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
-    return (
-        source
-        if isinstance(source, Node) and (is_view or returned_argument(node) is source)
-        else None
-    )
+    is_certain = isinstance(source, Node) and (is_view or returned_argument(node) is source)
+    return source if is_certain else None
 
 
 def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
@@ -358,6 +351,8 @@ class _Separation:
         """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
         if (value, origin) not in self.copies:
             first = self.writes[0] if self.writes else self.graph.output_node()
+            if value.op == "get_attr":
+                first.prepend(value)  # which may be named further down, where it is written to
             with self.graph.inserting_before(first):
                 copy = self.graph.call_function(aten.clone.default, (value,))
             fake = value.meta.get("val")

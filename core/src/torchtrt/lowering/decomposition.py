@@ -1,9 +1,8 @@
 """Asks the registry about every node, and inlines a decomposition where that brings a node into TensorRT.
 
-A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no
-converter accepts is traced through its decomposition (a pack's before PyTorch's own), and the parts
-are asked about in turn. Unless all of them are accepted the node stays whole: PyTorch runs one
-``aten.foo`` better than its pieces.
+A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no converter accepts is
+traced through its decomposition (a pack's before PyTorch's own), and the parts are asked about in turn. Unless all of
+them are accepted the node stays whole: PyTorch runs one ``aten.foo`` better than its pieces.
 """
 
 from __future__ import annotations

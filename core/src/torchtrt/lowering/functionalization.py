@@ -1,9 +1,8 @@
 """Makes a program free of writes.
 
-PyTorch's own functionalization retraces the whole program, which takes longer than exporting it
-did. Most writes are of one simple kind, ``relu_`` on a fresh result, and those are rewritten in
-place: ``y = op_(x)`` becomes ``y = op(x)``, and who read ``x`` afterwards reads ``y``. Anything
-else goes through PyTorch.
+PyTorch's own functionalization retraces the whole program, which takes longer than exporting it did. Most writes are
+of one simple kind, ``relu_`` on a fresh result, and those are rewritten in place: ``y = op_(x)`` becomes ``y = op(x)``,
+and who read ``x`` afterwards reads ``y``. Anything else goes through PyTorch.
 """
 
 from __future__ import annotations
@@ -36,10 +35,8 @@ aten = torch.ops.aten
 
 def _updates_statistics(node: Node) -> bool:
     """Returns whether a normalization updates its running statistics, which its schema does not tell."""
-    target = node.target
-    if target in (aten.batch_norm.default, aten.instance_norm.default):
-        return bool(node.args[5])
-    return False
+    normalizations = (aten.batch_norm.default, aten.instance_norm.default)
+    return node.target in normalizations and bool(node.args[5])
 
 
 def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
@@ -70,9 +67,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     except Exception as error:
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
-            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, "
-            "none of them a view of another: write to a clone(), or keep one buffer and take views of "
-            "it in forward."
+            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, none of them a "
+            "view of another: write to a clone(), or keep one buffer and take views of it in forward."
         ) from error
     return exported, exported.graph_module
 

@@ -126,9 +126,7 @@ class _Updates:
 
     def __init__(self, graph_module: GraphModule, root: Any) -> None:
         self.root = root
-        self.buffer = (
-            attrgetter(str(root.target))(graph_module) if root.op == "get_attr" else None
-        )
+        self.buffer = attrgetter(str(root.target))(graph_module) if root.op == "get_attr" else None
 
     def run(self, value: Any) -> list[_Write] | None:
         """Returns the writes of parts that come to a write of ``value``, or None where that is to be written."""
