@@ -282,6 +282,11 @@ def test_the_page_never_overwrites_the_model(program, capsys):
             "has aten.svd.default",
         ),
         ("no pack has a converter", "no pack has a converter for it", "has vision.op.default"),
+        (
+            "It writes to a buffer or an input",
+            "It writes to a buffer or an input, which PyTorch does.",
+            "Nothing",
+        ),
         ("rejected: ", "aten_core  rejected: the kernel is too large", "as the reason says"),
     ],
 )
@@ -289,11 +294,6 @@ def test_every_reason_has_its_advice(in_core, reason, expected):
     """And the words by which it is told are still those of the core."""
     assert in_core in CORE
     assert expected in advice("vision.op.default", reason)
-
-
-def test_a_write_to_the_models_own_memory_needs_nothing_done():
-    """It is PyTorch's in every model."""
-    assert advice("aten.copy_.default", "no pack has a converter for it").startswith("Nothing")
 
 
 def test_the_text_says_what_to_do(program, capsys):

@@ -351,8 +351,8 @@ class _Separation:
         """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
         if (value, origin) not in self.copies:
             first = self.writes[0] if self.writes else self.graph.output_node()
-            if value.op == "get_attr":
-                first.prepend(value)  # which may be named further down, where it is written to
+            if first < value:  # an attribute that only the writes name
+                first.prepend(value)
             with self.graph.inserting_before(first):
                 copy = self.graph.call_function(aten.clone.default, (value,))
             fake = value.meta.get("val")

@@ -80,7 +80,7 @@ class _Resolver:
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
         if writes(node):
-            return _rejected(node, "It writes to the model's own memory or an input's."), None
+            return _rejected(node, "It writes to a buffer or an input, which PyTorch does."), None
         resolution, parts = self._resolve(node, depth)
         if not resolution and parts is None and self.unusable_dtype(node) is None:
             late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-_WRITE_BACK = "aten.copy_.default"
-
 _RULES = (
+    (r"writes to a buffer or an input", "Nothing: that memory is the model's own or the caller's."),
     (r"min_block_size is", "Compile with a smaller min_block_size; 1 makes an engine of any op."),
     (r"torch_executed_ops keeps", "Take the op out of torch_executed_ops."),
     (
@@ -61,8 +60,6 @@ def advice(op: str, reason: str) -> str:
         op: The op's qualified name.
         reason: Why it stays, as a report tells.
     """
-    if op == _WRITE_BACK:
-        return "Nothing: PyTorch writes a result to the model's own buffer or input."
     for words, what in _RULES:
         if found := re.search(words, reason):
             return what.format(subject=op, **found.groupdict())

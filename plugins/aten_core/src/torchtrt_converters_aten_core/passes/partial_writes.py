@@ -86,7 +86,7 @@ Reach = Callable[[Any], list[_Write] | None]
 
 
 @pack.lowering_pass()
-def updates(graph_module: GraphModule, settings: CompilationSettings) -> None:
+def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Writes what is new of a buffer or input where that is known to be a part of it."""
     from torchtrt.lowering.aliasing import writes  # slow to import
 
@@ -95,7 +95,7 @@ def updates(graph_module: GraphModule, settings: CompilationSettings) -> None:
     if not last:
         return
     found = {
-        node: _Updates(graph_module, node.args[0]).run(node.args[1])
+        node: _PartialWrites(graph_module, node.args[0]).run(node.args[1])
         for node in last
         if node.target is aten.copy_.default
     }
@@ -121,7 +121,7 @@ def updates(graph_module: GraphModule, settings: CompilationSettings) -> None:
     graph.eliminate_dead_code()
 
 
-class _Updates:
+class _PartialWrites:
     """What is written to one buffer or input."""
 
     def __init__(self, graph_module: GraphModule, root: Any) -> None:
@@ -155,7 +155,7 @@ class _Updates:
         base = value.args[0]
         if value.target in PLACES:
             before = self.writes(base, path, reach)
-            if before is None or _takes_numbers(value):
+            if before is None or _takes_numbers(value) or _takes_mask(value):
                 return None
             write = _Write(path, PLACES[value.target], value.args[1:], value.kwargs)
             return [*before, write]
@@ -228,6 +228,14 @@ def _arguments(node: Node) -> tuple[Any, ...]:
 def _takes_numbers(node: Node) -> bool:
     """Returns whether a call takes numbers that the model computes: a write would read them too late."""
     return any(not isinstance(value_of(each), torch.Tensor) for each in node.all_input_nodes)
+
+
+def _takes_mask(node: Node) -> bool:
+    """Returns whether a mask chooses the places: it is as large as they are, and PyTorch waits for the GPU to count."""
+    masks = (torch.bool, torch.uint8)
+    return node.target is aten.index_put.default and any(
+        index is not None and value_of(index).dtype in masks for index in node.args[1]
+    )
 
 
 def _is_like(source: Any, value: Node) -> bool:
