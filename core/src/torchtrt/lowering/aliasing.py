@@ -147,7 +147,7 @@ def writes(node: Node) -> bool:
         isinstance(node.target, torch._ops.OpOverload)
         and declares_alias(node.target)
         and bool(node.users)
-        and all(user.args[0] is node and writes(user) for user in node.users)
+        and all(user.args[:1] == (node,) and writes(user) for user in node.users)
     )
 
 
@@ -232,8 +232,8 @@ def certain_source(node: Node) -> Node | None:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
-    is_certain = isinstance(source, Node) and (is_view or returned_argument(node) is source)
-    return source if is_certain else None
+    is_certain = is_view or returned_argument(node) is source
+    return source if isinstance(source, Node) and is_certain else None
 
 
 def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
