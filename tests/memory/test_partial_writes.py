@@ -262,6 +262,85 @@ def test_torch_compile_writes_parts_of_buffers(write):
     )
 
 
+def test_a_prompt_of_any_length_is_written():
+    """As many positions as there are keys."""
+
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(2, LENGTH, 4))
+
+        def forward(self, keys, position):
+            self.keys.index_copy_(1, position, keys)
+            return self.keys.sum(1)
+
+    eager, source = Cache().eval(), Cache().eval()
+    length = torch.export.Dim("length", min=1, max=LENGTH)
+    compiled = torchtrt.compile(
+        source,
+        (torch.rand(2, 3, 4), torch.arange(3)),
+        dynamic_shapes=({1: length}, {0: length}),
+        min_block_size=1,
+    )
+
+    assert [(2, 4)] == returned(compiled)
+    assert [] == copied(compiled)
+    for size in (1, 5, LENGTH):
+        inputs = torch.rand(2, size, 4), torch.arange(size)
+        torch.testing.assert_close(compiled(*inputs), eager(*inputs))
+        assert torch.equal(eager.keys, source.keys)
+
+
+@pytest.mark.parametrize("size", [1, 100], ids=["in engines", "in PyTorch"])
+def test_a_place_that_the_model_counts_is_from_before_it_counts_on(size):
+    """The number of a view is read before the buffer that holds it is written."""
+
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("at", torch.tensor(0))
+            self.register_buffer("keys", torch.zeros(2, LENGTH, 4))
+
+        def forward(self, keys):
+            start = self.at.item()
+            torch._check(start >= 0)
+            torch._check(start < LENGTH)
+            self.at.add_(1)
+            self.keys[:, start : start + 1] = keys
+            return self.keys.sum(1)
+
+    eager, source = Counting().eval(), Counting().eval()
+    compiled = torchtrt.compile(source, (torch.rand(2, 1, 4),), min_block_size=size)
+
+    assert (2, LENGTH, 4) not in copied(compiled)
+    for _ in range(LENGTH):
+        keys = torch.rand(2, 1, 4)
+        torch.testing.assert_close(compiled(keys), eager(keys))
+        torch.testing.assert_close(source.state_dict(), eager.state_dict(), rtol=0, atol=0)
+
+
+def test_a_mask_chooses_in_the_engine():
+    """What it chooses is not known before, and PyTorch would wait for the GPU to count it."""
+
+    class Masked(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.zeros(4, 3))
+
+        def forward(self, x, mask):
+            self.state[mask] = x
+            return self.state * 2
+
+    eager, source = Masked().eval(), Masked().eval()
+    mask = torch.tensor([True, False, True, False])
+    compiled = torchtrt.compile(source, (torch.rand(3), mask), min_block_size=1)
+
+    assert [(4, 3)] == copied(compiled)
+    for inputs in ((torch.rand(3), mask), (torch.rand(3), ~mask)):
+        torch.testing.assert_close(compiled(*inputs), eager(*inputs))
+        torch.testing.assert_close(source.state, eager.state)
+
+
 def test_an_input_is_written_in_part():
     """A cache that the caller gives."""
 
