@@ -16,7 +16,6 @@ CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 CORE_LINES = 9000
 
 OPS_OF_THE_CORE = {
-    "compiler": "the copy of a result to the buffer or input that the model writes to is PyTorch's",
     "lowering/aliasing": "composites that may return their argument although their schema does not say so",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write to their statistics, which their schema does not tell",

@@ -41,6 +41,51 @@ def _set_slice(value: Tensor, other: Tensor) -> None:
     value[..., :1] = other if _fits(value[..., :1], other) else 5
 
 
+def _row(value: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns one place along the first dimension, which depends on data, and what can be written there."""
+    part = value[:1]
+    place = (other.reshape(-1)[:1] > 2).to(torch.int64) % value.shape[0]
+    return place, other.expand_as(part) if _fits(part, other) else torch.full_like(part, 6)
+
+
+def _index_copy(value: Tensor, other: Tensor) -> None:
+    place, row = _row(value, other)
+    value.index_copy_(0, place, row)
+
+
+def _index_put(value: Tensor, other: Tensor) -> None:
+    place, row = _row(value, other)
+    value[place] = row
+
+
+def _add_at(value: Tensor, other: Tensor) -> None:
+    place, row = _row(value, other)
+    value.index_put_((place,), row, accumulate=True)
+
+
+def _scatter(value: Tensor, other: Tensor) -> None:
+    place, row = _row(value, other)
+    value.scatter_(0, place.reshape([-1] + [1] * (value.dim() - 1)).expand_as(row), row)
+
+
+def _set_from(value: Tensor, other: Tensor) -> None:
+    place, row = _row(value, other)
+    start = place.item()
+    torch._check(start >= 0)
+    torch._check(start < value.shape[0])
+    value.narrow(0, start, 1).copy_(row)
+
+
+def _set_corner(value: Tensor, other: Tensor) -> None:
+    corner = value[:1].transpose(0, -1)[1:]
+    corner += other if _fits(corner, other) else 1
+
+
+def _set_flat(value: Tensor, other: Tensor) -> None:
+    flat = _flat(value)
+    flat[1::2] = other if _fits(flat[1::2], other) else 9
+
+
 VIEWS: dict[str, Callable[[Tensor], Tensor | tuple[Tensor, ...]]] = {
     "x[:1]": lambda x: x[:1],
     "x[..., 1:]": lambda x: x[..., 1:],
@@ -81,15 +126,27 @@ CONSTANTS: dict[str, Callable[[Tensor], Tensor]] = {
     "tensor": lambda _: torch.tensor([1.0, 2.0, 3.0]),
     "arange": lambda _: torch.arange(3.0),
 }
+PARTS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "x[0] = y": _set_first,
+    "x[..., :1] = y": _set_slice,
+    "x.index_copy_(0, i, y)": _index_copy,
+    "x[i] = y": _index_put,
+    "x[i] += y": _add_at,
+    "x.scatter_(0, i, y)": _scatter,
+    "x[i.item():][:1] = y": _set_from,
+    "x[:1].t()[1:] += y": _set_corner,
+    "x.view(-1)[1::2] = y": _set_flat,
+    "x.diagonal().zero_()": lambda x, _: x.diagonal().zero_(),
+}
+"""Writes to a part of a tensor, which is all that is written at the end."""
 WRITES: dict[str, Callable[[Tensor, Tensor], object]] = {
+    **PARTS,
     "x.add_(1)": lambda x, _: x.add_(1),
     "x.add_(y)": lambda x, y: x.add_(y if _fits(x, y) else 2),
     "x.mul_(2)": lambda x, _: x.mul_(2),
     "x.copy_(y)": lambda x, y: x.copy_(y) if _fits(x, y) else x.fill_(4),
     "x.zero_()": lambda x, _: x.zero_(),
     "x.relu_()": lambda x, _: x.relu_(),
-    "x[0] = y": _set_first,
-    "x[..., :1] = y": _set_slice,
     "x[x > 2] = 0": lambda x, _: x.masked_fill_(x > 2, 0),
 }
 _KINDS = (VIEWS, MAYBE_VIEWS, COPIES, ARITHMETIC, CONSTANTS, WRITES)
@@ -161,10 +218,20 @@ class Interpreted(nn.Module):
         return made.train(self.training)
 
 
-def programs() -> st.SearchStrategy[Program]:
-    """Draws programs of one to seven instructions and one to four results."""
+def programs(by_index: bool = True) -> st.SearchStrategy[Program]:
+    """Draws programs of one to seven instructions and one to four results.
+
+    Args:
+        by_index: Whether they write by index; PyTorch 2.13 crashes when it traces some for ``torch.compile``.
+    """
+    kept = {*WRITES} - {*PARTS} | {"x[0] = y", "x[..., :1] = y"}
+    kinds = [
+        {name: kind[name] for name in kind if by_index or kind is not WRITES or name in kept}
+        for kind in _KINDS
+    ]
+    writes = [kinds[-1], PARTS] if by_index else [kinds[-1]]
     places = st.integers(0, 11)
-    names = st.one_of(*(st.sampled_from(sorted(kind)) for kind in (*_KINDS, WRITES)))
+    names = st.one_of(*(st.sampled_from(sorted(kind)) for kind in (*kinds, *writes)))
     rarely = st.sampled_from(["apart"] * 8 + ["same", "view"])
     return st.builds(
         Program,

@@ -27,6 +27,7 @@ from torchtrt.lowering import (
     remove_no_ops,
     resolve_nodes,
 )
+from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.memory import storage_of
 from torchtrt.packs.state import with_known_packs
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
@@ -273,11 +274,7 @@ def explain(
 
 
 def _check_complete(partition: Partition) -> None:
-    missing = [
-        entry
-        for entry in partition.torch_nodes
-        if entry.node.target is not torch.ops.aten.copy_.default  # of a result, to where it belongs
-    ]
+    missing = [entry for entry in partition.torch_nodes if not writes(entry.node)]
     if not missing:
         return
     nodes, lines = [], []

@@ -167,8 +167,7 @@ def size_profiles(
         if not isinstance(value, torch.Tensor):
             continue
         leaf = leaves[index] if leaves else None
-        sizes: tuple[Any, ...] = tuple(value.shape)
-        for dim, size in enumerate(sizes):
+        for dim, size in enumerate(tuple[Any, ...](value.shape)):
             where = f"dimension {dim} of input {placeholder.name!r}"
             if isinstance(size, int):
                 _check_fixed(leaf, dim, size, where)

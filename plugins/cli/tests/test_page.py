@@ -241,6 +241,7 @@ def test_every_code_has_its_advice_and_its_line_in_the_docs():
     ("codes", "expected"),
     [
         (("block-too-small",), "smaller min_block_size"),
+        (("write", "declined"), "Nothing"),
         (("declined", "dynamic-shapes"), "assume_dynamic_shape_support"),
         (("declined", "not-loaded"), "torchtrt doctor"),
         (("declined", "decomposition"), "as the reason says"),
@@ -259,13 +260,6 @@ def test_a_packs_own_advice_comes_first():
     entry = TorchOp("node", "vision.op.default", "why", ("declined",), ("Pass sizes of 2.",))
 
     assert "Pass sizes of 2." == advice(entry)
-
-
-def test_a_write_to_the_models_own_memory_needs_nothing_done():
-    """It is PyTorch's in every model."""
-    entry = TorchOp("copy", "aten.copy_.default", "why", ("no-converter",))
-
-    assert advice(entry).startswith("Nothing")
 
 
 def test_the_text_says_what_to_do(program, capsys):

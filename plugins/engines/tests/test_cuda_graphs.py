@@ -187,7 +187,16 @@ def test_what_cannot_be_recorded_says_why_and_runs():
             x.add_(1)
             return x * 2
 
-    for kind, reason in ((Chosen, "depend on data"), (Writing, "writes to its input")):
+    class WritingPart(torch.nn.Module):
+        def forward(self, x):
+            x[:1].t()[1:] = 2
+            return x * 2
+
+    for kind, reason in (
+        (Chosen, "depend on data"),
+        (Writing, "writes to its input"),
+        (WritingPart, "writes to its input"),
+    ):
         model, compiled = compiled_model(kind(), [torch.randn(2, 3)])
         x = torch.randn(2, 3)
         expected = model(x.clone())
@@ -223,6 +232,28 @@ def test_every_range_of_sizes_is_recorded():
     for rows in (2, 2, 20, 20, 2, 32, 20, 1, 32, 1):
         check(compiled, model, torch.randn(rows, 4), torch.randn(3))
     assert Tape.made >= 4
+
+
+def test_parts_of_a_buffer_are_written_by_a_recording():
+    """A cache stays where it is, and gets what is new."""
+
+    class Cache(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(8, 3))
+
+        def forward(self, x, place):
+            self.cache.index_copy_(0, place, x)
+            self.cache[:1, 1:] = x[:, 1:]
+            return self.cache.sum(0) + x
+
+    model, compiled = compiled_model(Cache(), [torch.randn(1, 3), torch.tensor([1])])
+    eager = copy.deepcopy(model)
+    x, place = torch.randn(1, 3), torch.tensor([1])
+    for number in range(6):
+        check(compiled, eager, x.normal_(), place.fill_(number))
+        torch.testing.assert_close(model.cache, eager.cache)
+    assert Tape.made == 1
 
 
 def test_new_weights_drop_what_was_recorded():

@@ -1,10 +1,9 @@
 """From an exported program to a flat ATen graph in which every node knows who converts it.
 
-The steps, in order: :mod:`program` opens the exported program into a graph with its weights as
-attributes, :mod:`cleanup` removes what computes nothing, :mod:`constant_folding` computes what
-depends on no input, packs' own passes run, and :mod:`decomposition` asks the registry about each
-node, inlining a decomposition where that helps. :mod:`aliasing` knows which tensors may share memory,
-and has the last word when the blocks are engines.
+The steps, in order: :mod:`program` opens the exported program into a graph with its weights as attributes,
+:mod:`cleanup` removes what computes nothing, :mod:`constant_folding` computes what depends on no input, packs' own
+passes run, and :mod:`decomposition` asks the registry about each node, inlining a decomposition where that helps.
+:mod:`aliasing` knows which tensors may share memory, and has the last word when the blocks are engines.
 """
 
 from torchtrt.lowering.aliasing import keep_results_apart

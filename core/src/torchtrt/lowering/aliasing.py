@@ -1,8 +1,8 @@
 """Which tensors of a graph may share memory, and what follows for its results and its writes.
 
-A lowered graph reads, computes, and only then writes: its writes are ``copy_`` at the end, to inputs and to
-attributes. Inside it a value is a value, and copies may go as they please. Memory can be seen from outside in two
-places only, and both are settled here:
+A lowered graph reads, computes, and only then writes, to inputs and to attributes: ``copy_`` to all of one or, where a
+pass knows what is new, to a part. The views that are these parts come before the first write. Inside the graph a value
+is a value, and copies may go as they please. Memory can be seen from outside in two places only, both settled here:
 
 * **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager
   PyTorch.
@@ -136,9 +136,19 @@ _REPEATING = frozenset(
 _NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
-def writes(node: Node) -> bool:
+def mutates(node: Node) -> bool:
     """Returns whether a call writes to one of its arguments."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def writes(node: Node) -> bool:
+    """Returns whether a call writes to its first argument, or is a view of it that others only write to."""
+    return mutates(node) or (
+        isinstance(node.target, torch._ops.OpOverload)
+        and declares_alias(node.target)
+        and bool(node.users)
+        and all(user.args[:1] == (node,) and writes(user) for user in node.users)
+    )
 
 
 def declares_alias(target: torch._ops.OpOverload) -> bool:
@@ -173,13 +183,8 @@ def may_share(node: Node) -> Sequence[Node]:
 
 def _makes_new_memory(node: Node) -> bool:
     """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
-    results = _evaluated(node)
-    if results is None:
-        return False
-    stored = {
-        storage_of(source) for source in map(_fake, node.all_input_nodes) if source is not None
-    }
-    return stored.isdisjoint(map(storage_of, results))
+    results, stored = _evaluated(node), set(map(storage_of, _fakes(node)))
+    return results is not None and stored.isdisjoint(map(storage_of, results))
 
 
 def returned_argument(node: Node) -> Node | None:
@@ -200,17 +205,18 @@ def _fake(node: Node) -> FakeTensor | None:
     return value if isinstance(value, FakeTensor) else None
 
 
+def _fakes(node: Node) -> list[FakeTensor]:
+    return [fake for fake in map(_fake, node.all_input_nodes) if fake is not None]
+
+
 def _evaluated(node: Node) -> list[torch.Tensor] | None:
     """Returns a call's results for its fake arguments, or None where that cannot be known."""
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
-    mode = next(
-        (source.fake_mode for source in map(_fake, node.all_input_nodes) if source is not None),
-        None,
-    )
-    if mode is None:
+    fakes = _fakes(node)
+    if not fakes:
         return None
     try:
-        with no_new_assumptions(node.graph), mode:
+        with no_new_assumptions(node.graph), fakes[0].fake_mode:
             return pytree.tree_leaves(node.target(*args, **kwargs))  # type: ignore[operator]
     except Exception:  # it may refuse symbolic sizes in any way
         return None
@@ -226,11 +232,8 @@ def certain_source(node: Node) -> Node | None:
         return None
     source = node.args[0]
     is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
-    return (
-        source
-        if isinstance(source, Node) and (is_view or returned_argument(node) is source)
-        else None
-    )
+    is_certain = is_view or returned_argument(node) is source
+    return source if isinstance(source, Node) and is_certain else None
 
 
 def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
@@ -267,7 +270,7 @@ def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
 
 def written_inputs(graph_module: GraphModule) -> set[Node]:
     """Returns the placeholders whose memory a graph may write to."""
-    destinations = [node.args[0] for node in graph_module.graph.nodes if writes(node)]
+    destinations = [node.args[0] for node in graph_module.graph.nodes if mutates(node)]
     if not destinations:
         return set()
     memories = _memories(graph_module)
@@ -306,7 +309,8 @@ class _Separation:
         self.graph = graph_module.graph
         self.memories = _memories(graph_module)
         self.repeating = repeating_nodes(self.graph)
-        self.writes = [node for node in self.graph.nodes if writes(node)]
+        self.writes = [node for node in self.graph.nodes if mutates(node)]
+        self.changed: frozenset[Hashable] = frozenset()
         self.copies: dict[tuple[Node, Origin | None], Node] = {}
 
     def run(self, origins: Sequence[Origin]) -> frozenset[int]:
@@ -327,12 +331,10 @@ class _Separation:
             else:
                 owners.update(dict.fromkeys(memories, origin.memory))
                 results.append(result)
-        changed: frozenset[Hashable] = frozenset()
         for node in self.writes:
-            destination, value = node.args[:2]
-            changed |= self.memories_of(destination)
-            if value is not destination and self.memories_of(value) & changed:
-                node.args = (destination, self.copy(value, None), *node.args[2:])
+            destination, *values = node.args
+            self.changed |= self.memories_of(destination)
+            node.args = (destination, *torch.fx.map_arg(values, self.before))
         output.args = (tuple(results),)
         self.graph_module.recompile()
         returned = frozenset().union(*map(self.memories_of, results))
@@ -341,10 +343,16 @@ class _Separation:
     def memories_of(self, value: Any) -> frozenset[Hashable]:
         return self.memories.get(value, frozenset()) if isinstance(value, Node) else frozenset()
 
+    def before(self, value: Node) -> Node:
+        """Returns what ``value`` was before the first write, where it may have changed."""
+        return self.copy(value, None) if self.memories_of(value) & self.changed else value
+
     def copy(self, value: Node, origin: Origin | None) -> Node:
         """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
         if (value, origin) not in self.copies:
             first = self.writes[0] if self.writes else self.graph.output_node()
+            if first < value:  # an attribute that only the writes name
+                first.prepend(value)
             with self.graph.inserting_before(first):
                 copy = self.graph.call_function(aten.clone.default, (value,))
             fake = value.meta.get("val")

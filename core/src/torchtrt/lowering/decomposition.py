@@ -1,9 +1,8 @@
 """Asks the registry about every node, and inlines a decomposition where that brings a node into TensorRT.
 
-A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no
-converter accepts is traced through its decomposition (a pack's before PyTorch's own), and the parts
-are asked about in turn. Unless all of them are accepted the node stays whole: PyTorch runs one
-``aten.foo`` better than its pieces.
+A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no converter accepts is
+traced through its decomposition (a pack's before PyTorch's own), and the parts are asked about in turn. Unless all of
+them are accepted the node stays whole: PyTorch runs one ``aten.foo`` better than its pieces.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedDtypeError
+from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.constant_folding import fold_constants
 from torchtrt.lowering.functionalization import rewrite_writes
@@ -80,6 +80,9 @@ class _Resolver:
 
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        if writes(node):
+            reason = "It writes to a buffer or an input, which PyTorch does."
+            return _rejected(node, reason, "write"), None
         resolution, parts = self._resolve(node, depth)
         if not resolution and parts is None and self.unusable_dtype(node) is None:
             late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)
@@ -112,8 +115,7 @@ class _Resolver:
     def ask(self, node: Node) -> Resolution:
         reason = self.unusable_dtype(node)
         if reason is not None:
-            assert not isinstance(node.target, str)
-            return Resolution(node.target, node.name, None, (Rejection(None, reason, "dtype"),))
+            return _rejected(node, reason, "dtype")
         return DYNAMO_CONVERTERS.resolve(node, self.settings)
 
     def unusable_dtype(self, node: Node) -> str | None:
@@ -135,7 +137,6 @@ class _Resolver:
             and target not in settings.torch_executed_ops
             and self.unusable_dtype(node) is None
             and torch.Tag.nondeterministic_seeded not in target.tags
-            and not target._schema.is_mutable
         )
 
 
@@ -224,6 +225,11 @@ def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
     else:
         node.replace_all_uses_with(results)
     graph.erase_node(node)
+
+
+def _rejected(node: Node, reason: str, code: RejectionCode) -> Resolution:
+    assert not isinstance(node.target, str)
+    return Resolution(node.target, node.name, None, (Rejection(None, reason, code),))
 
 
 def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Resolution:

@@ -1,9 +1,8 @@
 """Makes a program free of writes.
 
-PyTorch's own functionalization retraces the whole program, which takes longer than exporting it
-did. Most writes are of one simple kind, ``relu_`` on a fresh result, and those are rewritten in
-place: ``y = op_(x)`` becomes ``y = op(x)``, and who read ``x`` afterwards reads ``y``. Anything
-else goes through PyTorch.
+PyTorch's own functionalization retraces the whole program, which takes longer than exporting it did. Most writes are
+of one simple kind, ``relu_`` on a fresh result, and those are rewritten in place: ``y = op_(x)`` becomes ``y = op(x)``,
+and who read ``x`` afterwards reads ``y``. Anything else goes through PyTorch.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from torchtrt.lowering.aliasing import (
     UNDECLARED,
     declares_alias,
     may_share,
+    mutates,
     repeating_nodes,
     returned_argument,
-    writes,
 )
 from torchtrt.lowering.symbols import no_new_assumptions
 
@@ -36,10 +35,8 @@ aten = torch.ops.aten
 
 def _updates_statistics(node: Node) -> bool:
     """Returns whether a normalization updates its running statistics, which its schema does not tell."""
-    target = node.target
-    if target in (aten.batch_norm.default, aten.instance_norm.default):
-        return bool(node.args[5])
-    return False
+    normalizations = (aten.batch_norm.default, aten.instance_norm.default)
+    return node.target in normalizations and bool(node.args[5])
 
 
 def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
@@ -55,8 +52,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         if isinstance(module, GraphModule) and module is not exported.graph_module
         for node in module.graph.nodes
     ]  # of branches and loops
-    if not any(_updates_statistics(node) for node in nodes) and not any(map(writes, inner)):
-        if not any(writes(node) for node in nodes):
+    if not any(_updates_statistics(node) for node in nodes) and not any(map(mutates, inner)):
+        if not any(mutates(node) for node in nodes):
             return exported, exported.graph_module
         graph = Graph()
         graph.output(graph.graph_copy(exported.graph, {}))
@@ -70,9 +67,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     except Exception as error:
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
-            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, "
-            "none of them a view of another: write to a clone(), or keep one buffer and take views of "
-            "it in forward."
+            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, none of them a "
+            "view of another: write to a clone(), or keep one buffer and take views of it in forward."
         ) from error
     return exported, exported.graph_module
 
@@ -80,7 +76,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
 def _check_destinations(graph: Graph) -> None:
     """Checks that no write is to a tensor of which several elements are one place in memory."""
     repeating = repeating_nodes(graph)
-    for node in filter(writes, graph.nodes):
+    for node in filter(mutates, graph.nodes):
         destination = node.args[0]
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
             raise UnsupportedProgramError(
@@ -162,7 +158,7 @@ def rewrite_writes(graph: Graph) -> bool:
     """Rewrites every write on a fresh result. Returns whether there was no other kind of write."""
     with no_new_assumptions(graph):
         for node in list(graph.nodes):
-            if not writes(node):
+            if not mutates(node):
                 continue
             functional = _functional_form(node)
             if functional is None:
@@ -193,7 +189,7 @@ def _functional_form(node: Node) -> Any:
     functional = getattr(getattr(torch.ops.aten, name.removesuffix("_"), None), overload, None)
     if not name.endswith("_") or functional is None or not _is_fresh(source):
         return None
-    if any(source in may_share(user) for user in source.users if not writes(user)):
+    if any(source in may_share(user) for user in source.users if not mutates(user)):
         return None
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
     try:

@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Literal, NoReturn, TypeVar, overload
+from typing import NoReturn, TypeVar
 
 from torch._ops import OpOverloadPacket
 from torch.fx import Node
@@ -189,14 +189,6 @@ class ConverterRegistry:
         """Returns the names of ops that have a converter but that this PyTorch does not have."""
         return self._current_table().pending
 
-    @overload
-    def get_all_converters_with_target(
-        self, target: Target, return_registry_info: Literal[False] = False
-    ) -> list[ConverterSupport]: ...
-    @overload
-    def get_all_converters_with_target(
-        self, target: Target, return_registry_info: Literal[True]
-    ) -> tuple[list[ConverterSupport], dict[str, int]]: ...
     def get_all_converters_with_target(
         self, target: Target, return_registry_info: bool = False
     ) -> list[ConverterSupport] | tuple[list[ConverterSupport], dict[str, int]]:

@@ -82,7 +82,7 @@ class CompiledModule(torch.nn.Module):
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
         leaves = self._flatten(args, kwargs)
-        self.usage_checks.check(leaves)
+        self.usage_checks.check_surroundings()
         self.checks.check(leaves)
         if self._memory_checks is not None:
             self.usage_checks.check_weights()

@@ -11,9 +11,11 @@ from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import InputError
+from torchtrt.inputs import check_strided
 from torchtrt.lowering import shape_env_of
 
 _REMEMBERED = 256
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,17 @@ class InputChecks:
         Raises:
             InputError: One does not fit; the message names it and the sizes it may have.
         """
-        key = tuple(
-            (leaf.shape, leaf.dtype, leaf.layout)
-            if isinstance(leaf, torch.Tensor)
-            else (type(leaf), leaf)
-            for leaf in leaves
-        )
+        key: tuple[Any, ...] = ()
         try:
+            key = tuple(
+                (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
+                if isinstance(leaf, torch.Tensor)
+                else (type(leaf), leaf)
+                for leaf in leaves
+            )
             if key in self._passed:
                 return
-        except TypeError:  # a list, say, which is no tensor and has no hash
+        except (TypeError, RuntimeError):  # a list, say, has no hash, and a nested tensor no shape
             key = ()
         self._check(leaves)
         if len(self._passed) >= _REMEMBERED:
@@ -91,12 +94,18 @@ class InputChecks:
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
             subject = f"Input {name!r}"
             if not isinstance(wanted, TensorCheck):
-                is_nan = leaf != leaf and wanted != wanted
-                if type(leaf) is not type(wanted) or not (leaf == wanted or is_nan):
+                if type(leaf) is not type(wanted) or not (
+                    leaf == wanted or (leaf != leaf and wanted != wanted)  # NaN is NaN
+                ):
                     raise _misfit(subject, repr(leaf), repr(wanted))
                 continue
             if not isinstance(leaf, torch.Tensor):
                 raise InputError(f"{subject} must be a tensor, not a {type(leaf).__name__}.")
+            check_strided(leaf)
+            if type(leaf) not in _PLAIN:
+                raise InputError(
+                    f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}."
+                )
             for is_, compiled in ((leaf.dtype, wanted.dtype), (leaf.layout, wanted.layout)):
                 if is_ is not compiled:
                     raise _misfit(subject, is_, compiled)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from torchtrt.errors import EngineError, InputError
-from torchtrt.inputs import check_strided
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
 
 
@@ -54,20 +52,8 @@ class UsageChecks:
         # Whoever loads this has another model's weights, or none.
         return {**self.__dict__, "_watched": []}
 
-    def check(self, leaves: Iterable[Any]) -> None:
-        """Checks a call, before anything runs.
-
-        Raises:
-            InputError: An input is no plain tensor.
-            EngineError: Autocast is another than it was, or the call is being traced.
-        """
-        for leaf in leaves:
-            if not isinstance(leaf, torch.Tensor):
-                continue
-            check_strided(leaf)
-            if type(leaf) not in _PLAIN:
-                message = f"Engines run on plain strided tensors, and an input is a {type(leaf).__name__}."
-                raise InputError(message)
+    def check_surroundings(self) -> None:
+        """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
         if _autocast() != self.autocast:
             message = (
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from torchtrt.registry.candidate import RejectionCode
 from torchtrt.report import TorchOp
 
-WRITE_BACK = "aten.copy_.default"
-
 OTHERWISE: RejectionCode = "declined"
 
 BY_CODE: Mapping[RejectionCode, str] = {
+    "write": "Nothing: that memory is the model's own or the caller's.",
     "kept": "Take the op out of torch_executed_ops.",
     "block-too-small": "Compile with a smaller min_block_size; 1 makes an engine of any op.",
     "no-input": "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",
@@ -41,8 +40,6 @@ def advice(entry: TorchOp) -> str:
 
     What packs say themselves comes first; :class:`torchtrt.packs.Reject` takes it.
     """
-    if entry.op == WRITE_BACK:
-        return "Nothing: PyTorch writes a result to the model's own buffer or input."
     if entry.advice:
         return " ".join(entry.advice)
     code = next((code for code in BY_CODE if code in entry.codes), OTHERWISE)

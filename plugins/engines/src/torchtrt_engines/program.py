@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._export.verifier import load_verifier
 from torch._ops import OperatorBase
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import ExportedProgram
@@ -76,7 +77,11 @@ def to_program(compiled: CompiledModule) -> SavedProgram:
 
 
 class _Lifting:
-    """Turns attributes into inputs, engines into calls of the operator, and writes into results."""
+    """Turns attributes into inputs, engines into calls of the operator, and writes into results.
+
+    Where the graph writes to parts of what it writes to, all writes stay what they are, in order: as results they
+    would be of the whole.
+    """
 
     def __init__(self, compiled: CompiledModule) -> None:
         self.compiled = compiled
@@ -89,6 +94,9 @@ class _Lifting:
         self.plans: dict[str, Any] = {}
         self.descriptions: list[dict[str, Any]] = []
         nodes = self.source.graph.nodes
+        self.keeps_writes = any(
+            writes(node) and node.target is not torch.ops.aten.copy_.default for node in nodes
+        )
         modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in nodes)
         self.fake_mode = next(filter(None, modes), None) or FakeTensorMode()
 
@@ -107,7 +115,7 @@ class _Lifting:
         for node in nodes:
             if node.op == "call_module":
                 self.env[node] = self.call_engine(node)
-            elif node.op == "call_function" and writes(node):
+            elif node.op == "call_function" and writes(node) and not self.keeps_writes:
                 destination, value, *_ = node.args
                 written[self.env[destination]] = self.env[value]
             elif node.op == "call_function":
@@ -230,6 +238,7 @@ class _Lifting:
             module_call_graph=[ModuleCallEntry("", signature)],
             example_inputs=None,
             constants=plans,
+            verifiers=[load_verifier("TRAINING" if self.keeps_writes else "ATEN")],
         )
 
     def ranges(self) -> Iterator[tuple[Any, ValueRanges[Any]]]:
