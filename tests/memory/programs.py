@@ -218,20 +218,10 @@ class Interpreted(nn.Module):
         return made.train(self.training)
 
 
-def programs(by_index: bool = True) -> st.SearchStrategy[Program]:
-    """Draws programs of one to seven instructions and one to four results.
-
-    Args:
-        by_index: Whether they write by index; PyTorch 2.13 crashes when it traces some for ``torch.compile``.
-    """
-    kept = {*WRITES} - {*PARTS} | {"x[0] = y", "x[..., :1] = y"}
-    kinds = [
-        {name: kind[name] for name in kind if by_index or kind is not WRITES or name in kept}
-        for kind in _KINDS
-    ]
-    writes = [kinds[-1], PARTS] if by_index else [kinds[-1]]
+def programs() -> st.SearchStrategy[Program]:
+    """Draws programs of one to seven instructions and one to four results."""
     places = st.integers(0, 11)
-    names = st.one_of(*(st.sampled_from(sorted(kind)) for kind in (*kinds, *writes)))
+    names = st.one_of(*(st.sampled_from(sorted(kind)) for kind in (*_KINDS, PARTS)))
     rarely = st.sampled_from(["apart"] * 8 + ["same", "view"])
     return st.builds(
         Program,

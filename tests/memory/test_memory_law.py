@@ -26,7 +26,7 @@ def hold(compile_model, shard, count):
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    @given(programs(by_index=compile_model is ahead_of_time))
+    @given(programs())
     def law(program):
         try:
             outcomes.append(check(program, compile_model))

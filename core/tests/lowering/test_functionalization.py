@@ -76,6 +76,22 @@ def maybe_alias(x):
     return y
 
 
+def undeclared_view(x):
+    """What ``reshape`` becomes of a copy is a view that does not say so, of an op without a composite kernel."""
+    y = x * 2
+    z = torch.ops.aten._unsafe_view(y, [4])
+    z.add_(1)
+    return z + y.view(-1)
+
+
+def undeclared_parts(x):
+    """Parts that PyTorch calls unsafe to write to, written to."""
+    y = x * 2
+    first, second = torch.ops.aten.unsafe_split_with_sizes(y, [1, 1])
+    first.add_(second)
+    return y
+
+
 FUNCTIONS = [
     fresh,
     read_before,
@@ -85,6 +101,8 @@ FUNCTIONS = [
     on_the_input,
     twice,
     maybe_alias,
+    undeclared_parts,
+    undeclared_view,
 ]
 
 

@@ -220,3 +220,23 @@ def test_a_tensor_parallel_model_runs_with_its_collectives_between_engines(tmp_p
 
     assert 0 == done.returncode, done.stderr[-3000:]
     assert "parallel" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_alpha_dropout", "dropout2d"])
+def test_a_write_through_a_dropout_that_drops_nothing_reaches_its_input(name):
+    """It returns its input, as in eager PyTorch."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            dropped = getattr(torch.nn.functional, name)(x, training=self.training)
+            dropped += 1
+            return x * 2, dropped
+
+    torch._dynamo.reset()
+    model = Model().eval()
+    compiled = torch.compile(model, backend="torchtrt", options={"min_block_size": 1})
+    x, other = torch.zeros(2, 3, 4, 4), torch.zeros(2, 3, 4, 4)
+
+    for expected, actual in zip(model(x), compiled(other), strict=True):
+        torch.testing.assert_close(actual, expected)
+    torch.testing.assert_close(other, x)

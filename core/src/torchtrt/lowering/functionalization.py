@@ -31,6 +31,11 @@ from torchtrt.lowering.aliasing import (
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
+_SAFE = {
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+"""The same views, as ops that say that they are."""
 
 
 def _updates_statistics(node: Node) -> bool:
@@ -101,11 +106,13 @@ def _elements_are_apart(value: Any) -> bool:
 
 def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
     """Returns the ops that are views here without saying so, and how to compute them by ops that do."""
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    ops = {node.target for node in graph.nodes if node.target in UNDECLARED and may_share(node)}
+    key, table = torch._C.DispatchKey.CompositeImplicitAutograd, torch._decomp.decomposition_table
+    # Asked for a kernel that an op does not have, PyTorch ends the process.
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
     return {
-        node.target: functools.partial(node.target._op_dk, key)
-        for node in graph.nodes
-        if node.target in UNDECLARED and may_share(node)
+        op: functools.partial(op._op_dk, key) if has_kernel(op.name(), key) else table[op]
+        for op in ops
     }
 
 
@@ -132,6 +139,9 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
                 )
                 undo.append(functools.partial(holder.__setitem__, name, holder[name]))
                 holder[name] = _stand_in(holder[name])
+        elif node.target in _SAFE:
+            undo.append(functools.partial(setattr, node, "target", node.target))
+            node.target = _SAFE[node.target]
         elif node.target in UNDECLARED and (source := returned_argument(node)):
             undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
             _call(node, aten.alias.default, (source,), {})

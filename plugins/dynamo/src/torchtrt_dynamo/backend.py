@@ -8,6 +8,7 @@ of the engines, and engines are built anew when a weight has changed. One for tr
 from __future__ import annotations
 
 import functools
+import inspect
 import threading
 import warnings
 from collections import OrderedDict
@@ -19,6 +20,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
+from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchtrt.compiler import compile as compile_model
@@ -26,6 +28,8 @@ from torchtrt.errors import SettingsError
 from torchtrt.inputs import Input
 from torchtrt.packs.state import with_known_packs
 from torchtrt.settings import CompilationSettings
+
+aten = torch.ops.aten
 
 ENGINES_KEPT = 8
 """For how many combinations of unbounded sizes, numbers and states of the weights a graph keeps its engines."""
@@ -36,6 +40,10 @@ _MODES: Mapping[str, Mapping[str, Any]] = {
     "max-autotune": {"optimization_level": 5, "cuda_graphs": True},
     "max-autotune-no-cudagraphs": {"optimization_level": 5},
 }
+
+_DROPOUTS = frozenset(
+    (F.alpha_dropout, F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.feature_alpha_dropout)
+)
 
 
 def torchtrt(
@@ -75,7 +83,18 @@ def torchtrt(
         inference_compiler=functools.partial(_compile, settings=settings, bake_weights=True),
         keep_inference_input_mutations=True,
     )
+    _declare_views(graph_module)
     return backend(graph_module, example_inputs)
+
+
+def _declare_views(graph_module: GraphModule) -> None:
+    """Makes a dropout that drops nothing an ``alias``: it returns its input, to which AOTAutograd would lose writes."""
+    for node in graph_module.graph.nodes:
+        if node.target in _DROPOUTS:
+            call = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+            call.apply_defaults()
+            if call.arguments["training"] is False:
+                node.target, node.args, node.kwargs = aten.alias.default, call.args[:1], {}
 
 
 def _compile(
