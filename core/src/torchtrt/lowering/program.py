@@ -31,8 +31,7 @@ class Program:
     """An exported program, opened.
 
     Attributes:
-        graph_module: The ATen graph. Its placeholders are the user's inputs, flattened; weights are
-            ``get_attr`` nodes.
+        graph_module: The ATen graph. Its placeholders are the user's inputs, flattened; weights are ``get_attr`` nodes.
         input_tree: How the user's ``(args, kwargs)`` nest.
         output_tree: How the outputs nest.
         ranges: For a symbol of the graph's shapes, its minimum and maximum value.

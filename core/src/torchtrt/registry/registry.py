@@ -43,9 +43,8 @@ _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic di
 class ConverterRegistry:
     """The converters of all packs in use, looked up by node.
 
-    Behind it is an ordered list of converter dictionaries, one per pack, merged into one table when
-    something is looked up after the packs have changed. It keeps nothing of a compilation: settings
-    are an argument of each lookup.
+    Behind it is an ordered list of converter dictionaries, one per pack, merged into one table when something is looked
+    up after the packs have changed. It keeps nothing of a compilation: settings are an argument of each lookup.
 
     Args:
         source: Returns the packs in use; the same object for as long as they are the same.
@@ -119,8 +118,7 @@ class ConverterRegistry:
         """Returns the converter for ``node``, how to call it, and its flags.
 
         Raises:
-            NoConverterError: There is none. It is a ``KeyError``, and its text carries every
-                reason.
+            NoConverterError: There is none. It is a ``KeyError``, and its text carries every reason.
         """
         return self._entry(self.resolve(_as_node(node)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import threading
 from collections import deque
 from typing import Any, ClassVar
@@ -11,6 +12,12 @@ from typing import Any, ClassVar
 from torchtrt.tensorrt.selection import current
 
 _log = logging.getLogger("torchtrt.tensorrt")
+_REMEDIES = {
+    "(?i)out of ?memory|memory .*could not be allocated": "The GPU has no memory left for it: free what others hold "
+    "(nvidia-smi shows who), or compile for smaller sizes.",
+    "(?i)illegal (memory|address)|launch failure|uncorrectable|no CUDA-capable|device.* lost": "This process can use "
+    "the GPU no more: look at nvidia-smi, and start another process.",
+}
 
 
 class collecting:
@@ -37,8 +44,11 @@ class collecting:
             self._open.remove(self)
 
     def text(self, separator: str = "; ") -> str:
-        """Returns the errors, each once."""
-        return separator.join(dict.fromkeys(self.errors)) or "it logged no reason"
+        """Returns the errors, each once, and what to do where they say that the GPU is the matter."""
+        text = separator.join(dict.fromkeys(self.errors)) or "it logged no reason"
+        return " ".join(
+            (text, *(what for words, what in _REMEDIES.items() if re.search(words, text)))
+        )
 
     @classmethod
     def record(cls, message: str) -> None:
@@ -63,13 +73,7 @@ def unclaimed_errors() -> str:
 @functools.cache
 def _logger(module: Any) -> Any:
     """Returns the logger for one TensorRT module, whose base class it needs."""
-    levels = {
-        "INTERNAL_ERROR": logging.ERROR,
-        "ERROR": logging.ERROR,
-        "WARNING": logging.WARNING,
-        "INFO": logging.INFO,
-        "VERBOSE": logging.DEBUG,
-    }
+    others = {"INTERNAL_ERROR": logging.ERROR, "VERBOSE": logging.DEBUG}
 
     class ForwardingLogger(module.ILogger):  # type: ignore[misc]
         """Sends TensorRT's messages to Python's logging, and errors to whoever collects them."""
@@ -78,7 +82,7 @@ def _logger(module: Any) -> Any:
             module.ILogger.__init__(self)
 
         def log(self, severity: Any, message: str) -> None:
-            level = levels[severity.name]
+            level = others.get(severity.name) or getattr(logging, severity.name)
             if level >= logging.ERROR:
                 collecting.record(message)
             # An error reaches the person in the exception; warnings are about TensorRT's own choices.
