@@ -478,3 +478,33 @@ def test_transformers_static_cache_is_written_in_part():
     assert whole not in returned(compiled)
     assert whole not in copied(compiled)
     assert places == [buffer.data_ptr() for buffer in source.buffers()]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda cache: cache.flatten().view(-1),
+        lambda cache: cache.view(-1).view(4, -1).view(-1),
+        lambda cache: cache.t().t().view(-1),
+        lambda cache: cache.view(6, 2).view(-1),
+        lambda cache: cache.unsqueeze(0).squeeze(0).view(-1),
+    ],
+)
+def test_a_view_of_a_view_is_not_taken_for_the_first(view):
+    """Although both have the same sizes."""
+
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.arange(12.0).reshape(3, 4).contiguous())
+
+        def forward(self, x):
+            view(self.cache)[1::3] = 9
+            return x * 2
+
+    model, eager = Cache().eval(), Cache().eval()
+    compiled = torchtrt.compile(model, (torch.ones(2),), min_block_size=1)
+    compiled(torch.ones(2))
+    eager(torch.ones(2))
+
+    assert torch.equal(eager.cache, model.cache)

@@ -165,7 +165,9 @@ class _PartialWrites:
 
         def through(node: Any) -> list[_Write] | None:
             is_taken = isinstance(node, Node) and view.is_taken_by(node)
-            return self.writes(node.args[0], path, reach) if is_taken else None
+            if not is_taken or not _is_like(node.args[0], value):  # the same view of another shape
+                return None
+            return self.writes(node.args[0], path, reach)
 
         return self.writes(base, (*path, view), through)
 
