@@ -59,8 +59,5 @@ _CASES: Mapping[str, tuple[str, ...]] = {
     ("TensorRT refuses a comparison of integers as an output whose type is not declared."): (
         "elementwise/EQUAL/undeclared",
     ),
-    ("The reference does not compute RNNv2 layers, which later versions do not have."): (
-        "indices/rnn/with all weights",
-    ),
 }
 REASONS: Mapping[str, str] = {name: reason for reason, names in _CASES.items() for name in names}

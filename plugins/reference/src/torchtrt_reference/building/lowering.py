@@ -188,7 +188,7 @@ class _Lowering:
         slots = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
         operation, attributes = layer._operation, layer._attributes
         for index, (name, shape) in operation.weights(attributes).items():
-            role = operation.weights_roles[name]
+            role = operation.weights_roles.get(name)
             slots += [ABSENT] * (index + 1 - len(slots))
             slots[index] = self._constant(attributes[name], shape, layer._name, role)
         return tuple(slots)
