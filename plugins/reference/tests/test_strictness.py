@@ -65,6 +65,21 @@ def test_layers_have_distinct_names(version: str, bench: Any) -> None:
     assert "Repeated layer name: twice" in n.errors[-1]
 
 
+@pytest.mark.parametrize("which", ["an input", "inside", "an output"])
+def test_tensors_have_distinct_names(version: str, which: str, bench: Any) -> None:
+    """Two tensors of one name do not build, wherever they are in the network, and the error says which name."""
+    n = bench(version)
+    x = n.input(torch.ones(2))
+    first = only(n.net.add_unary(x, n.trt.UnaryOperation.EXP))
+    second = only(n.net.add_unary(first, n.trt.UnaryOperation.EXP))
+    result = only(n.net.add_unary(second, n.trt.UnaryOperation.EXP))
+    first.name = name = {"an input": x.name, "inside": "twice", "an output": "o0"}[which]
+    if which == "inside":
+        second.name = name
+    assert n.plan(result) is None
+    assert f"Repeated tensor name: {name} (tensors must have distinct names)" in n.errors[-1]
+
+
 def test_a_scatter_is_no_shape_tensor(version: str, bench: Any) -> None:
     """A reshape by a scattered shape does not build; the scattered shape as an output does."""
     n = bench(version)
@@ -78,6 +93,7 @@ def test_a_scatter_is_no_shape_tensor(version: str, bench: Any) -> None:
     assert n.plan(only(reshaped)) is None
     assert "cannot be a shape tensor" in n.errors[-1]
     n.net.unmark_output(only(reshaped))
+    only(reshaped).name = "reshaped"
     assert n.run(only(layer))[0].tolist() == [-1, 4]
 
 
