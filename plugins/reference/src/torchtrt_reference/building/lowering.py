@@ -46,7 +46,10 @@ def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) 
 def _check_names(network: NetworkDefinition) -> None:
     layers = network._layers
     tensors = [*network._inputs, *(tensor for layer in layers for tensor in layer._outputs)]
-    named: tuple[tuple[str, Sequence[Layer | Tensor]], ...] = (("layer", layers), ("tensor", tensors))
+    named: tuple[tuple[str, Sequence[Layer | Tensor]], ...] = (
+        ("layer", layers),
+        ("tensor", tensors),
+    )
     for what, several in named:
         seen: set[str] = set()
         for each in several:

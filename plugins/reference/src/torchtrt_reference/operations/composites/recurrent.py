@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ _GATES = frozen(
         "GRU": ("RESET", "UPDATE", "HIDDEN"),
     }
 )
-_FUNCTIONS = frozen(
+_FUNCTIONS: Mapping[str, Function] = frozen(
     {"RELU": torch.rnn_relu, "TANH": torch.rnn_tanh, "LSTM": torch.lstm, "GRU": torch.gru}
 )
 
@@ -158,22 +158,9 @@ class RNN(Operation):
 
     def bind(self, call: Call) -> Function:
         """PyTorch's recurrent layers, over packed sequences where lengths are given."""
-        run, gates = _FUNCTIONS[call["op"]], len(_GATES[call["op"]])
-        layers, hidden, steps = _layers(call.attributes), int(call["hidden_size"]), call.shape()[-2]
+        attributes, is_lstm = call.attributes, call["op"] == "LSTM"
+        layers, hidden = _layers(attributes), int(call["hidden_size"])
         shapes = [fact.shape for fact in self.infer(call)]
-        is_lstm, is_skipping = call["op"] == "LSTM", call["input_mode"] == "SKIP"
-        options = (True, int(call["layer_count"]), 0.0, False, _directions(call.attributes) == 2)
-
-        def parameters(x: Tensor, parts: tuple[Tensor, ...]) -> list[Tensor]:
-            remaining = iter(parts)
-            identity = torch.eye(hidden, device=x.device, dtype=x.dtype).repeat(gates, 1)
-            found = []
-            for layer in range(layers):
-                for kind in range(4):
-                    is_absent = kind == 0 and is_skipping and layer < _directions(call.attributes)
-                    stacked = [] if is_absent else [next(remaining) for _ in range(gates)]
-                    found.append(identity if is_absent else torch.cat(stacked))
-            return found
 
         def compute(
             x: Tensor,
@@ -182,29 +169,67 @@ class RNN(Operation):
             cell_state: Tensor | None,
             *parts: Tensor,
         ) -> tuple[Tensor, ...]:
-            flat = x.reshape(-1, *x.shape[-2:])
-            zero = flat.new_zeros(len(flat), layers, hidden)
+            sequences = x.reshape(-1, *x.shape[-2:])
+            zero = sequences.new_zeros(len(sequences), layers, hidden)
             given = [hidden_state, cell_state] if is_lstm else [hidden_state]
             states = [
                 (zero if state is None else state.reshape(zero.shape)).transpose(0, 1).contiguous()
                 for state in given
             ]
-            weights = parameters(x, parts)
+            run = _recurrence(attributes, _parameters(attributes, zero, parts))
             if lengths is None:
-                start: Any = tuple(states) if is_lstm else states[0]
-                y, *last = run(flat, start, weights, *options, True)
+                y, *last = run(sequences, states)
             else:
-                packed = _packed(flat, lengths)
-                order, back = packed.sorted_indices, packed.unsorted_indices
-                states = [state.index_select(1, order) for state in states]
-                start = tuple(states) if is_lstm else states[0]
-                data, *last = run(packed.data, packed.batch_sizes, start, weights, *options)
-                y, _ = pad_packed_sequence(packed._replace(data=data), True, 0.0, steps)
-                last = [state.index_select(1, back) for state in last]
+                y, *last = _to_their_lengths(run, sequences, lengths, states)
             results = (y, *(state.transpose(0, 1) for state in last))
             return tuple(result.reshape(s) for result, s in zip(results, shapes, strict=True))
 
         return compute
+
+
+def _recurrence(attributes: Mapping[str, Any], parameters: list[Tensor]) -> Function:
+    """PyTorch's function, of sequences or of packed elements with the sizes of their batches, and of states."""
+    run = _FUNCTIONS[attributes["op"]]
+    options = True, int(attributes["layer_count"]), 0.0, False, _directions(attributes) == 2
+
+    def recur(x: Tensor, states: list[Tensor], batch_sizes: Tensor | None = None) -> Any:
+        start = tuple(states) if attributes["op"] == "LSTM" else states[0]
+        if batch_sizes is None:
+            return run(x, start, parameters, *options, True)  # the batch comes first
+        return run(x, batch_sizes, start, parameters, *options)
+
+    return recur
+
+
+def _parameters(
+    attributes: Mapping[str, Any], like: Tensor, parts: Sequence[Tensor]
+) -> list[Tensor]:
+    """Weights and biases of every layer with the gates stacked; the identity where no matrix is applied."""
+    gates, hidden = len(_GATES[attributes["op"]]), int(attributes["hidden_size"])
+    identity = torch.eye(hidden, device=like.device, dtype=like.dtype).repeat(gates, 1)
+    skipped = _directions(attributes) if attributes["input_mode"] == "SKIP" else 0
+    remaining = iter(parts)
+    return [
+        identity
+        if layer < skipped and is_input_weight
+        else torch.cat([next(remaining) for _ in range(gates)])
+        for layer in range(_layers(attributes))
+        for is_input_weight in (True, False, False, False)
+    ]
+
+
+def _to_their_lengths(
+    run: Function, sequences: Tensor, lengths: Tensor, states: list[Tensor]
+) -> tuple[Tensor, ...]:
+    """Outputs that are 0 after the end of each sequence, and the states at its end."""
+    packed = _packed(sequences, lengths)
+    order, back = packed.sorted_indices, packed.unsorted_indices
+    assert order is not None
+    assert back is not None
+    ordered = [state.index_select(1, order) for state in states]
+    data, *last = run(packed.data, ordered, packed.batch_sizes)
+    y, _ = pad_packed_sequence(packed._replace(data=data), True, 0.0, sequences.shape[1])
+    return y, *(state.index_select(1, back) for state in last)
 
 
 def _packed(sequences: Tensor, lengths: Tensor) -> PackedSequence:

@@ -152,12 +152,12 @@ class Convolution(_Filter):
         self._check_count(call)
 
     def _kernel_channels(self, call: Call) -> int:
-        fact, weights = call.optional(1), call["kernel"]
-        if not call.rules.convolution_channels_may_vary or (fact is None and weights is None):
+        fact, weights = call.optional(1), call.attributes.get("kernel")
+        count: int = fact.volume if fact is not None else 0 if weights is None else weights.size
+        if not call.rules.convolution_channels_may_vary or not count:
             return -1
-        count = fact.volume if fact is not None else weights.size
-        maps = int(call["num_output_maps"]) * math.prod(call["kernel_size_nd"])
-        return int(call["num_groups"]) * (count // maps)
+        of_a_channel: int = call["num_output_maps"] * math.prod(call["kernel_size_nd"])
+        return int(call["num_groups"]) * (count // of_a_channel)
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         return (

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from string import ascii_letters, ascii_lowercase
 from collections.abc import Mapping
+from string import ascii_letters, ascii_lowercase
 from typing import Any
 
 import torch

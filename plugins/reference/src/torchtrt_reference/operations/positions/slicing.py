@@ -99,7 +99,8 @@ class Slice(Operation):
         if fill is not None:
             call.require(mode == "FILL", "input 4 is the fill value, for FILL mode only")
             call.require(
-                fill.shape in ((), (1,)), "the fill value must be a scalar, or one element of rank 1"
+                fill.shape in ((), (1,)),
+                "the fill value must be a scalar, or one element of rank 1",
             )
             call.same_type(0, 4, what="the input and the fill value")
         is_static = all(call.optional(index) is None for index in _ATTRIBUTES)
