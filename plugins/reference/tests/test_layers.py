@@ -290,6 +290,7 @@ def test_loops_are_checked(version: str, bench: Any) -> None:
     following = only(n.net.add_unary(only(carried), n.trt.UnaryOperation.EXP))
     carried.set_input(1, following)
     n.net.unmark_output(only(output))
+    only(output).name = "unmarked"
     assert n.plan(following) is None
     assert "through a loop output" in n.errors[-1]
 

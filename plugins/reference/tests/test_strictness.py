@@ -65,6 +65,21 @@ def test_layers_have_distinct_names(version: str, bench: Any) -> None:
     assert "Repeated layer name: twice" in n.errors[-1]
 
 
+@pytest.mark.parametrize("which", ["an input", "inside", "an output"])
+def test_tensors_have_distinct_names(version: str, which: str, bench: Any) -> None:
+    """Two tensors of one name do not build, wherever they are in the network, and the error says which name."""
+    n = bench(version)
+    x = n.input(torch.ones(2))
+    first = only(n.net.add_unary(x, n.trt.UnaryOperation.EXP))
+    second = only(n.net.add_unary(first, n.trt.UnaryOperation.EXP))
+    result = only(n.net.add_unary(second, n.trt.UnaryOperation.EXP))
+    first.name = name = {"an input": x.name, "inside": "twice", "an output": "o0"}[which]
+    if which == "inside":
+        second.name = name
+    assert n.plan(result) is None
+    assert f"Repeated tensor name: {name} (tensors must have distinct names)" in n.errors[-1]
+
+
 def test_a_scatter_is_no_shape_tensor(version: str, bench: Any) -> None:
     """A reshape by a scattered shape does not build; the scattered shape as an output does."""
     n = bench(version)
@@ -78,6 +93,7 @@ def test_a_scatter_is_no_shape_tensor(version: str, bench: Any) -> None:
     assert n.plan(only(reshaped)) is None
     assert "cannot be a shape tensor" in n.errors[-1]
     n.net.unmark_output(only(reshaped))
+    only(reshaped).name = "reshaped"
     assert n.run(only(layer))[0].tolist() == [-1, 4]
 
 
@@ -209,3 +225,83 @@ def test_8_6_gathers_by_no_mask_that_the_network_is_given(computed: bool, bench:
         plan = n.builder.build_serialized_network(n.net, n.builder.create_builder_config())
 
         assert (computed or version != "8.6.0") == (plan is not None)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (1, 1)])
+def test_a_fill_value_is_one_element(version: str, shape: tuple[int, ...], bench: Any) -> None:
+    """What lies beyond a slice is a scalar, or a vector of one element, as 8.6 was seen to take it."""
+    n = bench(version)
+    x = torch.arange(6.0).reshape(2, 3)
+    layer = n.net.add_slice(n.input(x), (-1, 0), (4, 4), (1, 1))
+    layer.mode = (n.trt.SampleMode if hasattr(n.trt, "SampleMode") else n.trt.SliceMode).FILL
+    layer.set_input(4, n.const(np.full(shape, 9)))
+    if len(shape) > 1 or shape == (2,):
+        assert n.plan(only(layer)) is None
+        assert "the fill value must be a scalar, or one element of rank 1" in n.errors[-1]
+        return
+    torch.testing.assert_close(
+        n.run(only(layer))[0], torch.nn.functional.pad(x, (0, 1, 1, 1), value=9.0)
+    )
+
+
+def _einsum(n: Any) -> Any:
+    return n.net.add_einsum([n.input(torch.ones(2, 3)), n.input(torch.ones(3, 2))], "iJ,Jk->ik")
+
+
+def _normalization(n: Any) -> Any:
+    scale, bias = n.const(np.ones((1, 3))), n.const(np.full((1, 1), 3.0))
+    return n.net.add_normalization(n.input(torch.ones(2, 3)), scale, bias, 2)
+
+
+def _scale(n: Any) -> Any:
+    factors, no = n.trt.Weights(np.array([2, 3], np.float32)), n.trt.Weights()
+    x = n.input(torch.ones(2, 2, 2))
+    return n.net.add_scale(x, n.trt.ScaleMode.CHANNEL, no, factors, no)
+
+
+def _grid_sample(n: Any) -> Any:
+    image = torch.tensor([[[[-1, -4]]]], dtype=torch.int32)
+    layer = n.net.add_grid_sample(n.input(image), n.input(torch.zeros(1, 1, 1, 2)))
+    layer.sample_mode = n.trt.SampleMode.CLAMP
+    return layer
+
+
+def _convolution(n: Any) -> Any:
+    kernel = n.trt.Weights(np.ones((1, 3, 1, 1), np.float32))
+    x = n.input(torch.ones(1, 3, 1, 2), (1, -1, 1, 2))
+    return n.net.add_convolution_nd(x, 1, (1, 1), kernel)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (_einsum, torch.full((2, 2), 3.0)),
+        (_normalization, torch.full((2, 3), 3.0)),
+        (_scale, torch.tensor([2.0, 3.0])[:, None, None].expand(2, 2, 2)),
+        (_grid_sample, torch.full((1, 1, 1, 1), -2, dtype=torch.int32)),
+        (_convolution, torch.full((1, 1, 1, 2), 3.0)),
+    ],
+)
+def test_8_6_takes_what_later_versions_refuse(
+    version: str, make: Any, expected: torch.Tensor, bench: Any
+) -> None:
+    """Seen on 8.6 against its documentation; what 10 and 11 document holds for them."""
+    n = bench(version)
+    layer = make(n)
+    if version == "8.6.0":
+        if expected.dtype is torch.int32:
+            only(layer).dtype = n.trt.int32
+        torch.testing.assert_close(n.run(only(layer))[0], expected.contiguous())
+        return
+    assert n.plan(only(layer)) is None
+
+
+def test_a_kernel_says_how_many_channels_there_are_on_8_6(bench: Any) -> None:
+    """Channels that vary may be no others than the kernel's when the engine runs."""
+    n = bench("8.6.0")
+    layer = _convolution(n)
+    n.profile.set_shape("i0", (1, 1, 1, 2), (1, 3, 1, 2), (1, 4, 1, 2))
+    context = n.context(only(layer))
+    context.set_input_shape("i0", (1, 2, 1, 2))
+    with pytest.raises(RuntimeError):
+        context.infer_shapes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,13 @@ def how_many(n: Network) -> Any:
     return n.layer("shape", n.out("non_zero", n["x"]))
 
 
-RNN = ("RELU", "TANH", "LSTM", "GRU")
+RNN = {
+    "RELU": ("INPUT",),
+    "TANH": ("INPUT",),
+    "LSTM": ("INPUT", "FORGET", "CELL", "OUTPUT"),
+    "GRU": ("RESET", "UPDATE", "HIDDEN"),
+}
+SEQUENCES = np.array([[[0.5, -1], [1, 0], [-0.5, 2]], [[1, 1], [-1, 0.5], [2, 0]]], np.float32)
 
 
 def recurrent(n: Network) -> Any:
@@ -112,6 +119,35 @@ def recurrent(n: Network) -> Any:
         layer.set_weights_for_gate(0, gate, is_input, n.weights(np.eye(2)))
         layer.set_bias_for_gate(0, gate, is_input, n.weights(np.zeros(2)))
     return [layer.get_output(0)]
+
+
+def stack(name: str, op: str, x: Given = SEQUENCES, layers: int = 1, **attributes: Any) -> Case:
+    """A case of recurrent layers, every weight and bias of which differs; tensors are inputs by attribute."""
+    inputs = {"x": x, **{key: v for key, v in attributes.items() if isinstance(v, np.ndarray)}}
+    modes = {key: value for key, value in attributes.items() if key not in inputs}
+
+    def build(n: Network) -> Any:
+        layer = n.layer("rnn_v2", n["x"], layers, 2, 3, f"RNNOperation.{op}", **modes)
+        directions = 2 if "direction" in modes else 1
+        for index, gate, is_input in itertools.product(
+            range(layers * directions), RNN[op], (True, False)
+        ):
+            member = n.resolve(f"RNNGateType.{gate}")
+            seed = 2 * (index * 7 + RNN[op].index(gate)) + is_input
+            columns = 2 * directions if is_input and index >= directions else 2
+            if not (is_input and index < directions and "input_mode" in modes):
+                weights = np.cos(np.arange(2 * columns) + seed)
+                layer.set_weights_for_gate(index, member, is_input, n.weights(weights))
+            layer.set_bias_for_gate(index, member, is_input, n.weights(np.sin([seed, -seed]) / 2))
+        for key in inputs.keys() - {"x"}:
+            setattr(layer, key, n[key])
+        return layer
+
+    return Case(f"indices/rnn/{op} {name}", inputs, build, tolerance=1e-4)
+
+
+STATE = np.array([[[0.25, -0.5]], [[1, 0]]], np.float32)
+BOTH_WAYS = {"direction": "RNNDirection.BIDIRECTION"}
 
 
 CASES = (
@@ -206,4 +242,14 @@ CASES = (
         for kind in RNN
     ),
     Case("indices/rnn/with all weights", {"x": np.ones((1, 1, 2, 2), np.float32)}, recurrent),
+    *(stack("stack of two", op, layers=2) for op in RNN),
+    *(stack("both ways", op, layers=2, **BOTH_WAYS) for op in RNN),
+    *(stack("without a matrix", op, input_mode="RNNInputMode.SKIP") for op in RNN),
+    *(
+        stack("lengths", op, seq_lengths=np.array([1, 3], np.int32), **BOTH_WAYS)
+        for op in ("TANH", "GRU")
+    ),
+    stack("from states", "LSTM", hidden_state=STATE, cell_state=-STATE),
+    stack("dynamic", "TANH", dynamic(SEQUENCES, 0)),
+    stack("wrong length", "TANH", SEQUENCES[:, 1:].copy()),
 )

@@ -30,6 +30,11 @@ class Rules:
         shape_of_data_dependence: The Shape layer takes tensors whose dimensions depend on data.
         gathers_by_given_masks: A Gather may read what NonZero finds in a mask that is an input of the network.
         empty_einsum: Einsum takes empty tensors.
+        upper_case_einsum: The labels of Einsum may be upper-case letters.
+        normalization_bias_broadcasts_alone: Scale and bias of a normalization may have different shapes.
+        scale_minimum_rank: The minimum rank of Scale's input.
+        integer_images: GridSample takes integers at floating-point positions.
+        convolution_channels_may_vary: A convolution takes the number of channels from its kernel, where they vary.
         empty_slice_beyond: A static slice of nothing with STRICT_BOUNDS may start outside the tensor.
         boolean_slice_modes: Slices of booleans take the modes CLAMP, FILL and REFLECT.
         empty_to_empty_reshape: A static reshape of an empty tensor to a shape with more zeros builds.
@@ -59,6 +64,11 @@ class Rules:
     shape_of_data_dependence: bool = True
     gathers_by_given_masks: bool = True
     empty_einsum: bool = True
+    upper_case_einsum: bool = False
+    normalization_bias_broadcasts_alone: bool = False
+    scale_minimum_rank: int = 4
+    integer_images: bool = False
+    convolution_channels_may_vary: bool = False
     empty_slice_beyond: bool = True
     boolean_slice_modes: bool = True
     empty_to_empty_reshape: bool = True
@@ -99,6 +109,11 @@ _V8 = replace(
     shape_of_data_dependence=False,
     gathers_by_given_masks=False,
     empty_einsum=False,
+    upper_case_einsum=True,
+    normalization_bias_broadcasts_alone=True,
+    scale_minimum_rank=3,
+    integer_images=True,
+    convolution_channels_may_vary=True,
     empty_slice_beyond=False,
     boolean_slice_modes=False,
     empty_to_empty_reshape=False,

@@ -37,28 +37,26 @@ def lower(network: NetworkDefinition, config: BuilderConfig, refit: Refittable) 
     if not network._outputs:
         message = "Network must have at least one output"
         raise RefusedError(message)
-    _check_layer_names(network)
+    _check_names(network)
     check_types(network, config)
     check_masks(network)
     return _Lowering(network, config, refit).graph()
 
 
-def _check_layer_names(network: NetworkDefinition) -> None:
-    seen: set[str] = set()
-    for layer in network._layers:
-        if layer._name in seen:
-            message = f"Repeated layer name: {layer._name} (layers must have distinct names)"
-            raise RefusedError(message)
-        seen.add(layer._name)
-
-
-def _check_tensor_names(network: NetworkDefinition) -> None:
-    names: set[str] = set()
-    for tensor in [*network._inputs, *network._outputs]:
-        if tensor._name in names:
-            message = f"two inputs or outputs are named {tensor._name!r}; names must be unique"
-            raise RefusedError(message)
-        names.add(tensor._name)
+def _check_names(network: NetworkDefinition) -> None:
+    layers = network._layers
+    tensors = [*network._inputs, *(tensor for layer in layers for tensor in layer._outputs)]
+    named: tuple[tuple[str, Sequence[Layer | Tensor]], ...] = (
+        ("layer", layers),
+        ("tensor", tensors),
+    )
+    for what, several in named:
+        seen: set[str] = set()
+        for each in several:
+            if each._name in seen:
+                message = f"Repeated {what} name: {each._name} ({what}s must have distinct names)"
+                raise RefusedError(message)
+            seen.add(each._name)
 
 
 class _Lowering:
@@ -82,7 +80,6 @@ class _Lowering:
     def graph(self) -> Graph:
         """The whole network."""
         network, graph = self._network, self._graph
-        _check_tensor_names(network)
         graph.inputs = [self._input(tensor) for tensor in network._inputs]
         inside = self._add_all(network._layers) | inside_conditionals(network._layers)
         graph.outputs = [self._output(tensor, inside) for tensor in network._outputs]
@@ -188,7 +185,7 @@ class _Lowering:
         slots = [ABSENT if tensor is None else self._slot(tensor) for tensor in layer._operands()]
         operation, attributes = layer._operation, layer._attributes
         for index, (name, shape) in operation.weights(attributes).items():
-            role = operation.weights_roles[name]
+            role = operation.weights_roles.get(name)
             slots += [ABSENT] * (index + 1 - len(slots))
             slots[index] = self._constant(attributes[name], shape, layer._name, role)
         return tuple(slots)

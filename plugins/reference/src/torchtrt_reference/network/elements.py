@@ -276,14 +276,18 @@ class Layer(Implementation, Ported):
             self._inputs.append(tensor)
             if tensor is not None:
                 tensor._consumers[id(self)] = self
-        self._outputs = [
-            network._new_tensor(
-                f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}",
-                self,
-                index,
-            )
-            for index in range(operation.output_count(attributes))
-        ]
+        self._outputs = []
+        self._fit_outputs()
+
+    def _fit_outputs(self) -> None:
+        """Makes or drops outputs until there are as many as the operation has with these attributes."""
+        count = self._operation.output_count(self._attributes)
+        del self._outputs[count:]
+        for index in range(len(self._outputs), count):
+            self._outputs.append(self._network._new_tensor(self._output_name(index), self, index))
+
+    def _output_name(self, index: int) -> str:
+        return f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}"
 
     def _held(self) -> Layer:
         """What the method that adds the layer returns."""
@@ -398,10 +402,10 @@ class Layer(Implementation, Ported):
         if len(value) > 4095:
             self._network._error("a layer name may have at most 4095 bytes")
             return
-        for index, tensor in enumerate(self._outputs):
-            if tensor._name.startswith(f"{self._name}_output"):
-                tensor._name = f"{value}_output" if index == 0 else f"{value}_output_{index}"
+        named_after = [t for t in self._outputs if t._name.startswith(f"{self._name}_output")]
         self._name = value
+        for tensor in named_after:
+            tensor._name = self._output_name(tensor._index)
         self._invalidate()
 
     @property

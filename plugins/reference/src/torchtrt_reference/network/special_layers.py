@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torchtrt_reference.network.elements import Layer, Tensor
+from torchtrt_reference.operations.composites.recurrent import Part
 
 
 class FillLayer(Layer):
@@ -38,33 +39,28 @@ class RNNLayer(Layer):
 
     _implements = ("IRNNv2Layer",)
 
-    def _weights(self) -> dict[tuple[str, int, str, bool], Any]:
-        weights: dict[tuple[str, int, str, bool], Any] = self.__dict__.setdefault("_gates", {})
-        return weights
-
-    def _set(self, kind: str, index: int, gate: Any, is_w: bool, weights: Any) -> None:
-        self._weights()[kind, index, gate.name, is_w] = weights
-        self._attributes["given"] = frozenset(self._weights())
+    def _set(self, part: Part, weights: Any) -> None:
+        self._attributes[part.attribute] = weights
         self._invalidate()
 
-    def _get(self, kind: str, index: int, gate: Any, is_w: bool) -> Any:
-        return self._weights().get((kind, index, gate.name, is_w), self._trt.Weights()).numpy()
+    def _get(self, part: Part) -> Any:
+        return self._attributes.get(part.attribute, self._trt.Weights()).numpy()
 
     def set_weights_for_gate(self, layer_index: int, gate: Any, is_w: bool, weights: Any) -> None:
         """Sets the weights of a gate: for the input if ``is_w``, otherwise for the hidden state."""
-        self._set("weights", layer_index, gate, is_w, weights)
+        self._set(Part("weights", layer_index, gate.name, is_w), weights)
 
     def get_weights_for_gate(self, layer_index: int, gate: Any, is_w: bool) -> Any:
         """Returns the weights of a gate; an empty array if they are not set."""
-        return self._get("weights", layer_index, gate, is_w)
+        return self._get(Part("weights", layer_index, gate.name, is_w))
 
     def set_bias_for_gate(self, layer_index: int, gate: Any, is_w: bool, bias: Any) -> None:
         """Sets the bias of a gate."""
-        self._set("bias", layer_index, gate, is_w, bias)
+        self._set(Part("bias", layer_index, gate.name, is_w), bias)
 
     def get_bias_for_gate(self, layer_index: int, gate: Any, is_w: bool) -> Any:
         """Returns the bias of a gate; an empty array if it is not set."""
-        return self._get("bias", layer_index, gate, is_w)
+        return self._get(Part("bias", layer_index, gate.name, is_w))
 
     @property
     def data_length(self) -> int:

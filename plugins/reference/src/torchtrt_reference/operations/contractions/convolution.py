@@ -60,6 +60,10 @@ class _Filter(Windowed):
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         raise NotImplementedError
 
+    def _kernel_channels(self, call: Call) -> int:
+        """The channels that the kernel is for, where the input's may vary; -1 where they may not."""
+        return -1
+
     def _check(self, call: Call) -> tuple[str, tuple[int, ...]]:
         """Checks types, rank, weights and groups; returns the type and the spatial dimensions."""
         self.admit(call)
@@ -71,6 +75,7 @@ class _Filter(Windowed):
             f"the input of {self.name} must have rank {len(size) + 2}, not {len(shape)}",
         )
         channels, maps, groups = shape[1], int(call["num_output_maps"]), int(call["num_groups"])
+        channels = self._kernel_channels(call) if channels == -1 else channels
         call.require(channels != -1, "the channel dimension must be a build-time constant")
         call.require(
             groups >= 1 and channels % groups == 0 and maps % groups == 0,
@@ -145,6 +150,14 @@ class Convolution(_Filter):
         """Two or three spatial dimensions; a deconvolution finds out when it is built."""
         super().admit(call)
         self._check_count(call)
+
+    def _kernel_channels(self, call: Call) -> int:
+        fact, weights = call.optional(1), call.attributes.get("kernel")
+        count: int = fact.volume if fact is not None else 0 if weights is None else weights.size
+        if not call.rules.convolution_channels_may_vary or not count:
+            return -1
+        of_a_channel: int = call["num_output_maps"] * math.prod(call["kernel_size_nd"])
+        return int(call["num_groups"]) * (count // of_a_channel)
 
     def _kernel_shape(self, call: Call, channels: int) -> tuple[int, ...]:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from string import ascii_letters, ascii_lowercase
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ class Einsum(Operation):
         )
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
-        """Lower-case labels, no ellipsis; equal labels have equal dimensions (or 1)."""
+        """Letters for labels, no ellipsis; equal labels have equal dimensions (or 1)."""
         self.admit(call)
         for index in range(len(call.inputs)):
             call.accept(index, FLOATS, f"input {index} of einsum")
@@ -124,17 +125,20 @@ class Einsum(Operation):
     @staticmethod
     def _parse(call: Call) -> tuple[list[str], str]:
         equation = str(call["equation"]).replace(" ", "")
+        labels, rule = ascii_lowercase, "lower-case labels only"
+        if call.rules.upper_case_einsum:
+            labels, rule = ascii_letters, "letters only"
         call.require(
-            "." not in equation and all(c.islower() or c in ",->" for c in equation),
-            f"the equation {equation!r} is not supported: lower-case labels only, no ellipsis; "
+            set(equation) <= {*labels, *",->"},
+            f"the equation {equation!r} is not supported: {rule}, no ellipsis; "
             "output shape can not be computed",
         )
         left, arrow, right = equation.partition("->")
         terms = left.split(",")
         if arrow:
             return terms, right
-        labels = "".join(terms)
-        return terms, "".join(sorted(label for label in set(labels) if labels.count(label) == 1))
+        given = "".join(terms)
+        return terms, "".join(sorted(label for label in set(given) if given.count(label) == 1))
 
     def bind(self, call: Call) -> Function:
         """``torch.einsum``."""

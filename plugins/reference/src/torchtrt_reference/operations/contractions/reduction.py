@@ -219,9 +219,10 @@ class Normalization(Operation):
             expected = (1, channels) + (1,) * (len(shape) - 2)
             fits = scale == bias == expected
         else:
-            fits = scale == bias and all(
+            fits = (scale == bias or call.rules.normalization_bias_broadcasts_alone) and all(
                 ours in (1, -1) or ours == theirs or theirs == -1
-                for ours, theirs in zip(scale, shape, strict=True)
+                for each in (scale, bias)
+                for ours, theirs in zip(each, shape, strict=True)
             )
             expected = shape
         call.require(
@@ -248,7 +249,7 @@ class Normalization(Operation):
             return group_norm
         tail = tuple(range(axes[0], rank))
         normalized = shape[axes[0] :]
-        if axes == tail and scale_shape == (1,) * axes[0] + normalized:
+        if axes == tail and scale_shape == call.shape(2) == (1,) * axes[0] + normalized:
             return lambda x, scale, bias: torch.nn.functional.layer_norm(
                 x, normalized, scale.view(normalized), bias.view(normalized), epsilon
             )

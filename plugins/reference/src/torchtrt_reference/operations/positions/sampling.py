@@ -224,11 +224,16 @@ class GridSample(Operation):
         layer._attributes[attribute] = value
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
-        """Input ``[N, C, H, W]`` and grid ``[N, Ho, Wo, 2]`` of one type; a volume has one dimension more."""
+        """Input ``[N, C, H, W]`` and grid ``[N, Ho, Wo, 2]`` of one type; a volume has one dimension more.
+
+        TensorRT 8 also takes integers for the input, beside a floating-point grid.
+        """
         self.admit(call)
-        for index in (0, 1):
-            call.accept(index, FLOATS, f"input {index} of grid sample")
-        dtype = call.same_type(0, 1)
+        images = FLOATS | {"INT32"} if call.rules.integer_images else FLOATS
+        dtype = call.accept(0, images, "the input of grid sample")
+        call.accept(1, FLOATS, "the grid of grid sample")
+        if dtype != "INT32":
+            dtype = call.same_type(0, 1)
         shape, grid = call.shape(0), call.shape(1)
         call.require(
             len(shape) == len(grid), "input and grid of grid sample must have the same rank"
@@ -259,6 +264,9 @@ class GridSample(Operation):
                 grid = torch.where(grid.isnan(), first, grid)
             return torch.nn.functional.grid_sample(x, grid, mode, padding, align)
 
+        if call.facts(0).dtype == "INT32":
+            # Seen on TensorRT 8.6: what lies between the pixels is truncated.
+            return lambda x, grid: sample(x.to(grid.dtype), grid).to(torch.int32)
         return sample
 
 

@@ -98,7 +98,10 @@ class Slice(Operation):
         fill = call.optional(4)
         if fill is not None:
             call.require(mode == "FILL", "input 4 is the fill value, for FILL mode only")
-            call.require(fill.rank == 0, "the fill value must be a scalar")
+            call.require(
+                fill.shape in ((), (1,)),
+                "the fill value must be a scalar, or one element of rank 1",
+            )
             call.same_type(0, 4, what="the input and the fill value")
         is_static = all(call.optional(index) is None for index in _ATTRIBUTES)
         self._check_bounds(call, start, size, stride, is_static)

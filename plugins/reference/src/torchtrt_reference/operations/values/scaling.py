@@ -53,9 +53,12 @@ class Scale(Operation):
         return shape[axis : axis + 1] if mode == "CHANNEL" else shape[axis:]
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
-        """Rank 4 at least, floating point, as many weights as the mode needs."""
+        """Rank 4 at least (3 on TensorRT 8), floating point, as many weights as the mode needs."""
         dtype = call.accept(0, FLOATS, "the input of scale")
-        call.require(call.facts(0).rank >= 4, "the input of scale must have at least rank 4")
+        minimum = call.rules.scale_minimum_rank
+        call.require(
+            call.facts(0).rank >= minimum, f"the input of scale must have at least rank {minimum}"
+        )
         expected = self._operand_shape(call)
         call.require(-1 not in expected, "the scaled dimensions must be build-time constants")
         for index, name in enumerate(("shift", "scale", "power"), start=1):
