@@ -1,9 +1,9 @@
 """Opening exported programs: weights become attributes, writes come last."""
 
 import torch
-import torchtrt
 from torch import nn
 
+import torchtrt
 from torchtrt.lowering import open_program
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Callable
@@ -11,12 +12,14 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 
 import torchtrt
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
 from torchtrt_cli.coverage import coverages, share
+from torchtrt_cli.output import Listing
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
 """What the installed pack tells of its coverage."""
@@ -544,7 +547,7 @@ def test_no_name_is_broken_by_a_narrow_terminal(
     names: list[str],
     width: str,
 ) -> None:
-    """Where the table would be too wide, each cell is on a line of its own."""
+    """Where the table would be too wide, each row is lines of whole cells."""
     monkeypatch.setenv("COLUMNS", width)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
 
@@ -553,3 +556,33 @@ def test_no_name_is_broken_by_a_narrow_terminal(
 
     assert names == [name for name in names if name in output]
     assert int(width) >= max(map(len, output.splitlines()))
+
+
+def test_a_row_that_becomes_lines_fills_them() -> None:
+    """Short cells share a line, and a long one goes on under itself, so that a wide table stays a page or two."""
+    headings = ("op", "turn", "reason", "share")
+    row = ("aten.gelu.default", 1, "the shift must be fixed, and this one is not", "80.0 %")
+    shown = io.StringIO()
+
+    Console(file=shown, width=40).print(Listing("Title", headings, [row]))
+
+    assert [
+        "Title",
+        "",
+        "  op: aten.gelu.default   turn: 1",
+        "  reason: the shift must be fixed, and",
+        "      this one is not",
+        "  share: 80.0 %",
+    ] == shown.getvalue().rstrip().splitlines()
+
+
+def test_a_report_breaks_no_name_either() -> None:
+    """Printed in a terminal of 80 columns, as from a program."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval()
+    report = torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1).report
+    shown = io.StringIO()
+
+    Console(file=shown, width=60).print(report)
+
+    assert "converters.activation:gelu" in shown.getvalue()
+    assert max(map(len, shown.getvalue().splitlines())) <= 60
