@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
+from torch.utils._pytree import _deregister_pytree_node, register_pytree_node
 
 import torchtrt
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
@@ -586,3 +588,56 @@ def test_a_report_breaks_no_name_either() -> None:
 
     assert "converters.activation:gelu" in shown.getvalue()
     assert max(map(len, shown.getvalue().splitlines())) <= 60
+
+
+class Pair(dict):  # type: ignore[type-arg]
+    """A container that only who knows its class can read."""
+
+
+def test_a_program_that_cannot_be_read_is_one_sentence_with_its_cause(
+    ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch logs the cause, and raises something that names nothing."""
+    caplog: list[str] = []
+    monkeypatch.setattr("logging.Logger.callHandlers", lambda _, record: caplog.append(record.name))
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Pair:
+            return Pair(sine=x.sin())
+
+    with registered():
+        torch.export.save(torch.export.export(Model(), (torch.rand(3),)), tmp_path / "model.pt2")
+
+    status, _, said = ask("explain", str(tmp_path / "model.pt2"))
+
+    assert status == 2
+    assert "tests.Pair" in said
+    assert "--import" in said
+    assert not [name for name in caplog if name.startswith("torch.export")]
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Lets PyTorch know the class ``Pair`` in a ``with`` block."""
+    register_pytree_node(
+        Pair,
+        lambda pair: (list(pair.values()), list(pair)),
+        lambda values, names: Pair(zip(names, values, strict=True)),
+        serialized_type_name="tests.Pair",
+    )
+    try:
+        yield
+    finally:
+        _deregister_pytree_node(Pair)
+
+
+def test_a_compiled_model_is_sent_to_inspect(ask: Callable[..., Any], tmp_path: Path) -> None:
+    """Its engines are no ops that a pack could convert."""
+    file = tmp_path / "compiled.pt2"
+    model = torch.nn.Linear(4, 4).eval()
+    torchtrt.save(torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1), file)
+
+    status, _, said = ask("explain", str(file))
+
+    assert status == 2
+    assert f"`torchtrt inspect {file}`" in said
