@@ -303,13 +303,13 @@ def test_a_pack_may_have_rules_for_ops():
             return torch.exp(torch.relu(self.linear(x)))
 
     before = dtypes_of(compiled(Model(), autocast=torch.float16), "aten.exp.default")
-    kept = list(local_pack._autocast_rules)
+    kept = local_pack.autocast_rules
     try:
         local_pack.autocast_rule(AutocastRule.PROMOTE, torch.ops.aten.exp, "nowhere::op")
         local_pack.autocast_rule(AutocastRule.FLOAT32, "aten.relu.default")
         after = compiled(Model(), autocast=torch.float16)
     finally:
-        local_pack._autocast_rules[:] = kept
+        local_pack.autocast_rules = kept
 
     assert before == {"float32": 1}
     assert dtypes_of(after, "aten.exp.default") == {"float16": 1}

@@ -312,6 +312,19 @@ def test_a_wrong_result_is_blamed_on_its_converter(version: str, result: Any, wh
         compiled(lambda x: torch.relu(x) + 1)
 
     assert "could not convert aten.relu.default (node relu)" in str(caught.value)
+    assert "raised at" not in str(caught.value)  # no line of the converter did
+
+
+def test_an_error_names_the_converters_own_line() -> None:
+    """And not that of the library in which it was noticed."""
+
+    def converter(ctx: Any, self: Any) -> Any:
+        return ctx.net.add_softmax(torch)
+
+    override(aten.relu.default, converter)
+
+    with pytest.raises(ConversionError, match=r"raised at  .*test_contract.py:\d+"):
+        compiled(torch.relu)
 
 
 def test_a_wrong_number_of_results_is_blamed_too() -> None:

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+import torchtrt
 from torchtrt.lowering import open_program
 
 
@@ -85,3 +86,26 @@ def test_a_program_without_writes_is_not_retraced():
         )
     }
     assert {torch.ops.aten.linear.default} == targets
+
+
+def test_a_program_from_a_file_is_decomposed_as_before(tmp_path):
+    """Its sizes are 2 or more where the graph is read, as while exporting, and may still be 1 in a call."""
+    batch = torch.export.Dim("batch", min=1, max=8)
+    exported = torch.export.export(
+        _Spread().eval(), (torch.rand(4, 3),), dynamic_shapes=({0: batch},)
+    )
+    torch.export.save(exported, tmp_path / "model.pt2")
+
+    for program in (exported, torch.export.load(tmp_path / "model.pt2")):
+        compiled = torchtrt.compile(program, min_block_size=1, require_full_compilation=True)
+
+        for size in (1, 4, 8):
+            x = torch.randn(size, 3)
+            torch.testing.assert_close(compiled(x), _Spread()(x))
+
+
+class _Spread(nn.Module):
+    """An op without a converter, whose decomposition broadcasts a tensor with itself."""
+
+    def forward(self, x):
+        return torch.special.i0e(x) + torch.special.entr(x.abs())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -73,10 +74,10 @@ def local() -> Iterator[ConverterPack]:
     """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
     packs, problems = _state.packs, list(_state.problems)
     contents = {
-        name: list(getattr(local_pack, name))
-        for name in ("_converters", "_decompositions", "_autocast_rules", "_export_contexts")
+        name: copy.copy(getattr(local_pack, name))
+        for name in ("_converters", "decompositions", "autocast_rules", "export_contexts")
     }
     yield local_pack
     for name, entries in contents.items():
-        getattr(local_pack, name)[:] = entries
+        setattr(local_pack, name, entries)
     _state.packs, _state.problems[:] = packs, problems

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -73,6 +74,28 @@ def test_a_decomposition_of_the_program_is_used(local: ConverterPack) -> None:
     function, info = decompositions()[erfinv]
     assert function is decompose
     assert info.name == "local"
+
+
+def test_a_decomposition_that_raises_is_told_with_its_line(local: ConverterPack) -> None:
+    """A mistake in it is no way to say that nobody converts the op."""
+
+    @register_torch_trt_decomposition("aten.igamma.default", priority=ConverterPriority.HIGH)
+    def decompose(x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return torch.no_such_function(x, other)
+
+    inputs = (torch.rand(3), torch.rand(3))
+    exported = torch.export.export(_Igamma(), inputs)
+    (stayed,) = torchtrt.compile(exported, min_block_size=1).report.in_torch
+
+    assert re.search(
+        r"its decomposition .*decompose raised AttributeError: .*no_such_function.* \(.*test_local.py:\d+\)",
+        stayed.reason,
+    )
+
+
+class _Igamma(torch.nn.Module):
+    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return torch.igamma(x, other)
 
 
 def test_a_decomposition_of_a_packet_serves_all_overloads_that_write_nothing(

@@ -7,6 +7,7 @@ import operator
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -195,7 +196,8 @@ def test_a_validator_that_raises_is_a_rejection_with_a_traceback(
     assert len(shown) == 1
     assert first.chosen is second.chosen is not None
     (rejection,) = first.rejections
-    assert "ZeroDivisionError: oops" in rejection.reason
+    assert "ZeroDivisionError: oops (" in rejection.reason
+    assert Path(__file__).name in rejection.reason
     assert "line" in (rejection.traceback or "")
     assert ["validator-failed"] == [problem.code for problem in problems()]
 

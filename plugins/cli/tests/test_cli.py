@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
+from torch.utils._pytree import _deregister_pytree_node, register_pytree_node
 
 import torchtrt
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
 from torchtrt_cli.coverage import coverages, share
+from torchtrt_cli.output import Listing
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
 """What the installed pack tells of its coverage."""
@@ -544,7 +549,7 @@ def test_no_name_is_broken_by_a_narrow_terminal(
     names: list[str],
     width: str,
 ) -> None:
-    """Where the table would be too wide, each cell is on a line of its own."""
+    """Where the table would be too wide, each row is lines of whole cells."""
     monkeypatch.setenv("COLUMNS", width)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
 
@@ -553,3 +558,86 @@ def test_no_name_is_broken_by_a_narrow_terminal(
 
     assert names == [name for name in names if name in output]
     assert int(width) >= max(map(len, output.splitlines()))
+
+
+def test_a_row_that_becomes_lines_fills_them() -> None:
+    """Short cells share a line, and a long one goes on under itself, so that a wide table stays a page or two."""
+    headings = ("op", "turn", "reason", "share")
+    row = ("aten.gelu.default", 1, "the shift must be fixed, and this one is not", "80.0 %")
+    shown = io.StringIO()
+
+    Console(file=shown, width=40).print(Listing("Title", headings, [row]))
+
+    assert [
+        "Title",
+        "",
+        "  op: aten.gelu.default   turn: 1",
+        "  reason: the shift must be fixed, and",
+        "      this one is not",
+        "  share: 80.0 %",
+    ] == shown.getvalue().rstrip().splitlines()
+
+
+def test_a_report_breaks_no_name_either() -> None:
+    """Printed in a terminal of 80 columns, as from a program."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval()
+    report = torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1).report
+    shown = io.StringIO()
+
+    Console(file=shown, width=60).print(report)
+
+    assert "converters.activation:gelu" in shown.getvalue()
+    assert max(map(len, shown.getvalue().splitlines())) <= 60
+
+
+class Pair(dict):  # type: ignore[type-arg]
+    """A container that only who knows its class can read."""
+
+
+def test_a_program_that_cannot_be_read_is_one_sentence_with_its_cause(
+    ask: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch logs the cause, and raises something that names nothing."""
+    caplog: list[str] = []
+    monkeypatch.setattr("logging.Logger.callHandlers", lambda _, record: caplog.append(record.name))
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Pair:
+            return Pair(sine=x.sin())
+
+    with registered():
+        torch.export.save(torch.export.export(Model(), (torch.rand(3),)), tmp_path / "model.pt2")
+
+    status, _, said = ask("explain", str(tmp_path / "model.pt2"))
+
+    assert status == 2
+    assert "tests.Pair" in said
+    assert "--import" in said
+    assert not [name for name in caplog if name.startswith("torch.export")]
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Lets PyTorch know the class ``Pair`` in a ``with`` block."""
+    register_pytree_node(
+        Pair,
+        lambda pair: (list(pair.values()), list(pair)),
+        lambda values, names: Pair(zip(names, values, strict=True)),
+        serialized_type_name="tests.Pair",
+    )
+    try:
+        yield
+    finally:
+        _deregister_pytree_node(Pair)
+
+
+def test_a_compiled_model_is_sent_to_inspect(ask: Callable[..., Any], tmp_path: Path) -> None:
+    """Its engines are no ops that a pack could convert."""
+    file = tmp_path / "compiled.pt2"
+    model = torch.nn.Linear(4, 4).eval()
+    torchtrt.save(torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1), file)
+
+    status, _, said = ask("explain", str(file))
+
+    assert status == 2
+    assert f"`torchtrt inspect {file}`" in said

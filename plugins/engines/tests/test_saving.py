@@ -414,6 +414,22 @@ def test_a_model_takes_named_tuples(tmp_path):
     torch.testing.assert_close(torchtrt.load(path)(pair), model(pair))
 
 
+def test_a_container_of_a_library_that_is_not_imported_is_an_error_that_names_it(tmp_path, fresh):
+    """As the outputs of transformers are."""
+    pytest.importorskip("transformers")
+    from transformers.modeling_outputs import BaseModelOutput
+
+    model = function(lambda m, x: BaseModelOutput(last_hidden_state=x + 1))
+    path = saved(model, [torch.rand(3)], tmp_path)
+    code = (
+        "import sys, torchtrt\n"
+        "try: torchtrt.load(sys.argv[1])\n"
+        "except torchtrt.errors.UnreadableFileError as error: print(error)"
+    )
+
+    assert "transformers.modeling_outputs.BaseModelOutput" in fresh(code, path)
+
+
 def test_a_named_tuple_of_a_module_that_is_not_imported_is_an_error_that_names_it(tmp_path, fresh):
     """Loading imports nothing."""
     path = saved(function(lambda m, x: Pair(x + 1, x)), [torch.rand(3)], tmp_path)

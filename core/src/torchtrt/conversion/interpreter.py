@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import textwrap
-import traceback
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -21,6 +20,7 @@ from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.lowering import no_new_assumptions, resolution_of
+from torchtrt.packs.problem import raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -204,9 +204,8 @@ def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> s
         lines.append(f"  inputs     {_describe_inputs(node)}")
     if line := model_line(node):
         lines.append(f"  model      {line}")
-    frames = traceback.extract_tb(error.__traceback__)
-    if frames:
-        lines.append(f"  raised at  {frames[-1].filename}:{frames[-1].lineno}")
+    if place := raised_at(error, candidate.qualified_function):
+        lines.append(f"  raised at  {place}")
     lines.append(
         f'Keep the op in PyTorch with torch_executed_ops={{"{qualified_name(node.target)}"}}, prefer another pack with '
         "converter_preferences, or report this to the pack's authors."

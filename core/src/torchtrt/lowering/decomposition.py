@@ -21,12 +21,14 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from torchtrt.contract import qualified_function
 from torchtrt.errors import UnsupportedDtypeError
 from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.cleanup import remove_no_ops
 from torchtrt.lowering.constant_folding import fold_constants
 from torchtrt.lowering.functionalization import rewrite_writes
 from torchtrt.lowering.symbols import no_new_assumptions
+from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
@@ -176,8 +178,11 @@ def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | str | Non
                 parts = make_fx(pure, tracing_mode="real")(*values)
     except NotImplementedError as error:
         return f"its decomposition does not apply: {error}"
-    except Exception:
-        return None  # it may refuse its inputs in any way; then the node stays whole
+    except Exception as error:
+        where = qualified_function(decompose)
+        if node.target not in decompositions():
+            return None  # PyTorch's own may refuse its inputs in any way; then the node stays whole
+        return f"its decomposition {where} raised {describe(error, where)}"
     placeholders = parts.graph.find_nodes(op="placeholder")
     for placeholder, source in zip(placeholders, sources, strict=True):
         placeholder.meta["val"] = source.meta["val"]

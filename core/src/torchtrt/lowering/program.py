@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.numbers import int_oo
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.aliasing import Origin, origins_of, written_inputs
@@ -65,6 +66,7 @@ def open_program(exported: ExportedProgram) -> Program:
             or writes to memory that it also reads under another name.
     """
     _check_writes(exported)
+    _assume_as_exported(exported.graph)
     origins = origins_of(exported)
     exported, source = functionalize(exported)
     signature = exported.graph_signature
@@ -104,6 +106,17 @@ def open_program(exported: ExportedProgram) -> Program:
     assert out_spec is not None
     ranges = dict(_ranges(exported))
     return Program(module, in_spec, out_spec, ranges, mutated, origins)
+
+
+def _assume_as_exported(graph: torch.fx.Graph) -> None:
+    """Lets sizes of inputs be taken for 2 or more where the graph is read, as ``torch.export`` takes them.
+
+    A program from a file has forgotten it, and what broadcasts would ask whether such a size is 1.
+    """
+    for node in graph.find_nodes(op="placeholder"):
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.hint != 1:
+                size.node.shape_env.constrain_symbol_range(size.node.expr, 2, int_oo)
 
 
 def _settle(value: Any) -> Any:

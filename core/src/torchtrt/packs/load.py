@@ -142,7 +142,8 @@ def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
     except BaseException as error:
         # SystemExit, and whatever else a pack may raise, stops only the pack.
         hint = _repair_or_disable(found.info)
-        raise _RefusalError("import-failed", describe(error), hint) from error
+        package = found.info.door.package_name(found.info.name)
+        raise _RefusalError("import-failed", describe(error, package), hint) from error
     finally:
         TURN.reset(turn)
 
@@ -217,7 +218,7 @@ def _call(implemented: Hooks, hook: str, info: PackInfo, **available: Any) -> An
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        what = f"{hook} raised {describe(error)}"
+        what = f"{hook} raised {describe(error, info.door.package_name(info.name))}"
         raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
 
 

@@ -106,6 +106,8 @@ class ConverterPack:
         torch: The PyTorch versions that it works with, as ``">=2.9"``.
         tensorrt: The TensorRT versions that its converters work with, as ``">=8.6"``.
 
+    What was registered is in the attributes named after the methods, in the order in which it was registered.
+
     Raises:
         PackError: An argument is malformed.
     """
@@ -131,11 +133,11 @@ class ConverterPack:
         self.torch = torch
         self.tensorrt = tensorrt
         self._converters: list[Registration | _Named] = []
-        self._decompositions: list[Decomposition] = []
-        self._lowering_passes: list[LoweringPass] = []
-        self._kept: list[Target | str] = []
-        self._export_contexts: list[ExportContext] = []
-        self._autocast_rules: list[tuple[str, AutocastRule]] = []
+        self.decompositions: tuple[Decomposition, ...] = ()
+        self.lowering_passes: tuple[LoweringPass, ...] = ()
+        self.kept: tuple[Target | str, ...] = ()
+        self.export_contexts: tuple[ExportContext, ...] = ()
+        self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -161,31 +163,11 @@ class ConverterPack:
             if isinstance(where, str):
                 yield where
 
-    @property
-    def decompositions(self) -> Sequence[Decomposition]:
-        """The registered decompositions, in the order in which they were registered."""
-        return tuple(self._decompositions)
-
-    @property
-    def lowering_passes(self) -> Sequence[LoweringPass]:
-        """The registered passes, in the order in which they run."""
-        return tuple(self._lowering_passes)
-
-    @property
-    def kept(self) -> Sequence[Target | str]:
-        """The ops that are not computed while compiling; see :meth:`keep`."""
-        return tuple(self._kept)
-
     def keep(self, *targets: Target | str) -> None:
         """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
         self._check_open()
-        self._kept += map(_target_or_name, targets)
+        self.kept += tuple(map(_target_or_name, targets))
         self._changed()
-
-    @property
-    def autocast_rules(self) -> Sequence[tuple[str, AutocastRule]]:
-        """The ops that have a rule, by their qualified names, in the order in which they were registered."""
-        return tuple(self._autocast_rules)
 
     def converter(
         self,
@@ -309,10 +291,10 @@ class ConverterPack:
         def register(function: Function) -> Function:
             if enabled:
                 self._check_open()
-                self._decompositions += [
+                self.decompositions += tuple(
                     Decomposition(op, function, ConverterPriority(priority))
                     for op in _functional_targets(target)
-                ]
+                )
                 self._changed()
             return function
 
@@ -329,7 +311,7 @@ class ConverterPack:
 
         def register(function: Function) -> Function:
             self._check_open()
-            self._lowering_passes.append(LoweringPass(str(name or function.__name__), function))
+            self.lowering_passes += (LoweringPass(str(name or function.__name__), function),)
             self._changed()
             return function
 
@@ -347,15 +329,10 @@ class ConverterPack:
         self._check_open()
         ops = (op for target in targets for op in _functional_targets(target))
         rule = AutocastRule(rule)
-        self._autocast_rules += [
+        self.autocast_rules += tuple(
             (op if isinstance(op, str) else qualified_name(op), rule) for op in ops
-        ]
+        )
         self._changed()
-
-    @property
-    def export_contexts(self) -> Sequence[ExportContext]:
-        """What models are exported inside of, in the order in which it was registered."""
-        return tuple(self._export_contexts)
 
     def while_exporting(self, context: ExportContext) -> ExportContext:
         """Registers a function without arguments, and returns it: models are exported inside what it returns.
@@ -364,7 +341,7 @@ class ConverterPack:
         other threads see.
         """
         self._check_open()
-        self._export_contexts.append(context)
+        self.export_contexts += (context,)
         self._changed()
         return context
 

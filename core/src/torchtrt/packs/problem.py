@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import traceback
 from dataclasses import dataclass, field
 
 from torchtrt.packs.info import PackInfo
 
 
-def describe(error: BaseException) -> str:
-    """Returns an exception as one line, whatever its own ``__str__`` does."""
+def describe(error: BaseException, module: str = "") -> str:
+    """Returns an exception as one line, whatever its own ``__str__`` does, with the line in a module's package."""
     try:
         text = str(error)
     except BaseException:
         text = "its message cannot be shown"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    line = module and raised_at(error, module)
+    return f"{said} ({line})" if line else said
+
+
+def raised_at(error: BaseException, module: str) -> str:
+    """Returns the last ``file:line`` of a module's top-level package that an exception came through, or ``""``."""
+    package, line = re.split("[.:]", module)[0], ""
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+            line = f"{frame.f_code.co_filename}:{number}"
+    return line
 
 
 @dataclass(frozen=True, slots=True)

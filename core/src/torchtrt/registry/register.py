@@ -39,9 +39,10 @@ class PackPass:
         try:
             result = self.function(graph_module, settings)
         except Exception as error:
+            what = describe(error, qualified_function(self.function))
             raise PackError(
-                f"The lowering pass {self} raised {type(error).__name__}: {error}. Report this to the pack's "
-                f"authors; TORCHTRT_PACKS_DISABLE={self.pack.name} goes without the pack."
+                f"The lowering pass {self} raised {what}. Report this to the pack's authors; "
+                f"TORCHTRT_PACKS_DISABLE={self.pack.name} goes without the pack."
             ) from error
         if result is not None and result is not graph_module:
             raise PackError(
@@ -88,7 +89,8 @@ def export_contexts() -> Iterator[None]:
                 try:
                     stack.enter_context(context())
                 except Exception as error:
-                    what = f"{qualified_function(context)} raised {describe(error)}"
+                    where = qualified_function(context)
+                    what = f"{where} raised {describe(error, where)}"
                     raise PackError(str(Problem(what).about(loaded.info))) from error
         yield
 

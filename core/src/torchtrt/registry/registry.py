@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
@@ -274,10 +275,8 @@ def _as_node(node: object) -> Node:
 
 
 def _count_by_pack(candidates: Iterable[Candidate]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for candidate in sorted(candidates, key=lambda candidate: candidate.pack.order):
-        counts[candidate.pack.name] = counts.get(candidate.pack.name, 0) + 1
-    return counts
+    in_order = sorted(candidates, key=lambda candidate: candidate.pack.order)
+    return dict(Counter(candidate.pack.name for candidate in in_order))
 
 
 def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | None:
@@ -296,8 +295,8 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too: whatever a validator raises stops only itself
-        text = traceback.format_exc()
-        return _failed_validator(candidate, f"raised {describe(error)}", "validator-failed", text)
+        what = f"raised {describe(error, candidate.qualified_function)}"
+        return _failed_validator(candidate, what, "validator-failed", traceback.format_exc())
     if answer is None or answer is True:
         return None
     try:

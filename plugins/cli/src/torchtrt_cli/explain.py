@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -10,9 +13,11 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from torchtrt.contract import qualified_function
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.engines import engines
+from torchtrt.errors import MissingPieceError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
+from torchtrt.packs.problem import describe
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
@@ -39,6 +44,11 @@ def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
 
     if page is not None and page.resolve() == path.resolve():
         raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
+    if is_saved_model(path):
+        raise UnsupportedProgramError(
+            f"{path} is compiled already: `torchtrt inspect {path}` shows what it holds, and explain takes a "
+            "program of torch.export.save."
+        )
     program = read_program(path)
     compiled = compile(program, dryrun=True)
     report = compiled.report
@@ -66,13 +76,47 @@ def read_program(path: Path) -> ExportedProgram:
     """
     if not path.is_file():
         raise UnsupportedProgramError(f"There is no file {path}.")
+    with _logged_errors() as logged:
+        try:
+            return torch.export.load(path)
+        except Exception as error:
+            said = describe(next(iter(logged), error)).rstrip(".")
+            raise UnsupportedProgramError(
+                f"{path} cannot be opened as an exported program: {said}. Make it with "
+                "torch.export.save(torch.export.export(model, inputs), path); where it has ops or classes of a "
+                "library, add --import and the library's name."
+            ) from error
+
+
+@contextlib.contextmanager
+def _logged_errors() -> Iterator[list[BaseException]]:
+    """Keeps the errors that PyTorch logs while it reads a file: what it raises then does not say what happened."""
+    errors: list[BaseException] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        errors.extend(error for error in (record.exc_info or ())[1:2] if error is not None)
+        return False
+
+    loggers = [logging.getLogger(name) for name in _READERS]
+    for logger in loggers:
+        logger.addFilter(keep)
     try:
-        return torch.export.load(path)
-    except Exception as error:
-        raise UnsupportedProgramError(
-            f"{path} cannot be opened as an exported program: {type(error).__name__}: {error}. "
-            "Make it with torch.export.save(torch.export.export(model, inputs), path)."
-        ) from error
+        yield errors
+    finally:
+        for logger in loggers:
+            logger.removeFilter(keep)
+
+
+_READERS = ("torch.export", "torch.export.pt2_archive._package")
+
+
+def is_saved_model(path: Path) -> bool:
+    """Returns whether a file is of ``torchtrt.save``, as far as can be told here."""
+    try:
+        engines().inspect_file(path)
+    except (UnreadableFileError, MissingPieceError):
+        return False
+    return True
 
 
 def explain_op(op: str, as_json: bool) -> int:

@@ -15,10 +15,9 @@ from rich.text import Text
 
 import torchtrt
 from torchtrt.conversion.interpreter import model_line
-from torchtrt.engines import engines
-from torchtrt.errors import SettingsError, UnreadableFileError
+from torchtrt.errors import SettingsError
 from torchtrt.runtime import CompiledModule
-from torchtrt_cli.explain import read_program
+from torchtrt_cli.explain import is_saved_model, read_program
 from torchtrt_cli.output import console, print_json, table
 
 _SHOWN = 30
@@ -31,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     lines: Mapping[str, str] = {}
     inputs: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = {}
-    if _is_saved_model(path):
+    if is_saved_model(path):
         if settings:
             raise SettingsError(
                 f"{path} holds engines already: --set is for programs of torch.export."
@@ -103,14 +102,6 @@ def _table(
         yield Text(
             f"{len(entries) - _SHOWN} further take {rest:.3f} ms together; --json lists them."
         )
-
-
-def _is_saved_model(path: Path) -> bool:
-    try:
-        engines().inspect_file(path)
-    except UnreadableFileError:
-        return False
-    return True
 
 
 def _lines(compiled: CompiledModule) -> dict[str, str]:

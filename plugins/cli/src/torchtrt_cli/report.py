@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from torchtrt.report import CompilationReport, TorchOp
 from torchtrt_cli.advice import advice
+from torchtrt_cli.output import Listing
 
 
 def tables_of(report: CompilationReport) -> Iterator[RenderableType]:
@@ -27,9 +26,9 @@ def tables_of(report: CompilationReport) -> Iterator[RenderableType]:
         yield stage_table(report.seconds)
 
 
-def converter_table(report: CompilationReport) -> Table:
+def converter_table(report: CompilationReport) -> Listing:
     """Returns a table of which pack converted which ops, and in which dtypes they compute."""
-    rows = (
+    rows = [
         (
             row.op,
             row.count,
@@ -38,23 +37,23 @@ def converter_table(report: CompilationReport) -> Table:
             row.converter.partition(".")[2] or row.converter,
         )
         for row in report.converted
-    )
+    ]
     headings = ("op", "nodes", "dtype", "pack", "converter")
-    return _table(f"Converted for {report.tensorrt}", headings, rows)
+    return Listing(f"Converted for {report.tensorrt}", headings, rows)
 
 
-def block_table(report: CompilationReport) -> Table:
+def block_table(report: CompilationReport) -> Listing:
     """Returns a table of the engines."""
-    rows = (
+    rows = [
         (block.name, block.nodes, block.layers, block.plan_bytes / 1e6) for block in report.blocks
-    )
-    return _table("Engines", ("block", "nodes", "layers", "MB"), rows)
+    ]
+    return Listing("Engines", ("block", "nodes", "layers", "MB"), rows)
 
 
-def torch_table(report: CompilationReport) -> Table:
+def torch_table(report: CompilationReport) -> Listing:
     """Returns a table of what stayed in PyTorch, equal reasons together, and what to do about it."""
-    rows = ((each.op, count, each.reason, advice(each)) for each, count in torch_groups(report))
-    return _table("In PyTorch", ("op", "nodes", "reason", "what to do"), rows)
+    rows = [(each.op, count, each.reason, advice(each)) for each, count in torch_groups(report)]
+    return Listing("In PyTorch", ("op", "nodes", "reason", "what to do"), rows)
 
 
 def torch_groups(report: CompilationReport) -> list[tuple[TorchOp, int]]:
@@ -64,21 +63,7 @@ def torch_groups(report: CompilationReport) -> list[tuple[TorchOp, int]]:
     return [(one[group], count) for group, count in groups.most_common()]
 
 
-def stage_table(seconds: Mapping[str, float]) -> Table:
+def stage_table(seconds: Mapping[str, float]) -> Listing:
     """Returns a table of how long each stage took."""
-    rows = ((stage, duration * 1e3) for stage, duration in seconds.items())
-    return _table("Time", ("stage", "ms"), rows)
-
-
-def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Returns a table, its numbers aligned to the right."""
-    made = Table(title=Text(title), title_justify="left")
-    cells = list(rows)
-    for place, heading in enumerate(headings):
-        is_number = bool(cells) and not isinstance(cells[0][place], str)
-        made.add_column(heading, justify="right" if is_number else "left", overflow="fold")
-    for row in cells:
-        # Text, because a reason or a name may look like rich's markup.
-        texts = (f"{cell:,.1f}" if isinstance(cell, float) else str(cell) for cell in row)
-        made.add_row(*map(Text, texts))
-    return made
+    rows = [(stage, duration * 1e3) for stage, duration in seconds.items()]
+    return Listing("Time", ("stage", "ms"), rows)

@@ -500,7 +500,7 @@ def test_decompositions_and_passes_come_along(tmp_path, monkeypatch, version):
         assert [("replace_attention", False), ("first_of_all", 1)] == seen[:2]
         assert "attention" == seen[2][0]
     finally:  # its passes would run for every later test
-        pack._lowering_passes.clear()
+        pack.lowering_passes = ()
         pack._converters.clear()
 
 

@@ -81,8 +81,9 @@ def tree_from_json(text: str, classes: Mapping[str, str] | None = None) -> pytre
     try:
         tree = pytree.treespec_loads(text)
     except (NotImplementedError, KeyError, TypeError) as error:
+        what = str(error).rstrip(".")
         raise UnreadableFileError(
-            f"The model takes or returns a container that is not known here: {error}. Import the library that has it, "
+            f"The model takes or returns a container that is not known here: {what}. Import the library that has it, "
             "or register it with torch.export.register_dataclass, before loading."
         ) from error
     return _named(tree, "", classes) if classes else tree

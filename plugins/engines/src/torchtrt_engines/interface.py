@@ -67,6 +67,19 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
     }
 
 
+def trees_of(data: Mapping[str, Any]) -> tuple[pytree.TreeSpec, pytree.TreeSpec]:
+    """Returns how a saved model's inputs and its outputs nest.
+
+    Raises:
+        UnreadableFileError: A container is not known here.
+    """
+    named = data.get("named_tuples", {})
+    inputs, outputs = (
+        tree_from_json(data[name], named.get(name)) for name in ("input_tree", "output_tree")
+    )
+    return inputs, outputs
+
+
 def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -> CompiledModule:
     """Returns a compiled model of a graph and what :func:`describe_interface` said about it.
 
@@ -86,10 +99,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         ),
         tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
     )
-    input_tree, output_tree = (
-        tree_from_json(data[name], data.get("named_tuples", {}).get(name))
-        for name in ("input_tree", "output_tree")
-    )
+    input_tree, output_tree = trees_of(data)
     signature, settings = data["signature"], settings_from_json(data["settings"])
     first, second = map(bool, data["autocast"])
     return CompiledModule(

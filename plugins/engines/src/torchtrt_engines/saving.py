@@ -20,7 +20,7 @@ from torchtrt.errors import (
 from torchtrt.runtime import CompiledModule
 from torchtrt.targets import qualified_name
 from torchtrt_engines.archive import Archive, File, write
-from torchtrt_engines.interface import compiled_from, describe_interface
+from torchtrt_engines.interface import compiled_from, describe_interface, trees_of
 from torchtrt_engines.program import from_program, to_program
 
 FORMAT = 1
@@ -89,6 +89,7 @@ def load(file: File) -> CompiledModule:
         message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
         raise UnreadableFileError(message)
     try:
+        trees_of(metadata)  # PyTorch does not say which container it misses
         program = archive.program()
         graph_module = from_program(program, archive.tensors(program), archive.plans())
         return compiled_from(metadata, graph_module)
