@@ -63,7 +63,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     try:
         with _declared(exported), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-            exported = exported.run_decompositions(_undeclared_views(exported.graph))
+            table = {**_undeclared_views(exported.graph), aten.copy.default: _copied}
+            exported = exported.run_decompositions(table)
     except Exception as error:
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
@@ -107,6 +108,13 @@ def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
         for node in graph.nodes
         if node.target in UNDECLARED and may_share(node)
     }
+
+
+def _copied(destination: torch.Tensor, source: torch.Tensor, _: bool = False) -> torch.Tensor:
+    """Returns what ``copy_`` writes, of which PyTorch forgets the cast and the expansion to all of a buffer."""
+    if _is_like(source, destination):
+        return source.clone()
+    return source.to(destination).expand_as(destination)
 
 
 @contextlib.contextmanager
@@ -177,10 +185,7 @@ def rewrite_writes(graph: Graph) -> bool:
 def _functional_form(node: Node) -> Any:
     """Returns the op that computes what ``node`` writes, or None where replacing it could change the program."""
     schema = node.target._schema  # type: ignore[union-attr]
-    written = [
-        argument.alias_info is not None and argument.alias_info.is_write
-        for argument in schema.arguments
-    ]
+    written = [argument.is_write for argument in schema.arguments]
     source = node.args[0]
     if written != [True] + [False] * (len(written) - 1) or not isinstance(source, Node):
         return None
@@ -198,12 +203,16 @@ def _functional_form(node: Node) -> Any:
     except Exception:
         return None  # it may refuse these arguments in any way; PyTorch's functionalization knows better
     before = source.meta["val"]
-    same_shape = result.dim() == before.dim() and all(
-        statically_known_true(mine == theirs)
-        for mine, theirs in zip(result.shape, before.shape, strict=True)
-    )
     is_view = torch.Tag.inplace_view in node.target.tags and declares_alias(functional)  # type: ignore[union-attr]
-    return functional if (same_shape or is_view) and result.dtype is before.dtype else None
+    is_like = result.dtype is before.dtype if is_view else _is_like(result, before)
+    return functional if is_like else None
+
+
+def _is_like(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors are known to have one dtype and shape."""
+    sizes = zip(value.shape, other.shape)  # noqa: B905
+    is_alike = (value.dtype, value.dim()) == (other.dtype, other.dim())
+    return is_alike and all(statically_known_true(mine == theirs) for mine, theirs in sizes)
 
 
 def _is_fresh(node: Node) -> bool:
