@@ -32,6 +32,14 @@ from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
 
+_SAYING_SO = {
+    aten._unsafe_view.default: aten.view.default,
+    aten.lift.default: aten.alias.default,
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+"""For ops that are views without saying so and no composites of others: the views that they are."""
+
 
 def _updates_statistics(node: Node) -> bool:
     """Returns whether a normalization updates its running statistics, which its schema does not tell."""
@@ -46,12 +54,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     program given is not changed.
     """
     nodes = exported.graph.nodes
-    inner = [
-        node
-        for module in exported.graph_module.modules()
-        if isinstance(module, GraphModule) and module is not exported.graph_module
-        for node in module.graph.nodes
-    ]  # of branches and loops
+    modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
+    inner = [node for module in modules[1:] for node in module.graph.nodes]  # of branches and loops
     if not any(_updates_statistics(node) for node in nodes) and not any(map(mutates, inner)):
         if not any(mutates(node) for node in nodes):
             return exported, exported.graph_module
@@ -63,8 +67,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     try:
         with _declared(exported), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-            table = {**_undeclared_views(exported.graph), aten.copy.default: _copied}
-            exported = exported.run_decompositions(table)
+            exported = exported.run_decompositions(_rewritten(exported.graph))
     except Exception as error:
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
@@ -100,10 +103,10 @@ def _elements_are_apart(value: Any) -> bool:
     return True
 
 
-def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
-    """Returns the ops that are views here without saying so, and how to compute them by ops that do."""
+def _rewritten(graph: Graph) -> dict[Any, Callable[..., Any]]:
+    """Returns the ops that PyTorch is to compute by others: ``copy``, and what is a view here without saying so."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return {
+    return {aten.copy.default: _copied} | {
         node.target: functools.partial(node.target._op_dk, key)
         for node in graph.nodes
         if node.target in UNDECLARED and may_share(node)
@@ -140,9 +143,11 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
                 )
                 undo.append(functools.partial(holder.__setitem__, name, holder[name]))
                 holder[name] = _stand_in(holder[name])
-        elif node.target in UNDECLARED and (source := returned_argument(node)):
+        elif node.target in UNDECLARED:
             undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
-            _call(node, aten.alias.default, (source,), {})
+            if source := returned_argument(node):
+                _call(node, aten.alias.default, (source,), {})
+            node.target = _SAYING_SO.get(node.target, node.target)
     try:
         yield
     finally:

@@ -71,8 +71,7 @@ class CompiledModule(torch.nn.Module):
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
-        count = len(checks.inputs)
-        _, flat = pytree.tree_flatten(((0,) * count, {}))
+        flat = pytree.tree_structure(((0,) * len(checks.inputs), {}))
         self._takes_flat_inputs = input_tree == flat
         self._returns_one_leaf = output_tree == pytree.tree_structure(0)
         self.eval()
