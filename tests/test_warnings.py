@@ -47,6 +47,16 @@ same(loaded)
 torchtrt.refit_module_weights(loaded, model)
 same(loaded)
 """,
+    "copy and pickle": f"""{MODEL}
+import copy
+import pickle
+
+compiled = torchtrt.compile(model, (images,), min_block_size=1)
+same(copy.deepcopy(compiled))
+same(pickle.loads(pickle.dumps(compiled)))
+torch.save(compiled, "pickled.pt")
+same(torch.load("pickled.pt", weights_only=False))
+""",
     "commands": f"""{MODEL}
 import contextlib
 import io

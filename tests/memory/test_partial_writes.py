@@ -262,6 +262,33 @@ def test_torch_compile_writes_parts_of_buffers(write):
     )
 
 
+def test_torch_compile_writes_what_is_viewed_without_saying_so():
+    """AOTAutograd reshapes what is not contiguous by ``_unsafe_view``, of which PyTorch knows no other form."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("whole", torch.arange(6.0).reshape(2, 3).t())
+            self.register_buffer("part", torch.zeros(4))
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x):
+            self.part[:2].copy_(self.whole.reshape(-1)[:2])
+            self.whole.add_(1)
+            self.count.add_(1)
+            return x * self.count
+
+    torch._dynamo.reset()
+    eager, source = Model().eval(), Model().eval()
+    compiled = torch.compile(source, backend="torchtrt", options={"min_block_size": 1})
+
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.rand(2)
+            torch.testing.assert_close(compiled(x), eager(x))
+            torch.testing.assert_close(source.state_dict(), eager.state_dict())
+
+
 def test_a_prompt_of_any_length_is_written():
     """As many positions as there are keys."""
 

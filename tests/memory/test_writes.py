@@ -1,5 +1,7 @@
 """What a model writes to, and reads under another name, is eager PyTorch's or an error that says what to do."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -253,3 +255,63 @@ def test_a_weight_given_to_compile_stands_for_an_input():
     eager, source = (Stateful(lambda self, x: x * 2 + self.h).eval() for _ in range(2))
 
     assert_eager((eager, source, torchtrt.compile(source, (source.h,), min_block_size=1)), x())
+
+
+class Copying(nn.Module):
+    """Copies another dtype or shape to all of a buffer, and reads that."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.source = source
+        self.register_buffer("short", torch.rand(3, 4).half())
+        self.register_buffer("whole", torch.zeros(3, 4))
+        self.register_buffer("counts", torch.zeros(3, 4, dtype=torch.int64))
+
+    def forward(self, x):
+        destination, value = self.source(self, x)
+        destination.copy_(value)
+        return destination * 2, destination.amax(0), destination[:2]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        lambda self, x: (self.short, x),
+        lambda self, x: (self.whole, self.short),
+        lambda self, x: (self.counts, x * 3),
+        lambda self, x: (self.whole, x[0]),
+        lambda self, x: (self.whole.t(), x[:, :1].t()),
+        lambda self, x: (self.short, x[1] * 3),
+        lambda self, x: (x, self.counts[0]),
+    ],
+    ids=["rounded", "widened", "cut off", "row", "column", "rounded row", "input"],
+)
+@pytest.mark.parametrize("min_block_size", [1, 100])
+def test_what_is_copied_to_a_whole_buffer_is_read_as_the_buffer_holds_it(source, min_block_size):
+    """Cast to its dtype and expanded to its shape, in the program too and not only in memory."""
+    torch.manual_seed(0)
+    eager = Copying(source).eval()
+    model = copy.deepcopy(eager)
+    module = torchtrt.compile(model, (torch.rand(3, 4),), min_block_size=min_block_size)
+
+    assert_eager((eager, model, module), torch.rand(3, 4))
+
+
+def test_a_batch_that_varies_is_copied_as_the_buffer_holds_it():
+    """The rows that there are, expanded and cast."""
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("state", torch.zeros(4, 3).half())
+
+        def forward(self, x):
+            self.state.copy_(x.sum(0))
+            return self.state.sum() + x
+
+    eager, model = Rows().eval(), Rows().eval()
+    shapes = ({0: torch.export.Dim("batch", min=1, max=8)},)
+    module = torchtrt.compile(model, (torch.rand(2, 3),), dynamic_shapes=shapes, min_block_size=100)
+
+    for size in (1, 2, 8):
+        assert_eager((eager, model, module), torch.rand(size, 3))

@@ -13,10 +13,10 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from torchtrt.conversion.build import build_plan, builder_flags
-from torchtrt.conversion.interpreter import TRTInterpreter, model_line
+from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import Profile, profile_input
 from torchtrt.engines import engine_cache, engines
-from torchtrt.errors import BuildError, FullCompilationError, InputError, MissingNode, PackError
+from torchtrt.errors import BuildError, FullCompilationError, InputError, PackError
 from torchtrt.exporting import export, narrowed_sizes, size_profiles
 from torchtrt.frontends import front_end_for
 from torchtrt.lowering import (
@@ -27,7 +27,6 @@ from torchtrt.lowering import (
     remove_no_ops,
     resolve_nodes,
 )
-from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.memory import storage_of
 from torchtrt.packs.state import with_known_packs
 from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
@@ -40,7 +39,6 @@ from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
-from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.selection import describe
@@ -110,7 +108,7 @@ def compile(
             partition = partition_nodes(program.graph_module.graph, options)
             report.add_partition(partition)
             if options.require_full_compilation:
-                _check_complete(partition)
+                _check_complete(report)
         if options.dryrun:
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
@@ -273,20 +271,17 @@ def explain(
     return compile(model, inputs, **{**settings, "dryrun": True}).report
 
 
-def _check_complete(partition: Partition) -> None:
-    missing = [entry for entry in partition.torch_nodes if not writes(entry.node)]
+def _check_complete(report: CompilationReport) -> None:
+    missing = tuple(entry for entry in report.in_torch if "write" not in entry.codes)
     if not missing:
         return
-    nodes, lines = [], []
-    for entry in missing:
-        op, line = qualified_name(entry.node.target), model_line(entry.node)
-        reasons = tuple(rejection.reason for rejection in entry.rejections)
-        nodes.append(MissingNode(entry.node.name, op, reasons, line))
-        reason = entry.reason.replace("\n", "\n  ")
-        lines.append(f"{entry.node.name} ({op}): {reason}" + (f"\n  model  {line}" if line else ""))
+    lines = []
+    for each in missing:
+        lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
+        lines += [f"  model  {each.model_line}"] if each.model_line else []
     message = (
         f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
         + "\n".join(lines)
         + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
     )
-    raise FullCompilationError(message, tuple(nodes))
+    raise FullCompilationError(message, missing)

@@ -96,6 +96,8 @@ def objection(answer: object) -> Reject | None:
     if answer is True or answer is None:
         return None
     if isinstance(answer, Reject):
+        if not isinstance(answer.reason, str) or not isinstance(answer.advice, str):
+            raise TypeError(f"{answer!r:.200}, whose reason and advice are not both strings")
         return answer
     if isinstance(answer, str):
         return Reject(answer)

@@ -91,19 +91,23 @@ class ExportError(TorchTRTError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class MissingNode:
-    """A node that would stay in PyTorch.
+class TorchOp:
+    """A node that stays in PyTorch, and why.
 
     Attributes:
-        node: Its name in the graph.
-        op: The qualified name of its op.
-        reasons: Why: what each converter that was asked said, and what keeps the decomposition from serving.
+        node: The node's name.
+        op: Its op's qualified name.
+        reason: Why, in one or more lines.
+        codes: What kinds of reasons these are, in the order in which candidates were asked; ``docs/registry.md``.
+        advice: What packs say can be done about it.
         model_line: The line of the model that made it, or an empty string.
     """
 
     node: str
     op: str
-    reasons: tuple[str, ...]
+    reason: str
+    codes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
     model_line: str = ""
 
 
@@ -114,7 +118,7 @@ class FullCompilationError(TorchTRTError, RuntimeError):
         missing: The nodes.
     """
 
-    def __init__(self, message: str, missing: tuple[MissingNode, ...] = ()) -> None:
+    def __init__(self, message: str, missing: tuple[TorchOp, ...] = ()) -> None:
         super().__init__(message)
         self.missing = missing
 

@@ -13,9 +13,10 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.conversion.interpreter import model_line
+from torchtrt.errors import TorchOp
 from torchtrt.lowering import resolution_of
 from torchtrt.partitioning import Partition
-from torchtrt.registry.candidate import RejectionCode
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 
@@ -56,25 +57,6 @@ class BlockReport:
     layers: int = 0
     plan_bytes: int = 0
     cached: bool = False
-
-
-@dataclass(frozen=True)
-class TorchOp:
-    """A node that stays in PyTorch, and why.
-
-    Attributes:
-        node: The node's name.
-        op: Its op's qualified name.
-        reason: Why, in one or more lines.
-        codes: What kinds of reasons these are, in the order in which candidates were asked.
-        advice: What packs say can be done about it.
-    """
-
-    node: str
-    op: str
-    reason: str
-    codes: tuple[RejectionCode, ...] = ()
-    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,6 +122,7 @@ class CompilationReport:
                 entry.reason,
                 tuple(dict.fromkeys(each.code for each in entry.rejections)),
                 tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
+                model_line(entry.node),
             )
             for entry in partition.torch_nodes
         ]

@@ -93,6 +93,20 @@ def test_a_node_without_a_converter_is_a_key_error_that_carries_every_reason(
     assert hint == "Run `torchtrt explain aten.relu.default` for all that is known about this op."
 
 
+@pytest.mark.parametrize("answer", [Reject(5), Reject("no", ["do"])], ids=["reason", "advice"])  # type: ignore[arg-type]
+def test_a_rejection_in_other_than_words_is_a_fault_of_the_pack(
+    registry_of: RegistryOf, call: Call, answer: Reject
+) -> None:
+    """Said as one, and nothing that a compilation would fail for."""
+    registry = registry_of(pack("vision", capability_validator=lambda node: answer))
+
+    with pytest.warns(PackWarning, match="not both strings"):
+        (rejection,) = registry.resolve(call(relu)).rejections
+
+    assert "not both strings" in rejection.reason
+    assert isinstance(rejection.advice, str)
+
+
 def test_get_returns_a_default_instead_of_raising(registry_of: RegistryOf, call: Call) -> None:
     """As a mapping's get does."""
     registry = registry_of(pack())

@@ -17,8 +17,9 @@ import torch
 from torch.fx import Graph, GraphModule
 
 import torchtrt
+from torchtrt.errors import TorchOp
 from torchtrt.registry.candidate import RejectionCode
-from torchtrt.report import BlockReport, CompilationReport, TorchOp
+from torchtrt.report import BlockReport, CompilationReport
 from torchtrt_cli import main
 from torchtrt_cli.advice import BY_CODE, advice
 from torchtrt_cli.page import fill, page_data

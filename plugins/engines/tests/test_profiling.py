@@ -72,6 +72,28 @@ def test_nothing_has_changed(compiled):
         assert torch.equal(held[name], value), name
 
 
+def test_every_call_starts_from_the_same_state():
+    """A step over a cache is one step, however many calls are measured: no call runs out of the cache."""
+
+    class Step(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.zeros(1, 4, 2))
+            self.register_buffer("at", torch.tensor([0]))
+
+        def forward(self, x, row):
+            self.keys.index_copy_(1, self.at, x[:, row])
+            self.at.add_(1)
+            row.add_(1)
+            return self.keys.sum(1)
+
+    model, inputs = Step().eval(), (torch.rand(1, 3, 2), torch.tensor([0]))
+    compiled = torchtrt.compile(model, inputs, min_block_size=1, torch_executed_ops={"aten.index"})
+
+    assert torchtrt.profile(compiled, *inputs, calls=5).calls == 5
+    assert (model.at.item(), model.keys.count_nonzero().item(), inputs[1].item()) == (0, 0, 0)
+
+
 def test_inputs_are_made_where_none_are_given():
     """Of the sizes that engines are optimized for."""
     sizes = torchtrt.Input(min_shape=(1, 6), opt_shape=(5, 6), max_shape=(8, 6))

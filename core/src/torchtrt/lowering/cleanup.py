@@ -70,14 +70,9 @@ def _copies_input(node: Node) -> bool:
 
 
 def _keeps_type(node: Node) -> bool:
-    source, after = node.args[0], node.meta.get("val")
-    before = source.meta.get("val") if isinstance(source, Node) else None
-    return (
-        isinstance(before, torch.Tensor)
-        and isinstance(after, torch.Tensor)
-        and before.dtype is after.dtype
-        and before.device == after.device
-    )
+    values = (each.meta.get("val") for each in (node.args[0], node) if isinstance(each, Node))
+    types = [(value.dtype, value.device) for value in values if isinstance(value, torch.Tensor)]
+    return len(types) == 2 and types[0] == types[1]
 
 
 def _returns_input(node: Node) -> bool:

@@ -31,11 +31,14 @@ from torchtrt.lowering.aliasing import (
 from torchtrt.lowering.symbols import no_new_assumptions
 
 aten = torch.ops.aten
-_SAFE = {
+
+_SAYING_SO = {
+    aten._unsafe_view.default: aten.view.default,
+    aten.lift.default: aten.alias.default,
     aten.unsafe_split.Tensor: aten.split.Tensor,
     aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
 }
-"""The same views, as ops that say that they are."""
+"""For ops that are views without saying so and no composites of others: the views that they are."""
 
 
 def _updates_statistics(node: Node) -> bool:
@@ -51,12 +54,8 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     program given is not changed.
     """
     nodes = exported.graph.nodes
-    inner = [
-        node
-        for module in exported.graph_module.modules()
-        if isinstance(module, GraphModule) and module is not exported.graph_module
-        for node in module.graph.nodes
-    ]  # of branches and loops
+    modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
+    inner = [node for module in modules[1:] for node in module.graph.nodes]  # of branches and loops
     if not any(_updates_statistics(node) for node in nodes) and not any(map(mutates, inner)):
         if not any(mutates(node) for node in nodes):
             return exported, exported.graph_module
@@ -68,7 +67,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     try:
         with _declared(exported), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-            exported = exported.run_decompositions(_undeclared_views(exported.graph))
+            exported = exported.run_decompositions(_rewritten(exported.graph))
     except Exception as error:
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
@@ -104,16 +103,21 @@ def _elements_are_apart(value: Any) -> bool:
     return True
 
 
-def _undeclared_views(graph: Graph) -> dict[Any, Callable[..., Any]]:
-    """Returns the ops that are views here without saying so, and how to compute them by ops that do."""
-    ops = {node.target for node in graph.nodes if node.target in UNDECLARED and may_share(node)}
-    key, table = torch._C.DispatchKey.CompositeImplicitAutograd, torch._decomp.decomposition_table
-    # Asked for a kernel that an op does not have, PyTorch ends the process.
-    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-    return {
-        op: functools.partial(op._op_dk, key) if has_kernel(op.name(), key) else table[op]
-        for op in ops
+def _rewritten(graph: Graph) -> dict[Any, Callable[..., Any]]:
+    """Returns the ops that PyTorch is to compute by others: ``copy``, and what is a view here without saying so."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return {aten.copy.default: _copied} | {
+        node.target: functools.partial(node.target._op_dk, key)
+        for node in graph.nodes
+        if node.target in UNDECLARED and may_share(node)
     }
+
+
+def _copied(destination: torch.Tensor, source: torch.Tensor, _: bool = False) -> torch.Tensor:
+    """Returns what ``copy_`` writes, of which PyTorch forgets the cast and the expansion to all of a buffer."""
+    if _is_like(source, destination):
+        return source.clone()
+    return source.to(destination).expand_as(destination)
 
 
 @contextlib.contextmanager
@@ -139,12 +143,11 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
                 )
                 undo.append(functools.partial(holder.__setitem__, name, holder[name]))
                 holder[name] = _stand_in(holder[name])
-        elif node.target in _SAFE:
-            undo.append(functools.partial(setattr, node, "target", node.target))
-            node.target = _SAFE[node.target]
-        elif node.target in UNDECLARED and (source := returned_argument(node)):
+        elif node.target in UNDECLARED:
             undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
-            _call(node, aten.alias.default, (source,), {})
+            if source := returned_argument(node):
+                _call(node, aten.alias.default, (source,), {})
+            node.target = _SAYING_SO.get(node.target, node.target)
     try:
         yield
     finally:
@@ -187,10 +190,7 @@ def rewrite_writes(graph: Graph) -> bool:
 def _functional_form(node: Node) -> Any:
     """Returns the op that computes what ``node`` writes, or None where replacing it could change the program."""
     schema = node.target._schema  # type: ignore[union-attr]
-    written = [
-        argument.alias_info is not None and argument.alias_info.is_write
-        for argument in schema.arguments
-    ]
+    written = [argument.is_write for argument in schema.arguments]
     source = node.args[0]
     if written != [True] + [False] * (len(written) - 1) or not isinstance(source, Node):
         return None
@@ -208,12 +208,16 @@ def _functional_form(node: Node) -> Any:
     except Exception:
         return None  # it may refuse these arguments in any way; PyTorch's functionalization knows better
     before = source.meta["val"]
-    same_shape = result.dim() == before.dim() and all(
-        statically_known_true(mine == theirs)
-        for mine, theirs in zip(result.shape, before.shape, strict=True)
-    )
     is_view = torch.Tag.inplace_view in node.target.tags and declares_alias(functional)  # type: ignore[union-attr]
-    return functional if (same_shape or is_view) and result.dtype is before.dtype else None
+    is_like = result.dtype is before.dtype if is_view else _is_like(result, before)
+    return functional if is_like else None
+
+
+def _is_like(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors are known to have one dtype and shape."""
+    sizes = zip(value.shape, other.shape)  # noqa: B905
+    is_alike = (value.dtype, value.dim()) == (other.dtype, other.dim())
+    return is_alike and all(statically_known_true(mine == theirs) for mine, theirs in sizes)
 
 
 def _is_fresh(node: Node) -> bool:

@@ -29,12 +29,8 @@ _Geometry = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 
 def _geometry(tensor: torch.Tensor) -> _Geometry:
-    return (
-        tensor.itemsize,
-        int(tensor.storage_offset()),
-        tuple(tensor.shape),
-        tuple(tensor.stride()),
-    )
+    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
+    return tensor.itemsize, int(tensor.storage_offset()), shape, stride
 
 
 @functools.lru_cache(maxsize=256)

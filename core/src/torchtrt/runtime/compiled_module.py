@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copyreg
 from collections.abc import Collection, Mapping, Sequence
 from operator import getitem
 from typing import Any
@@ -18,6 +19,9 @@ from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.memory_checks import MemoryChecks
 from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
+
+# Copies and pickles of a model hold leaves, and making one by its class is deprecated.
+copyreg.pickle(pytree.LeafSpec, lambda _: (pytree.tree_structure, (0,)))  # type: ignore[arg-type,return-value]
 
 
 class CompiledModule(torch.nn.Module):
@@ -67,8 +71,7 @@ class CompiledModule(torch.nn.Module):
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
-        count = len(checks.inputs)
-        _, flat = pytree.tree_flatten(((0,) * count, {}))
+        flat = pytree.tree_structure(((0,) * len(checks.inputs), {}))
         self._takes_flat_inputs = input_tree == flat
         self._returns_one_leaf = output_tree == pytree.tree_structure(0)
         self.eval()

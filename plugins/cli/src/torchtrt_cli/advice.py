@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from torchtrt.errors import TorchOp
 from torchtrt.registry.candidate import RejectionCode
-from torchtrt.report import TorchOp
 
 OTHERWISE: RejectionCode = "declined"
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import RenderableType
 
-from torchtrt.report import CompilationReport, TorchOp
+from torchtrt.errors import TorchOp
+from torchtrt.report import CompilationReport
 from torchtrt_cli.advice import advice
 from torchtrt_cli.output import Listing
 

@@ -14,8 +14,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import SizeRange, union
-from torchtrt.errors import TorchTRTError, UnsupportedProgramError
-from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize, TorchOp
+from torchtrt.errors import TorchOp, TorchTRTError, UnsupportedProgramError
+from torchtrt.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize
 from torchtrt.runtime import CompiledModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks, TensorCheck

@@ -97,8 +97,8 @@ def profile(
 ) -> CallProfile:
     """Returns where the time of calls with these inputs goes.
 
-    The model's buffers and the inputs are what they were before. TensorRT waits for each layer while it is looked at,
-    so that layers take longer than in a call, and their sum is more than ``milliseconds``.
+    The model's buffers and the inputs are what they were before, and so each call finds them. TensorRT waits for each
+    layer while it is looked at, so that layers take longer than in a call, and their sum is more than ``milliseconds``.
 
     Args:
         compiled: What ``torchtrt.compile`` or ``torchtrt.load`` returned.
@@ -121,11 +121,14 @@ def profile(
     leaves = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     clock = _Clock(next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None))
     graph_module = compiled.graph_module
-    with torch.no_grad(), _unchanged(compiled):
+    whole, profiler = [], _Profiler(compiled, clock)
+    with torch.no_grad(), _unchanged(compiled, leaves) as restore:
         graph_module(*leaves)  # what is made on a first call is not what calls take
-        whole = [clock.measure(lambda: graph_module(*leaves))[1] for _ in range(calls)]
-        profiler = _Profiler(compiled, clock)
         for _ in range(calls):
+            restore()
+            whole.append(clock.measure(lambda: graph_module(*leaves))[1])
+        for _ in range(calls):
+            restore()
             profiler.run(leaves)
     entries = sorted(profiler.entries(calls), key=lambda entry: -entry.milliseconds)
     return CallProfile(
@@ -159,19 +162,25 @@ def _device_of(compiled: CompiledModule) -> torch.device:
 
 
 @contextlib.contextmanager
-def _unchanged(compiled: CompiledModule) -> Iterator[None]:
-    """Gives a model's own memory that its graph writes to what it held, at the end of a ``with`` block."""
+def _unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
+    """Yields a function that gives what a model writes to, its own or an input, what it held; so does the end."""
     graph_module = compiled.graph_module
-    targets = (node.args[0] for node in graph_module.graph.nodes if writes(node))
-    names = {str(target.target) for target in targets if target.op == "get_attr"}
-    held = [
-        (written, written.clone()) for written in (attrgetter(name)(graph_module) for name in names)
-    ]
+    graph = graph_module.graph
+    given = dict(zip(graph.find_nodes(op="placeholder"), leaves, strict=True))
+    targets = {node.args[0] for node in graph.nodes if writes(node)}
+    own = {str(target.target) for target in targets if target.op == "get_attr"}
+    written = [given[target] for target in targets if target in given]
+    written += [attrgetter(name)(graph_module) for name in own]
+    held = [(tensor, tensor.clone()) for tensor in written]
+
+    def restore() -> None:
+        for tensor, value in held:
+            tensor.copy_(value)
+
     try:
-        yield
+        yield restore
     finally:
-        for written, value in held:
-            written.copy_(value)
+        restore()
 
 
 class _Clock:

@@ -202,7 +202,10 @@ class _Blobs:
 
 def bytes_of(tensor: torch.Tensor) -> memoryview:
     """Returns the bytes of a tensor on the CPU, row by row."""
-    data: Any = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    flat = tensor.contiguous().as_strided(
+        (tensor.numel(),), (1,)
+    )  # a single element may have any stride
+    data: Any = flat.view(torch.uint8).numpy()
     return memoryview(data)
 
 
