@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError
 from torchtrt.runtime.input_checks import InputChecks
@@ -91,3 +92,11 @@ def test_a_refused_shape_is_refused_again(checks):
     for _ in range(2):
         with pytest.raises(InputError):
             checks.check(inputs(batch=9))
+
+
+def test_an_input_that_is_not_given_is_missing():
+    """As None stands for in models that take inputs by name."""
+    compiled = torchtrt.compile(torch.nn.ReLU().eval(), (torch.ones(3),), min_block_size=1)
+
+    with pytest.raises(InputError, match=r"Input '\w+' must be a tensor, and is missing"):
+        compiled(None)

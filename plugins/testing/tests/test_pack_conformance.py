@@ -139,6 +139,28 @@ def test_a_pack_that_defines_ops_with_a_library_can_be_loaded_twice(tried):
     assert not outcomes["FAILED"] | outcomes["ERROR"], text
 
 
+RANGE = """
+    @pack.converter("{name}_more::thrice", tensorrt=">=10", supports_dynamic_shapes=True)
+    def thrice(ctx, x):
+        kind = trt.ElementWiseOperation.SUM
+        return add(ctx, "elementwise", add(ctx, "elementwise", x, x, kind), x, kind)
+"""
+
+
+def test_a_case_is_skipped_where_its_converter_is_not_for_that_tensorrt(tried):
+    """With the range as the reason; elsewhere it is compared."""
+    more = (LIBRARY + RANGE).format(name="ranged")
+    case = 'op_case("{name}_more::thrice", "3"),\n        op_case("{name}::twice", TensorSpec'
+    test = TEST.replace('op_case("{name}::twice", TensorSpec', case)
+    outcomes, text = tried(
+        "ranged", more=more, test=test, page="`ranged::twice`, `ranged_more::thrice`"
+    )
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text
+    assert "works with TensorRT >=8.6,>=10, and 8.6.0 is in use" in text
+    assert re.search(r"PASSED .*test_a_case_agrees_with_pytorch\[.*thrice.*11.4.0", text)
+
+
 def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
     """What it did, in words, and not only that something is wrong."""
     outcomes, text = tried("faulty", "PROD", FAULTS, "Nothing.")

@@ -100,7 +100,8 @@ class InputChecks:
                     raise _misfit(subject, repr(leaf), repr(wanted))
                 continue
             if not isinstance(leaf, torch.Tensor):
-                raise InputError(f"{subject} must be a tensor, not a {type(leaf).__name__}.")
+                given = "and is missing" if leaf is None else f"not a {type(leaf).__name__}"
+                raise InputError(f"{subject} must be a tensor, {given}.")
             check_strided(leaf)
             if type(leaf) not in _PLAIN:
                 raise InputError(
