@@ -25,6 +25,7 @@ class Eigenvalues(torch.nn.Module):
 def vision(monkeypatch):
     """A third party's pack, gone after the test."""
     monkeypatch.setattr(state._state, "packs", state._state.packs)
+    monkeypatch.setattr(state._state, "problems", [*state._state.problems])
     return ConverterPack("vision")
 
 
@@ -97,3 +98,19 @@ def test_a_standard_converter_behind_a_decomposition(vision):
     (rejection,) = DYNAMO_CONVERTERS.resolve(node).rejections
 
     assert "behind-decomposition" == rejection.code
+
+
+def test_an_op_that_writes_inside_is_no_write():
+    """Full compilation does not pass over a normalization that updates its statistics."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x, mean, var):
+            return torch.instance_norm(x, None, None, mean, var, True, 0.1, 1e-5, False)
+
+    inputs = (torch.rand(2, 3, 4), torch.zeros(3), torch.ones(3))
+
+    with pytest.raises(torchtrt.errors.FullCompilationError) as caught:
+        torchtrt.compile(Model().eval(), inputs, require_full_compilation=True)
+    (normalization,) = caught.value.missing
+    assert "decomposition" in normalization.codes
+    assert "write" not in normalization.codes

@@ -243,7 +243,8 @@ def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Re
     if of_part.rejections:
         why = "; ".join(rejection.reason for rejection in of_part.rejections)
         first = of_part.rejections[0]
-        return _with_reason(resolution, f"{needs}: {why}", first.code, first.advice)
+        code = "decomposition" if first.code == "write" else first.code  # the op itself is no write
+        return _with_reason(resolution, f"{needs}: {why}", code, first.advice)
     if resolution.rejections:
         return resolution  # what converters said of the node itself says more
     return _with_reason(resolution, f"{needs}, which has no converter either", "no-converter")
