@@ -69,10 +69,11 @@ def _rows(title: str, model: Any, prompt: int, new: int, batch: int, rounds: int
         "two engines": functools.partial(_generate, two, ids),
         "one engine": functools.partial(_generate, one, ids),
     }
-    if model.device.type == "cuda":  # where transformers compiles the steps over a static cache
-        ways["eager, static cache, torch.compile"] = functools.partial(
-            _generate, model, ids, cache_implementation="static"
-        )
+    by_inductor = transformers.CompileConfig()
+    by_inductor._compile_all_devices = True  # on the CPU too
+    ways["eager, static cache, torch.compile"] = functools.partial(
+        _generate, model, ids, cache_implementation="static", compile_config=by_inductor
+    )
     calls = {
         (way, count): functools.partial(call, count)
         for way, call in ways.items()
