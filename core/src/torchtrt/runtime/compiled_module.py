@@ -84,7 +84,7 @@ class CompiledModule(torch.nn.Module):
                 memory that is given to it under two names.
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
-        leaves = self._flatten(args, kwargs)
+        leaves = self.flatten(args, kwargs)
         self.usage_checks.check_surroundings()
         self.checks.check(leaves)
         if self._memory_checks is not None:
@@ -130,7 +130,8 @@ class CompiledModule(torch.nn.Module):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         return self
 
-    def _flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+    def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """Returns a call's inputs as the graph takes them; an :class:`InputError` where they nest otherwise."""
         if self._takes_flat_inputs and not kwargs and len(args) == len(self.checks.inputs):
             return args
         if self.signature is not None:

@@ -117,7 +117,7 @@ def profile(
     if not inputs and not kwarg_inputs:
         leaves = example_leaves(compiled)
     else:
-        compiled.checks.check(leaves := list(compiled._flatten(inputs, kwarg_inputs)))
+        compiled.checks.check(leaves := list(compiled.flatten(inputs, kwarg_inputs)))
     leaves = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     clock = _Clock(next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None))
     graph_module = compiled.graph_module
