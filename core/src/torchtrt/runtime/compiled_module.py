@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.errors import EngineError, InputError
 from torchtrt.report import CompilationReport
 from torchtrt.runtime.call_signature import CallSignature
+from torchtrt.runtime.engine_module import EngineModule
 from torchtrt.runtime.input_checks import InputChecks
 from torchtrt.runtime.memory_checks import MemoryChecks
 from torchtrt.runtime.usage_checks import UsageChecks
@@ -54,7 +55,6 @@ class CompiledModule(torch.nn.Module):
         cuda_graphs: Any = None,
     ) -> None:
         super().__init__()
-        self.graph_module = graph_module
         self.report = report
         self.input_tree = input_tree
         self.output_tree = output_tree
@@ -64,10 +64,7 @@ class CompiledModule(torch.nn.Module):
         self.weight_recipes = weight_recipes
         self._memory_checks = MemoryChecks.of(graph_module)
         self._cuda_graphs = cuda_graphs
-        self._runs_engines_alone = all(
-            node.op != "call_function" or node.target is getitem
-            for node in graph_module.graph.nodes
-        )
+        self.set_graph(graph_module)
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
@@ -75,6 +72,17 @@ class CompiledModule(torch.nn.Module):
         self._takes_flat_inputs = input_tree == flat
         self._returns_one_leaf = output_tree == pytree.tree_structure(0)
         self.eval()
+
+    def set_graph(self, graph_module: GraphModule) -> None:
+        """Takes another graph of the same inputs and outputs, from the next call on."""
+        self.graph_module = graph_module
+        self._runs_engines_alone = all(
+            node.op != "call_function" or node.target is getitem
+            for node in graph_module.graph.nodes
+        )
+        # Not a call: hooks and wrappers are this module's business. One engine needs no graph around it.
+        engine = _whole_engine(graph_module)
+        self._forward = graph_module.forward if engine is None else engine.forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the original model returns.
@@ -108,9 +116,9 @@ class CompiledModule(torch.nn.Module):
 
     def _run(self, leaves: Sequence[Any]) -> Sequence[Any]:
         if self._cuda_graphs is not None:
-            return self._cuda_graphs(self.graph_module, leaves)  # type: ignore[no-any-return]
-        # Not a call: hooks and wrappers are this module's business.
-        return self.graph_module.forward(*leaves)  # type: ignore[no-any-return]
+            # The attribute takes longer: PyTorch looks for it among parameters and buffers.
+            return self._cuda_graphs(self._modules["graph_module"], leaves)  # type: ignore[no-any-return]
+        return self._forward(*leaves)
 
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.
@@ -148,3 +156,18 @@ class CompiledModule(torch.nn.Module):
             raise InputError(
                 f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {error}"
             ) from None
+
+
+def _whole_engine(graph_module: GraphModule) -> EngineModule | None:
+    """Returns the engine that takes what the graph takes and returns what it returns, if there is one."""
+    graph = graph_module.graph
+    engines = graph.find_nodes(op="call_module")
+    if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
+        return None
+    engine = graph_module.get_submodule(str(engines[0].target))
+    if not isinstance(engine, EngineModule):
+        return None
+    returned: Any = graph.output_node().args[0]
+    results = [getattr(node, "target", None) is getitem and node.args for node in returned]
+    outputs = [(engines[0], place) for place in range(len(engine.outputs))]
+    return engine if results == outputs else None

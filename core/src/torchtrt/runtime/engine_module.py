@@ -54,18 +54,19 @@ class _Execution:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
             raise EngineError(message)
         engine = self.loaded[1]
-        self.inputs = [
-            (spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name)))
+        # Of each input its name, its dtype, and the address that the context has.
+        self.inputs: list[list[Any]] = [
+            [spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name)), -1]
             for spec in module.inputs
         ]
         self.outputs = [
             (name, to_torch_dtype(engine.get_tensor_dtype(name)), dtype)
             for name, dtype in module.outputs.items()
         ]
+        self.widens = any(dtype is not wanted for _, dtype, wanted in self.outputs)
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
-        self.addresses = [-1] * len(self.inputs)
-        self.templates: list[torch.Tensor] = []
+        self.templates: list[tuple[str, torch.Tensor]] = []
         self.allocators = []
         if module.requires_output_allocator:
             for name in module.outputs:
@@ -74,32 +75,35 @@ class _Execution:
 
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
-        context, addresses = self.context, self.addresses
+        context = self.context
         shapes = [tensor.shape for tensor in inputs]
         if shapes != self.shapes:
             self._set_shapes(shapes, stream)
         held = []  # alive until the engine has been enqueued
-        for place, (tensor, (name, dtype)) in enumerate(zip(inputs, self.inputs, strict=True)):
-            if tensor.dtype is not dtype or not tensor.is_contiguous() or tensor.is_neg():
-                tensor = self._as(dtype, tensor, name).resolve_neg().contiguous()
+        for tensor, known in zip(inputs, self.inputs):  # noqa: B905  (as many as there are shapes)
+            if tensor.dtype is not known[1] or not tensor.is_contiguous() or tensor.is_neg():
+                tensor = self._as(known[1], tensor, known[0]).resolve_neg().contiguous()
                 held.append(tensor)
             address = tensor.data_ptr()
-            if address != addresses[place]:
-                context.set_tensor_address(name, address or _no_elements(self.device).data_ptr())
-                addresses[place] = address
-        outputs = [torch.empty_like(like, memory_format=_DENSE) for like in self.templates]
-        for output, (name, _, _) in zip(outputs, self.outputs, strict=False):
-            context.set_tensor_address(
-                name, output.data_ptr() or _no_elements(self.device).data_ptr()
-            )
+            if address != known[2]:
+                context.set_tensor_address(known[0], address or self._nowhere())
+                known[2] = address
+        outputs = []
+        for name, like in self.templates:
+            output = torch.empty_like(like, memory_format=_DENSE)
+            context.set_tensor_address(name, output.data_ptr() or self._nowhere())
+            outputs.append(output)
         if not context.execute_async_v3(stream):
             raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
         for allocator, (_, dtype, _) in zip(self.allocators, self.outputs, strict=False):
             outputs.append(allocator.take(dtype))
-        return tuple(
-            output if output.dtype is dtype else output.to(dtype)
-            for output, (_, _, dtype) in zip(outputs, self.outputs, strict=True)
-        )
+        if self.widens:
+            wanted = self.module.outputs.values()
+            return tuple(map(torch.Tensor.to, outputs, wanted))
+        return tuple(outputs)
+
+    def _nowhere(self) -> int:
+        return _no_elements(self.device).data_ptr()
 
     def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
         # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
@@ -124,7 +128,8 @@ class _Execution:
         ]
         if fitting and self.context.active_optimization_profile not in fitting:
             self.context.set_optimization_profile_async(fitting[0], stream)
-            self.addresses[:] = [-1] * len(self.inputs)
+            for known in self.inputs:
+                known[2] = -1
 
     def _set_shapes(self, shapes: list[torch.Size], stream: int) -> None:
         self.shapes = None
@@ -150,8 +155,11 @@ class _Execution:
         if not self.allocators:
             # One element each, seen in the output's shape: what is like them is allocated fastest.
             self.templates = [
-                torch.empty((), dtype=dtype, device=self.device).expand(
-                    tuple(self.context.get_tensor_shape(output))
+                (
+                    output,
+                    torch.empty((), dtype=dtype, device=self.device).expand(
+                        tuple(self.context.get_tensor_shape(output))
+                    ),
                 )
                 for output, dtype, _ in self.outputs
             ]
@@ -247,7 +255,7 @@ class EngineModule(torch.nn.Module):
                 message = f"The inputs of {self.name} are on {device} and {tensor.device}; move them to one device."
                 raise EngineError(message)
         stream = 0
-        if device.type == "cuda":
+        if inputs[0].is_cuda:
             if torch._C._cuda_getDevice() != device.index:
                 with torch.cuda.device(device):
                     return self.forward(*inputs)

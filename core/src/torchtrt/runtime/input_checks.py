@@ -73,11 +73,13 @@ class InputChecks:
         """
         key: tuple[Any, ...] = ()
         try:
-            key = tuple(
-                (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
-                if isinstance(leaf, torch.Tensor)
-                else (type(leaf), leaf)
-                for leaf in leaves
+            key = tuple(  # of a list, which takes less time than a generator
+                [
+                    (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
+                    if isinstance(leaf, torch.Tensor)
+                    else (type(leaf), leaf)
+                    for leaf in leaves
+                ]
             )
             if key in self._passed:
                 return

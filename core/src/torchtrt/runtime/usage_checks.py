@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from torch import is_autocast_enabled
 
 from torchtrt.errors import EngineError, InputError
 
@@ -43,7 +44,8 @@ class UsageChecks:
             if not weight.is_inference()
         ]
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
-        self.autocast = _autocast() if autocast is None else autocast
+        now = is_autocast_enabled("cpu"), is_autocast_enabled("cuda")
+        self.autocast = now if autocast is None else autocast
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
         return self
@@ -54,7 +56,7 @@ class UsageChecks:
 
     def check_surroundings(self) -> None:
         """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
-        if _autocast() != self.autocast:
+        if (is_autocast_enabled("cpu"), is_autocast_enabled("cuda")) != self.autocast:
             message = (
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "
                 "compiled in. Compile and call it alike."
@@ -128,7 +130,3 @@ def _no_view(value: torch.Tensor) -> torch.Tensor:
         return value
     alias: Any = torch.empty(0, dtype=value.dtype, device=value.device)
     return alias.set_(value)  # type: ignore[no-any-return]
-
-
-def _autocast() -> tuple[bool, bool]:
-    return torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")

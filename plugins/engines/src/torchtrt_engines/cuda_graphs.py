@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_not
 from typing import Any
 
 import torch
@@ -73,10 +73,12 @@ class CudaLane:
     @staticmethod
     def takes(leaves: Sequence[Any]) -> Any:
         """Returns what identifies the caller's stream, or None where these inputs cannot be recorded now."""
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        if not tensors or not all(tensor.is_cuda for tensor in tensors):
-            return None
-        index = tensors[0].get_device()
+        index = -1
+        for leaf in leaves:
+            if isinstance(leaf, torch.Tensor):
+                if not leaf.is_cuda:
+                    return None
+                index = leaf.get_device()
         if index != torch._C._cuda_getDevice() or torch.cuda.is_current_stream_capturing():
             return None
         return index, torch._C._cuda_getCurrentRawStream(index)
@@ -109,20 +111,20 @@ class _Recording:
     def __init__(
         self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
     ) -> None:
-        self.buffers = {place: leaves[place].detach().clone() for place in moved}
+        self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
         self.addresses = [
             (place, leaf.data_ptr())
             for place, leaf in enumerate(leaves)
             if isinstance(leaf, torch.Tensor) and place not in moved
         ]
-        read = [self.buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
+        buffers = dict(self.buffers)
+        read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
         self.replay, self.outputs = lane.record(lambda: graph_module.forward(*read))
         storages = {}
         for output in self.outputs:
             if isinstance(output, torch.Tensor):
                 storages[output.untyped_storage()._cdata] = output
-        self.storages = list(storages)
-        self.counts = [_use_count(each) for each in self.storages] if _use_count else []
+        self.counts = [(each, _use_count(each)) for each in storages] if _use_count else []
         inputs = {
             leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, torch.Tensor)
         }
@@ -133,14 +135,23 @@ class _Recording:
         )
 
     def fits(self, leaves: Sequence[Any]) -> bool:
-        return all(leaves[place].data_ptr() == address for place, address in self.addresses)
+        """Returns whether inputs that were not copied are where they were."""
+        for place, address in self.addresses:  # noqa: SIM110  (a generator takes longer)
+            if leaves[place].data_ptr() != address:
+                return False
+        return True
 
     def is_free(self) -> bool:
         """Returns whether nobody holds the outputs of the last replay."""
-        return bool(_use_count) and self.counts == [_use_count(each) for each in self.storages]  # type: ignore[misc]
+        if _use_count is None:
+            return False
+        for storage, count in self.counts:  # noqa: SIM110
+            if _use_count(storage) != count:
+                return False
+        return True
 
     def run(self, leaves: Sequence[Any]) -> list[Any]:
-        for place, buffer in self.buffers.items():
+        for place, buffer in self.buffers:
             buffer.copy_(leaves[place].detach(), non_blocking=True)
         self.replay()
         return [
@@ -189,13 +200,14 @@ class CudaGraphs:
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
         self._lanes: dict[Any, Any] = {}
-        self._parts: list[tuple[Any, str, Any]] = []
+        self._places: list[tuple[Any, str]] = []
         self._writes = False
         self.refusal = ""
         if graph_module is not None:
-            self._parts = list(_parts(graph_module))
+            self._places = list(_parts(graph_module))
             self._writes = any(map(writes, graph_module.graph.nodes))
             self._refuse(_refusal(graph_module))
+        self._parts = [getattr(owner, name) for owner, name in self._places]
 
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
@@ -214,9 +226,7 @@ class CudaGraphs:
         stream = self._lane.takes(leaves)
         if stream is None:
             return self._plain(graph_module, leaves)
-        if graph_module is not self._graph_module or any(
-            getattr(owner, name) is not part for owner, name, part in self._parts
-        ):
+        if graph_module is not self._graph_module or self._has_other_parts():
             with self._lock:
                 self._reset(graph_module)
         if self.refusal:
@@ -227,6 +237,10 @@ class CudaGraphs:
         with lane.lock:
             return self._run(lane, graph_module, leaves)
 
+    def _has_other_parts(self) -> bool:
+        now = [getattr(owner, name) for owner, name in self._places]
+        return any(map(is_not, now, self._parts))
+
     def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
         device = next(leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
         with self._lock:
@@ -235,13 +249,11 @@ class CudaGraphs:
             return self._lanes.get(stream)
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
-        key = (
-            torch.is_inference_mode_enabled(),
-            *(
-                (leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
-                for leaf in leaves
-            ),
-        )
+        parts = [
+            (leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+            for leaf in leaves
+        ]
+        key = (torch.is_inference_mode_enabled(), *parts)
         entry: _Entry | None = lane.entries.get(key)
         if entry is None:
             if self._writes and lane.entries:
@@ -303,15 +315,14 @@ def _addresses(leaves: Sequence[Any]) -> list[int]:
 
 
 def _parts(graph_module: GraphModule) -> Any:
-    """Yields what recordings hold on to: for each plan, weight and buffer its owner, its name there, and itself."""
+    """Yields what recordings hold on to: for each plan, weight and buffer its owner and its name there."""
     for module in graph_module.modules():
         if isinstance(module, EngineModule):
-            yield module, "plan", module.plan
-            yield module, "weight_budget", module.weight_budget
+            yield module, "plan"
+            yield module, "weight_budget"
     for name in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
         path, _, leaf = name.rpartition(".")
-        owner = attrgetter(path)(graph_module) if path else graph_module
-        yield owner, leaf, getattr(owner, leaf)
+        yield attrgetter(path)(graph_module) if path else graph_module, leaf
 
 
 def _refusal(graph_module: GraphModule) -> str:
