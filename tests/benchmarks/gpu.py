@@ -80,10 +80,11 @@ def in_a_graph(call: Callable[[], Any]) -> Callable[[], None]:
 
 
 class Work:
-    """One model and batch, and its files in the folder."""
+    """One model and batch, its files in the folder, and where TensorRT may take kernels from."""
 
-    def __init__(self, folder: Path, label: str) -> None:
+    def __init__(self, folder: Path, label: str, tactic_sources: int | None = None) -> None:
         self.label = label
+        self.tactic_sources = tactic_sources
         self.name, _, batch = label.rpartition(", batch ")
         self.batch = int(batch)
         stem = "".join(letter if letter.isalnum() else "-" for letter in label)
@@ -143,11 +144,12 @@ def pytorch(work: Work) -> Callable[[], dict[str, Any]]:
 def ours(work: Work) -> Callable[[], dict[str, Any]]:
     """Gets torchtrt's columns ready."""
     import torchtrt
+    from torchtrt.tensorrt.selection import describe
 
     program, inputs, expected = work.loaded()
     settings: dict[str, Any] = {
         "require_full_compilation": True,
-        "tactic_sources": 0,
+        "tactic_sources": work.tactic_sources,
         "num_avg_timing_iters": TIMINGS,
         "engine_cache": work.program.parent / "engines",
     }
@@ -159,6 +161,7 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     for _ in range(4):
         result = graphs(*inputs)
     answer = {
+        "on": f"{torch.cuda.get_device_name()}, {describe()}",
         "error": _error(result, expected),
         "build": build,
         "stages": plain.report.seconds,
@@ -190,7 +193,8 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
         raise RuntimeError(str(parser.get_error(0)))
     config = builder.create_builder_config()
     config.set_flag(trt.BuilderFlag.FP16)
-    config.set_tactic_sources(0)
+    if work.tactic_sources is not None:
+        config.set_tactic_sources(work.tactic_sources)
     config.avg_timing_iterations = TIMINGS
     plan = builder.build_serialized_network(network, config)
     runtime = trt.Runtime(logger)
@@ -280,10 +284,19 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run(folder: Path, python: str, jobs: int, seconds: float, labels: list[str]) -> None:
+def run(
+    folder: Path,
+    python: str,
+    jobs: int,
+    seconds: float,
+    labels: list[str],
+    tactic_sources: int | None,
+) -> None:
     """Exports, measures, and appends each answer to ``results.jsonl`` as it comes."""
     folder.mkdir(parents=True, exist_ok=True)
     me = ["-m", "tests.benchmarks.gpu", str(folder)]
+    if tactic_sources is not None:
+        me += ["--tactic-sources", str(tactic_sources)]
     for start in range(0, len(labels), 5):
         exports = [
             subprocess.Popen([sys.executable, *me, "--program", "export", "--model", label])
@@ -333,6 +346,11 @@ def main() -> None:
         "--jobs", type=int, default=1, help="how many engines of a kind are built at a time"
     )
     parser.add_argument("--seconds", type=float, default=1e6, help="when all must be ready")
+    parser.add_argument(
+        "--tactic-sources",
+        type=int,
+        help="where TensorRT may take kernels from, as the setting: 0 where cuBLAS and cuDNN are not installed",
+    )
     parser.add_argument("--program", choices=("export", *PROGRAMS), help=argparse.SUPPRESS)
     parser.add_argument(
         "--model", action="append", help="a row, as 'ResNet-50, batch 1'; default: all"
@@ -350,9 +368,17 @@ def main() -> None:
         warnings.simplefilter("ignore")
         os.environ.setdefault("TORCHTRT_TENSORRT", "real")
         get_ready = {"pytorch": pytorch, "ours": ours, "onnx": onnx}[options.program]
-        take_turn(lambda: get_ready(Work(options.folder, labels[0])))
+        work = Work(options.folder, labels[0], options.tactic_sources)
+        take_turn(lambda: get_ready(work))
     else:
-        run(options.folder, options.tensorrt_python, options.jobs, options.seconds, labels)
+        run(
+            options.folder,
+            options.tensorrt_python,
+            options.jobs,
+            options.seconds,
+            labels,
+            options.tactic_sources,
+        )
         print(table(collect(options.folder)))
 
 
