@@ -199,6 +199,13 @@ class _Worker:
         marked = [line.partition(ANSWER.encode())[2] for line in lines]
         return [json.loads(answer) for answer in marked if answer] if came else None
 
+    def end(self) -> None:
+        """Ends the process, whatever it is doing."""
+        self.process.kill()
+        self.process.wait()
+        self.stdin.close()
+        self.stdout.close()
+
 
 def groups(items: Iterable[str]) -> Iterator[list[str]]:
     """Yields what a worker is asked for at once: neighbours of one part and kind, in the order of their first."""
@@ -238,6 +245,7 @@ def sweep(
     end = time.monotonic() + total
     threads = max(1, (os.cpu_count() or 1) // jobs)
     selector = selectors.DefaultSelector()
+    workers: list[_Worker] = []
     idle: list[_Worker] = []
     busy: dict[Any, _Worker] = {}
 
@@ -259,7 +267,10 @@ def sweep(
 
     while (pending or busy) and time.monotonic() < end:
         while pending and len(busy) < jobs:
-            worker = idle.pop() if idle else _Worker(command, threads)
+            if not idle:
+                idle.append(_Worker(command, threads))
+                workers.append(idle[-1])
+            worker = idle.pop()
             worker.ask(pending.pop())
             busy[worker.stdout] = worker
             selector.register(worker.stdout, selectors.EVENT_READ)
@@ -286,8 +297,9 @@ def sweep(
                 del busy[stream]
                 worker.process.kill()
                 lost(worker, f"timed out after {limit:.0f} s")
-    for worker in (*idle, *busy.values()):  # what is not finished has no outcome
-        worker.process.kill()
+    selector.close()
+    for worker in workers:  # what is not finished has no outcome
+        worker.end()
 
 
 def rows(out: Path) -> Iterator[dict[str, Any]]:
