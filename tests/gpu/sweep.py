@@ -1,15 +1,18 @@
-"""Everything that has a known answer, one by one, on the TensorRT in use.
+"""Everything that has a known answer, on the TensorRT in use.
 
 ``TORCHTRT_TENSORRT=real python -m tests.gpu.sweep OUT.jsonl --jobs 14 --seconds 60 cases architectures samples``
 
-Each item runs in a worker process with a time limit: what crashes or hangs costs one worker, which is started anew.
+Items run in worker processes with a time limit: what crashes or hangs costs one worker, which is started anew. Of the
+samples a worker checks several items in one engine; where those crash or hang it is asked again for each half of them.
 Outcomes are appended as they come, so an interrupted sweep has what it has, and a second one goes on behind it.
+``--reversed`` begins at the other end, and ``--items FILE`` runs only the items that a file names, in its order.
 ``python -m tests.gpu.sweep OUT.jsonl --table`` summarizes a file.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import selectors
@@ -19,7 +22,8 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +31,27 @@ REAL = {"disable_tf32": True, "tactic_sources": 0, "optimization_level": 1}
 """Settings for a TensorRT without cuBLAS and cuDNN, which builds small networks in a second."""
 ANSWER = "\x1e"
 """What a worker's lines begin with that are answers; TensorRT prints too."""
+WORK = (sys.executable, "-m", "tests.gpu.sweep", "-", "--work")
+"""The command that starts a worker."""
 FIRST = 60
 """The seconds that a process' first item may take in addition."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of items.
+
+    Attributes:
+        names: Returns the names of all of them.
+        check: Takes some, and yields of each its name and what becomes a row of the file: ``outcome``, and more.
+        at_once: How many a worker is asked for at once.
+        kind: Returns what names have in common that are asked for together.
+    """
+
+    names: Callable[[], Iterable[str]]
+    check: Callable[[list[str]], Iterator[tuple[str, dict[str, Any]]]]
+    at_once: int = 1
+    kind: Callable[[str], str] = str
 
 
 def cases() -> dict[str, Callable[[], None]]:
@@ -58,142 +81,214 @@ def architectures() -> dict[str, Callable[[], None]]:
     }
 
 
-def samples() -> dict[str, Callable[[], None]]:
-    """Returns the first samples of each op and dtype of PyTorch's OpInfo database."""
-    from torchtrt_testing.op_info import DTYPES, ops
+def samples() -> list[str]:
+    """Returns each op and dtype of PyTorch's OpInfo database."""
+    from torchtrt_testing.op_info import ops
 
-    return {
-        f"{name} {str(dtype).removeprefix('torch.')}": lambda name=name, dtype=dtype: (
-            _check_samples(name, dtype)
-        )
-        for name in ops()
-        for dtype in DTYPES
-    }
+    return [f"{name} {dtype}" for name in ops() for dtype in _dtypes()]
 
 
-def _check_samples(name: str, dtype: Any) -> None:
-    """Checks the first four samples of an op: each that is converted whole has PyTorch's values."""
-    import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    from torch.utils import _pytree as pytree
+def _dtypes() -> dict[str, Any]:
+    from torchtrt_testing.op_info import DTYPES
 
-    import torchtrt
-    from torchtrt.errors import FullCompilationError, UnsupportedProgramError
-    from torchtrt_testing import comparison
+    return {str(dtype).removeprefix("torch."): dtype for dtype in DTYPES}
+
+
+def check_samples(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Checks the first four samples of ops: each that is converted whole has PyTorch's values."""
+    from tests.gpu import together
+    from torchtrt.tensorrt import is_real
     from torchtrt_testing.op_info import samples_of
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    settings = REAL if device.type == "cuda" else {}
-    wrong = []
-    for place, sample in enumerate(samples_of(name, dtype)[:4]):
-        try:
-            with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
-                expected = comparison.eager(sample)
-                exported = torch.export.export(sample.model, sample.tensors, strict=False)
-                compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
-        except (FullCompilationError, UnsupportedProgramError):
-            continue
-        except torchtrt.errors.TorchTRTError as error:
-            wrong.append(f"sample {place}: {type(error).__name__}: {error}")
-            continue
-        except Exception:  # PyTorch does not run or export it
-            continue
-        tensors = [tensor.to(device) for tensor in sample.tensors]
-        results = [*pytree.tree_leaves(compiled(*tensors)), *tensors]
-        actual = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, results)
-        difference = comparison.difference(sample, exported, actual, expected)
-        if difference is not None:
-            wrong.append(f"sample {place} ({sample.describe()[:150]}): {difference}")
-    assert not wrong, "; ".join(wrong)
+    items = {}
+    for name in names:
+        op, dtype = name.split()
+        items[name] = samples_of(op, _dtypes()[dtype])[:4]
+    for name, found in together.check_samples(items, **(REAL if is_real() else {})):
+        wrong = _shorten("; ".join(found.wrong))
+        outcome = f"AssertionError: {wrong}" if wrong else "right"
+        rest = {
+            key: value for key, value in asdict(found).items() if key != "wrong" and value != ()
+        }
+        yield name, {"outcome": outcome, **rest}
 
 
-PARTS = {"cases": cases, "architectures": architectures, "samples": samples}
+def one_by_one(part: Callable[[], dict[str, Callable[[], None]]]) -> Part:
+    """Returns the part of what is checked by functions without arguments, which raise where it is wrong."""
+    known = functools.cache(part)
+
+    def check(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name in names:
+            try:
+                known()[name]()
+                yield name, {"outcome": "right"}
+            except Exception as error:
+                yield name, {"outcome": _error(error)}
+
+    return Part(known, check)
+
+
+def _error(error: Exception) -> str:
+    text = str(error) or traceback.format_exc(limit=-2)
+    return f"{type(error).__name__}: {_shorten(text)}"
+
+
+def _shorten(text: str) -> str:
+    return " ".join(text.split())[:600]
+
+
+PARTS = {
+    "cases": one_by_one(cases),
+    "architectures": one_by_one(architectures),
+    "samples": Part(samples, check_samples, 8, lambda name: name.split()[-1]),
+}
 
 
 def work() -> None:
-    """Answers with what became of each item that is asked for, one line each, until there are no more."""
+    """Answers with what became of the items that are asked for, one line for each, until there are no more."""
     import torch
 
     warnings.simplefilter("ignore")
     if torch.cuda.is_available():
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    known: dict[str, dict[str, Callable[[], None]]] = {}
     for line in sys.stdin:
-        part, _, name = line.strip().partition(":")
+        asked = [item.partition(":") for item in json.loads(line)]
+        left = {name: f"{part}:{name}" for part, _, name in asked}
         try:
-            if part not in known:
-                known[part] = PARTS[part]()
-            known[part][name]()
-            outcome = "right"
+            for name, found in PARTS[asked[0][0]].check(list(left)):
+                _answer(left.pop(name), found)
         except Exception as error:
-            text = str(error) or traceback.format_exc(limit=-2)
-            outcome = f"{type(error).__name__}: {' '.join(text.split())[:600]}"
-        print(ANSWER + outcome, flush=True)
+            for item in left.values():
+                _answer(item, {"outcome": _error(error)})
+
+
+def _answer(item: str, found: dict[str, Any]) -> None:
+    print(ANSWER + json.dumps({"item": item, **found}), flush=True)
 
 
 class _Worker:
     """A worker process, and what it is doing."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: Sequence[str], threads: int) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gpu.sweep", "-", "--work"],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            text=True,
-            bufsize=1,
+            env={"OMP_NUM_THREADS": str(threads), **os.environ},
+            bufsize=0,
         )
-        self.item = ""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self.unread = b""
+        self.items: list[str] = []
         self.since = 0.0
         self.asked = 0
 
-    def ask(self, item: str) -> None:
-        """Begins an item."""
-        self.item, self.since = item, time.monotonic()
+    def ask(self, items: list[str]) -> None:
+        """Begins with some items of one part."""
+        self.items, self.since = items, time.monotonic()
         self.asked += 1
-        assert self.process.stdin is not None
-        self.process.stdin.write(item + "\n")
-        self.process.stdin.flush()
+        self.stdin.write(f"{json.dumps(items)}\n".encode())
+
+    def answers(self) -> list[dict[str, Any]] | None:
+        """Returns what has come since, one row for each item that is done; None where the process has ended."""
+        came = os.read(self.stdout.fileno(), 1 << 16)
+        *lines, self.unread = (self.unread + came).split(b"\n")
+        marked = [line.partition(ANSWER.encode())[2] for line in lines]
+        return [json.loads(answer) for answer in marked if answer] if came else None
+
+    def end(self) -> None:
+        """Ends the process, whatever it is doing."""
+        self.process.kill()
+        self.process.wait()
+        self.stdin.close()
+        self.stdout.close()
 
 
-def sweep(out: Path, parts: list[str], jobs: int, seconds: float, total: float) -> None:
-    """Runs the items of some parts that the file has no outcome of."""
+def groups(items: Iterable[str]) -> Iterator[list[str]]:
+    """Yields what a worker is asked for at once: neighbours of one part and kind, in the order of their first."""
+    found: list[list[str]] = []
+    latest: dict[tuple[str, str], list[str]] = {}
+    for item in items:
+        name, _, rest = item.partition(":")
+        part = PARTS[name]
+        key = name, part.kind(rest)
+        if key not in latest or len(latest[key]) == part.at_once:
+            latest[key] = []
+            found.append(latest[key])
+        latest[key].append(item)
+    yield from found
+
+
+def sweep(
+    out: Path,
+    items: Iterable[str],
+    jobs: int,
+    seconds: float,
+    total: float = 1e9,
+    command: Sequence[str] = WORK,
+) -> None:
+    """Runs the items that the file has no outcome of.
+
+    Args:
+        out: The file, to which a row is added for each item: its outcome, and the seconds since the worker's last one.
+        items: What to run, ``part:name``.
+        jobs: How many workers there are.
+        seconds: How long a worker may take until its next outcome.
+        total: After how many seconds to stop.
+        command: What starts a worker.
+    """
     done = {row["item"] for row in rows(out)}
-    todo = [f"{part}:{name}" for part in parts for name in PARTS[part]()]
-    pending = [item for item in reversed(todo) if item not in done]
+    pending = list(groups(item for item in items if item not in done))[::-1]
     end = time.monotonic() + total
+    threads = max(1, (os.cpu_count() or 1) // jobs)
     selector = selectors.DefaultSelector()
+    workers: list[_Worker] = []
     idle: list[_Worker] = []
     busy: dict[Any, _Worker] = {}
 
-    def note(worker: _Worker, outcome: str) -> None:
-        row = {
-            "item": worker.item,
-            "outcome": outcome,
-            "seconds": round(time.monotonic() - worker.since, 1),
-        }
+    def note(worker: _Worker, row: dict[str, Any]) -> None:
+        now = time.monotonic()
+        row["seconds"] = round(now - worker.since, 1)
+        worker.since = now
         with out.open("a") as file:
             file.write(json.dumps(row) + "\n")
 
+    def lost(worker: _Worker, outcome: str) -> None:
+        """Notes what ended a worker; of several items it may have been any, so that halves are asked for again."""
+        items = worker.items
+        if len(items) == 1:
+            note(worker, {"item": items[0], "outcome": outcome})
+        else:
+            middle = len(items) // 2
+            pending.extend([items[middle:], items[:middle]])
+
     while (pending or busy) and time.monotonic() < end:
         while pending and len(busy) < jobs:
-            worker = idle.pop() if idle else _Worker()
+            if not idle:
+                idle.append(_Worker(command, threads))
+                workers.append(idle[-1])
+            worker = idle.pop()
             worker.ask(pending.pop())
-            busy[worker.process.stdout] = worker
-            selector.register(worker.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
+            busy[worker.stdout] = worker
+            selector.register(worker.stdout, selectors.EVENT_READ)
         for key, _ in selector.select(timeout=1):
             stream: Any = key.fileobj
-            line = stream.readline()
             worker = busy[stream]
-            if line and not line.startswith(ANSWER):
+            answers = worker.answers()
+            for row in answers or ():
+                worker.items.remove(row["item"])
+                note(worker, row)
+            if answers is not None and worker.items:
                 continue
             selector.unregister(stream)
             del busy[stream]
-            if line:
-                note(worker, line.removeprefix(ANSWER).strip())
-                idle.append(worker)
+            if worker.items:
+                lost(worker, f"crashed: exit status {worker.process.wait()}")
             else:
-                note(worker, f"crashed: exit status {worker.process.wait()}")
+                idle.append(worker)
         for stream, worker in list(busy.items()):
             # The first network of a process loads TensorRT's kernels.
             limit = seconds + (FIRST if worker.asked == 1 else 0)
@@ -201,9 +296,10 @@ def sweep(out: Path, parts: list[str], jobs: int, seconds: float, total: float) 
                 selector.unregister(stream)
                 del busy[stream]
                 worker.process.kill()
-                note(worker, f"timed out after {limit:.0f} s")
-    for worker in (*idle, *busy.values()):  # what is not finished has no outcome
-        worker.process.kill()
+                lost(worker, f"timed out after {limit:.0f} s")
+    selector.close()
+    for worker in workers:  # what is not finished has no outcome
+        worker.end()
 
 
 def rows(out: Path) -> Iterator[dict[str, Any]]:
@@ -232,8 +328,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("--seconds", type=float, default=60, help="an item's time limit")
+    parser.add_argument("--seconds", type=float, default=60, help="the time limit of an outcome")
     parser.add_argument("--total", type=float, default=1e9, help="when to stop")
+    parser.add_argument("--reversed", action="store_true", help="begin with the last item")
+    parser.add_argument("--items", type=Path, help="a file with the items to run, one a line")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--table", action="store_true", help="summarize the file")
     options = parser.parse_intermixed_args()
@@ -242,7 +340,17 @@ def main() -> None:
     elif options.table:
         print(table(options.out))
     else:
-        sweep(options.out, options.parts, options.jobs, options.seconds, options.total)
+        items = [f"{part}:{name}" for part in options.parts for name in PARTS[part].names()]
+        if options.items:
+            items += options.items.read_text().split("\n")
+        items = list(filter(None, items))
+        sweep(
+            options.out,
+            reversed(items) if options.reversed else items,
+            options.jobs,
+            options.seconds,
+            options.total,
+        )
 
 
 if __name__ == "__main__":
