@@ -125,6 +125,34 @@ def test_inputs_can_change_places(compiled):  # noqa: F811
     assert_eager(compiled(swap_inputs, x(), x() + 10), x(), x() + 10)
 
 
+LISTS = {
+    "broadcast_tensors": lambda h, x: torch.broadcast_tensors(h, x),
+    "atleast_2d": lambda h, x: torch.atleast_2d([h, x]),
+    "unsafe_chunk": lambda h, x: torch.unsafe_chunk(h, 1),
+    "unsafe_chunk in two": lambda h, x: torch.unsafe_chunk(h, 2),
+    "unsafe_split": lambda h, x: torch.unsafe_split(h, 2),
+    "unsafe_split_with_sizes": lambda h, x: torch.unsafe_split_with_sizes(h, [2]),
+    "meshgrid": lambda h, x: torch.meshgrid(h[0], indexing="ij"),
+}
+
+
+@pytest.mark.parametrize("parts", LISTS.values(), ids=LISTS.keys())
+def test_a_list_whose_first_part_is_an_argument_is_a_list(compiled, parts):  # noqa: F811
+    """Of which the parts are read, and the first is written through."""
+
+    def reads(self, x):
+        self.h.add_(1)
+        return [part * 2 for part in parts(self.h, x)]
+
+    def writes(self, x):
+        first = parts(self.h, x)[0]
+        first.mul_(2)
+        return self.h + x
+
+    for function in (reads, writes):
+        assert_eager(compiled(function, x()), x())
+
+
 @pytest.mark.parametrize("size", [1, 5])
 def test_writes_through_undeclared_views_with_sizes_that_vary(compiled, size):  # noqa: F811
     """What cannot be known of symbolic sizes is taken to be a view."""

@@ -189,8 +189,8 @@ def _makes_new_memory(node: Node) -> bool:
 
 def returned_argument(node: Node) -> Node | None:
     """Returns the argument that a conversion, or an op of :data:`UNDECLARED`, is known to return as it is."""
-    if node.target not in UNDECLARED and node.target not in _CONVERSIONS:
-        return None
+    if _fake(node) is None or not (node.target in UNDECLARED or node.target in _CONVERSIONS):
+        return None  # also where it returns a list, of which an argument is only a part
     for result in _evaluated(node) or ():
         for source in node.all_input_nodes:
             before = _fake(source)

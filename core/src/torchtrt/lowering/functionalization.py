@@ -35,10 +35,11 @@ aten = torch.ops.aten
 _SAYING_SO = {
     aten._unsafe_view.default: aten.view.default,
     aten.lift.default: aten.alias.default,
+    aten.unsafe_chunk.default: aten.chunk.default,
     aten.unsafe_split.Tensor: aten.split.Tensor,
     aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
 }
-"""For ops that are views without saying so and no composites of others: the views that they are."""
+"""For ops that are views without saying so and no composites of ops that do: the views that they are."""
 
 
 def _updates_statistics(node: Node) -> bool:
