@@ -13,11 +13,13 @@ launches all of it at once. It reads and writes the addresses that it was record
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, is_not
 from typing import Any
 
@@ -56,6 +58,18 @@ def _own_stream(device: torch.device) -> Any:
             break
     _TAKEN[stream.cuda_stream] = stream
     return stream
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keeps Python from freeing engines and recordings meanwhile: that ends whatever their thread records."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class CudaLane:
@@ -101,6 +115,7 @@ class CudaLane:
         graph = torch.cuda.CUDAGraph()
         with (
             _RECORDING,
+            _without_garbage_collection(),
             torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local"),
         ):
             outputs = function()
