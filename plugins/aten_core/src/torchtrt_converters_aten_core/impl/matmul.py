@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from torchtrt.conversion import add, is_network_tensor
+from torchtrt.conversion import add, add_layer, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl.integer_reduction import total
@@ -18,7 +20,9 @@ def multiply(
 ) -> Any:
     """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
 
-    One-dimensional operands are vectors; the dimensions before the last two broadcast.
+    One-dimensional operands are vectors; the dimensions before the last two broadcast. Of more than three dimensions
+    that meet one matrix, those between the first and the last become one, where their sizes are known: TensorRT
+    8.6 computes a small product for each of them, at half the speed.
 
     Args:
         ctx: The conversion context.
@@ -27,6 +31,12 @@ def multiply(
         transpose_first: Exchange the last two dimensions of ``first``.
         transpose_second: Exchange the last two dimensions of ``second``.
     """
+    middle = tuple(first.shape)[1:-1]
+    is_one_matrix = len(second.shape) > 1 and tuple(second.shape)[:-2] in ((), (1,))
+    if len(middle) > 1 and min(middle) > 0 and is_one_matrix and not transpose_first:
+        first = _with_sizes(ctx, first, (0, math.prod(middle), first.shape[-1]))
+        product = multiply(ctx, first, second, transpose_second=transpose_second)
+        return _with_sizes(ctx, product, (0, *middle, product.shape[-1]))
     batch = max(len(first.shape), len(second.shape), 2) - 2
     operations = []
     tensors = []
@@ -36,6 +46,13 @@ def multiply(
         operations.append(getattr(trt.MatrixOperation, kind))
         tensors.append(to_rank(ctx, tensor, batch + 2 - vector))
     return add(ctx, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
+
+
+def _with_sizes(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
+    """Returns a tensor with these sizes, of which a 0 is the tensor's own at that place."""
+    layer = add_layer(ctx, "shuffle", tensor)
+    layer.reshape_dims = tuple(sizes)
+    return layer.get_output(0)
 
 
 def multiply_whole(ctx: Any, first: Any, second: Any) -> Any:
@@ -68,7 +85,7 @@ def linear(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
     if is_network_tensor(weight) or weight.dim() < 2 or rank < 2:
         weight = types.operand(ctx, weight, dtype, len(weight.shape))
     else:
-        weight = types.operand(ctx, weight, dtype, rank)
+        weight = types.operand(ctx, weight, dtype, min(rank, 3))
     product = multiply(ctx, tensor, weight, transpose_second=True)
     if bias is None:
         return product
