@@ -6,6 +6,7 @@ import enum
 import functools
 import inspect
 import keyword
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace
@@ -132,10 +133,7 @@ def check_names(validator: Validator) -> tuple[str, ...]:
     """Returns the names of a validator's checks, as listings show them."""
     if isinstance(validator, Unless):
         return tuple(name for check in validator.checks for name in check_names(check))
-    function: Any = inspect.unwrap(validator)
-    function = getattr(function, "func", function)  # functools.partial
-    name: str = getattr(function, "__name__", type(function).__name__)
-    return (name.strip("_<>"),)
+    return (re.split("[:.]", qualified_function(validator))[-1].strip("_<>"),)
 
 
 def declared_dtypes(validator: Validator) -> tuple[str, ...]:

@@ -138,9 +138,7 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
                 node.meta["val"] = torch.empty_like(value)
             if node.name in weights:
                 name = weights[node.name]
-                holder = next(
-                    one for one in (exported.state_dict, exported.constants) if name in one
-                )
+                holder = exported.state_dict if name in exported.state_dict else exported.constants
                 undo.append(functools.partial(holder.__setitem__, name, holder[name]))
                 holder[name] = _stand_in(holder[name])
         elif node.target in UNDECLARED:

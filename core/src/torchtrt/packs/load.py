@@ -159,7 +159,9 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack
             else "its module has no torchtrt_converter_pack hook that returns a ConverterPack",
             f"Return one from a function marked @hookimpl in {found.module}.",
         )
-    _check_identity(pack, found)
+    if pack.name != found.info.name:
+        what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
+        raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
     _check_versions(pack, found.info)
     result = _call(implemented, "torchtrt_register_converters", found.info, pack=pack)
     if result is not None:
@@ -220,12 +222,6 @@ def _call(implemented: Hooks, hook: str, info: PackInfo, **available: Any) -> An
     except BaseException as error:
         what = f"{hook} raised {describe(error, info.door.package_name(info.name))}"
         raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
-
-
-def _check_identity(pack: ConverterPack, found: FoundPack) -> None:
-    if pack.name != found.info.name:
-        what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
-        raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
 
 
 def _check_versions(pack: ConverterPack, info: PackInfo) -> None:
