@@ -103,6 +103,12 @@ class PackConformance:
 
     # Who the pack is
 
+    @pytest.fixture(autouse=True)
+    def _skip_without_the_pack(self, request: pytest.FixtureRequest) -> None:
+        """Leaves it to one test to say that the pack is not in use; the others are skipped for that reason."""
+        if request.node.originalname != "test_it_is_installed_and_in_use" and not self._found():
+            pytest.skip(f"the pack {self.pack!r} is not in use")
+
     def test_it_is_installed_and_in_use(self) -> None:
         """Its names follow from each other, its versions fit, its hooks are accepted."""
         assert self.loaded.info.name == self.pack
@@ -387,9 +393,8 @@ class PackConformance:
                 f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False
             )
         self._import_libraries()
-        for loaded in loaded_packs():
-            if loaded.info.name == self.pack:
-                return loaded
+        if found := self._found():
+            return found
         wrong = [str(problem) for problem in problems() if problem.pack in (self.pack, "")]
         reason = current_packs().disabled.get(self.pack)
         hint = f"`pip install --editable .` where the pyproject.toml of {PACKS.distribution_name(self.pack)} is"
@@ -397,6 +402,9 @@ class PackConformance:
             "\n".join((f"The pack {self.pack!r} is not in use: {reason or hint}.", *wrong)),
             pytrace=False,
         )
+
+    def _found(self) -> LoadedPack | None:
+        return next((each for each in loaded_packs() if each.info.name == self.pack), None)
 
     @property
     def registrations(self) -> Sequence[Registration]:
@@ -428,11 +436,10 @@ class PackConformance:
         return [sizes for sizes in self.sizes if sizes == FIXED or case.varies] or [FIXED]
 
     def _overridden_cases(self) -> tuple[OpCase, ...]:
+        found = self._found()
         high = tuple(
             each.target
-            for loaded in loaded_packs()
-            if loaded.info.name == self.pack
-            for each in loaded.pack.converters
+            for each in (found.pack.converters if found else ())
             if each.priority is ConverterPriority.HIGH and not isinstance(each.target, str)
         )
         return _cases_of_others(self.pack, high)
