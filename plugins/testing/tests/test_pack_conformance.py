@@ -170,7 +170,7 @@ def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
         "test_loading_it_is_light": "Loading faulty imports",
         "test_loading_it_changes_nothing_else": "sys.path was",
         "test_loading_it_twice_gives_the_same": "aten.cos.default",
-        "test_every_op_exists": "There is no op nosuch.op.default",
+        "test_every_op_exists": "There is no op 'nosuch.op.default'",
         "test_every_converter_has_the_parameters_of_its_op": "torchtrt_converters_faulty._pack:not_there",
         "test_every_decomposition_has_the_parameters_of_its_op": "too many positional arguments",
         "test_validators_answer_and_change_nothing": "the validator changed the graph",

@@ -179,12 +179,14 @@ class PackConformance:
         """No converter or decomposition waits for an op that PyTorch and the imported libraries do not have."""
         named: list[Any] = [each.target for each in self.registrations]
         named += [each.target for each in self.loaded.pack.decompositions]
-        missing = {name for name in named if isinstance(name, str) and not _exists(name)}
+        missing = {name for name in named if isinstance(name, str) and _why_missing(name)}
         missing -= set(map(canonical_spelling, self.missing_ops))
 
-        assert not missing, (
-            f"There is no op {', '.join(sorted(missing))}. List the library that registers it in `imports`, or the op "
-            "in `missing_ops` with the reason."
+        assert not missing, "\n".join(
+            (
+                *filter(None, map(_why_missing, sorted(missing))),
+                "List the library that registers an op in `imports`, or the op in `missing_ops` with the reason.",
+            )
         )
 
     def test_every_converter_has_the_parameters_of_its_op(self) -> None:
@@ -198,7 +200,7 @@ class PackConformance:
                     SchemaArguments(function, target)
             except (TorchTRTError, ImportError, AttributeError) as error:
                 where = qualified_function(each.support.converter_implementation)
-                if not isinstance(each.target, str) or _exists(each.target):
+                if not isinstance(each.target, str) or not _why_missing(each.target):
                     wrong.append(f"{where}: {describe(error)}")
 
         assert not wrong, "\n".join(wrong)
@@ -228,7 +230,7 @@ class PackConformance:
         settings = CompilationSettings()
         validators: dict[Any, list[Validator]] = {}
         for each in self.registrations:
-            if each.validate is not None and _exists(each.target):
+            if each.validate is not None and not _why_missing(each.target):
                 validators.setdefault(parse_target(each.target), []).append(each.validate)
         for node in self._nodes(validators):
             name = f"{qualified_name(node.target)} {_outline(node)}"
@@ -489,12 +491,13 @@ def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: 
         metafunc.parametrize("tensorrt", on)
 
 
-def _exists(target: Any) -> bool:
+def _why_missing(target: Any) -> str | None:
+    """Returns what to know of an op that is not here, such as the closest name; ``None`` for one that is."""
     try:
         parse_target(target)
-    except TorchTRTError:
-        return False
-    return True
+    except TorchTRTError as error:
+        return str(error)
+    return None
 
 
 def _imported(implementation: Any) -> Any:
