@@ -154,7 +154,7 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack
     if not isinstance(pack, ConverterPack):
         raise _RefusalError(
             "bad-hook",
-            f"torchtrt_converter_pack returned {_short(pack)}, not a ConverterPack"
+            f"torchtrt_converter_pack returned a value of type {type(pack).__name__}, not a ConverterPack"
             if pack is not None
             else "its module has no torchtrt_converter_pack hook that returns a ConverterPack",
             f"Return one from a function marked @hookimpl in {found.module}.",
@@ -167,7 +167,7 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack
     if result is not None:
         raise _RefusalError(
             "bad-hook",
-            f"torchtrt_register_converters returned {_short(result)}, but it must fill the pack and return nothing",
+            f"torchtrt_register_converters returned a value of type {type(result).__name__}: it must fill the pack",
             "Call pack.add(...) or import modules that use @pack.converter(...).",
         )
     _check_contents(pack, found.info)
@@ -265,10 +265,6 @@ def _check_contents(pack: ConverterPack, info: PackInfo) -> None:
         if not where.startswith((f"{package}.", f"{package}:")):
             what = f"it adds the converter {where!r}, which is outside its own package"
             raise _RefusalError("bad-name", what, f"Import it through a module of {package}.")
-
-
-def _short(value: object) -> str:
-    return f"something of type {type(value).__name__}"
 
 
 def _repair_or_disable(info: PackInfo) -> str:
