@@ -271,3 +271,23 @@ def test_a_class_that_is_written_wrongly_says_how(body, words, tmp_path):
 
     assert done.returncode
     assert words in done.stdout
+
+
+SCRIPTED = """
+    from torchtrt_torchscript import torchscript_converter
+
+    @torchscript_converter(pack, "aten::tanh(Tensor self) -> Tensor", priority=ConverterPriority.HIGH)
+    def tanh(ctx, node, args):
+        layer = ctx.net.add_activation(args[0].ITensor(), trt.ActivationType.TANH)
+        ctx.associate_value_and_tensor(node.output(), layer.get_output(0))
+        return True
+"""
+
+
+def test_a_pack_with_a_torchscript_converter_passes(tried):
+    """Cases are exported, so that it is not asked for them; its pack says where it is tried."""
+    test = TEST + '    without_case = {{"aten.tanh": "TorchScript only"}}\n'
+    page = "`{name}::twice`, and `aten.tanh` of TorchScript".format(name="scripted")
+    outcomes, text = tried("scripted", more=SCRIPTED, test=test, page=page)
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text
