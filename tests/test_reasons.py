@@ -83,6 +83,16 @@ def test_what_a_third_partys_converter_is_passed_over_for(vision, options, expec
     assert (("Do.",) if expected == "declined" else ()) == entry.advice
 
 
+def test_a_reason_is_told_by_itself_too(vision):
+    """Beside the text for people, which says whose it is."""
+    vision.add("aten._linalg_eigh.default", lambda ctx, **_: None, unless=lambda node: "it is odd")
+    add_pack(vision, VISION)
+
+    (entry,) = stays(lambda x: torch.ops.aten._linalg_eigh(x)[0], X)
+
+    assert ("vision  rejected: it is odd", ("it is odd",)) == (entry.reason, entry.reasons)
+
+
 def test_a_standard_converter_behind_a_decomposition(vision):
     """A third party's, of an op that a first-party pack decomposes into what stays in PyTorch."""
     target = next(

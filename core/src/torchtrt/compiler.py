@@ -18,7 +18,6 @@ from torchtrt.conversion.size_ranges import Profile, profile_input
 from torchtrt.engines import engine_cache, engines
 from torchtrt.errors import BuildError, FullCompilationError, InputError, PackError
 from torchtrt.exporting import export, narrowed_sizes, size_profiles
-from torchtrt.frontends import front_end_for
 from torchtrt.lowering import (
     Program,
     fold_constants,
@@ -146,11 +145,9 @@ def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.T
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
     """Returns what the model's ``forward`` takes; None where only the exported program knows."""
-    if isinstance(model, ExportedProgram) or front_end_for(model) is not None:
-        return None
     try:
-        return CallSignature(model.forward, program.input_tree)
-    except (TypeError, ValueError):  # a forward that is not written in Python
+        return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
+    except (AttributeError, TypeError, ValueError):  # none, or one that is not written in Python
         return None
 
 

@@ -6,11 +6,14 @@ import enum
 import functools
 import inspect
 import keyword
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import torch
 from torch.fx import Node
 
 from torchtrt.errors import ConverterSignatureError
@@ -132,10 +135,7 @@ def check_names(validator: Validator) -> tuple[str, ...]:
     """Returns the names of a validator's checks, as listings show them."""
     if isinstance(validator, Unless):
         return tuple(name for check in validator.checks for name in check_names(check))
-    function: Any = inspect.unwrap(validator)
-    function = getattr(function, "func", function)  # functools.partial
-    name: str = getattr(function, "__name__", type(function).__name__)
-    return (name.strip("_<>"),)
+    return (re.split("[:.]", qualified_function(validator))[-1].strip("_<>"),)
 
 
 def declared_dtypes(validator: Validator) -> tuple[str, ...]:
@@ -389,9 +389,11 @@ def value_of(argument: Any) -> Any:
     return argument.meta.get("val") if isinstance(argument, Node) else argument
 
 
-def is_constant(argument: Any) -> bool:
-    """Returns whether an argument of a node is known when the network is built."""
-    return not isinstance(argument, Node) or argument.op == "get_attr"
+def constant_of(argument: Any) -> torch.Tensor | None:
+    """Returns the tensor that an argument of a node is, as a weight or a buffer; ``None`` for what is computed."""
+    if isinstance(argument, Node) and argument.op == "get_attr":
+        argument = attrgetter(str(argument.target))(argument.graph.owning_module)
+    return argument if isinstance(argument, torch.Tensor) else None
 
 
 def qualified_function(function: Callable[..., Any] | str) -> str:

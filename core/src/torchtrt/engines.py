@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from torchtrt.errors import MissingPieceError
+from torchtrt.settings import SWITCHES
 
 CACHE_VARIABLE = "TORCHTRT_CACHE"
 FUNCTIONS = ("load", "profile", "refit_module_weights", "save", "weight_streaming")
@@ -29,8 +30,9 @@ def engines() -> Any:
 
 def engine_cache(setting: bool | str | os.PathLike[str] | None) -> Any:
     """Returns the cache that a compilation with this setting uses, or None."""
-    where = os.environ.get(CACHE_VARIABLE, "") if setting is None else setting
-    return engines().open_cache(where) if where and where != "0" else None
+    named = os.environ.get(CACHE_VARIABLE, "")
+    where = SWITCHES.get(named.lower(), named) if setting is None else setting
+    return engines().open_cache(where) if where else None
 
 
 def __getattr__(name: str) -> Any:

@@ -101,6 +101,7 @@ class TorchOp:
         codes: What kinds of reasons these are, in the order in which candidates were asked; ``docs/registry.md``.
         advice: What packs say can be done about it.
         model_line: The line of the model that made it, or an empty string.
+        reasons: The reasons by themselves, without whose they are.
     """
 
     node: str
@@ -109,6 +110,7 @@ class TorchOp:
     codes: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     model_line: str = ""
+    reasons: tuple[str, ...] = ()
 
 
 class FullCompilationError(TorchTRTError, RuntimeError):

@@ -123,6 +123,7 @@ class CompilationReport:
                 tuple(dict.fromkeys(each.code for each in entry.rejections)),
                 tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
                 model_line(entry.node),
+                tuple(each.reason for each in entry.rejections),
             )
             for entry in partition.torch_nodes
         ]

@@ -23,11 +23,17 @@ from torchtrt.targets import Target, parse_targets, qualified_name
 TargetSpec = Target | str
 
 
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
+SWITCHES |= {"0": False, "false": False, "no": False, "off": False, "": False}
+"""What words mean where something is switched, which are no names of folders."""
 
 
-_COUNT = (lambda value: _is_size(value) and value > 0, "an integer from 1")
+def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
+    """Returns whether a value is an integer in a range, by default one that TensorRT holds. ``True`` is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+_COUNT = (lambda value: is_integer(value, 1), "an integer from 1 to 2**31 - 1")
 _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: type(value) is bool, "True or False"),
     "bool | None": (lambda value: value is None or type(value) is bool, "True, False or None"),
@@ -43,13 +49,16 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "min_block_size": _COUNT,
     "num_avg_timing_iters": _COUNT,
-    "workspace_size": (_is_size, "bytes, 0 or more"),
+    "workspace_size": (lambda value: is_integer(value, 0, 2**63 - 1), "bytes, 0 or more"),
     "engine_cache": (
-        lambda value: value is None or isinstance(value, (bool, str, os.PathLike)),
-        "True, False, None or a folder",
+        lambda value: (
+            isinstance(value, bool | os.PathLike | None)
+            or (isinstance(value, str) and value.lower() not in SWITCHES)
+        ),
+        "True or False (without quotes), None or a folder",
     ),
     "optimization_level": (
-        lambda value: value is None or (_is_size(value) and value <= 5),
+        lambda value: value is None or is_integer(value, 0, 5),
         "0 to 5 or None",
     ),
     "autocast": (
@@ -60,7 +69,7 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: not isinstance(value, str) and all(map(_is_pattern, value)),
         "a collection of regular expressions",
     ),
-    "int | None": (lambda value: value is None or _is_size(value), "an integer from 0, or None"),
+    "int | None": (lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"),
 }
 """For a setting, or for settings of a type, which values are usable and how to say that."""
 

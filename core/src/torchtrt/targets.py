@@ -11,7 +11,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,9 +22,7 @@ from torchtrt.errors import AmbiguousTargetError, UnknownTargetError, did_you_me
 Target = Callable[..., Any]
 """An op that a graph node calls: an ``OpOverload`` or another callable."""
 
-_PYTHON_MODULES = MappingProxyType(
-    {"operator": operator, "math": math, "builtins": builtins, "torch": torch}
-)
+_PYTHON_MODULES = {"operator": operator, "math": math, "builtins": builtins, "torch": torch}
 
 
 def qualified_name(target: Target | str) -> str:

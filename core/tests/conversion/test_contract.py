@@ -15,7 +15,7 @@ from torch import nn
 import torchtrt
 from torchtrt import trt
 from torchtrt.contract import CallingConvention, Unless, check_names, objection
-from torchtrt.conversion import ConversionContext, add
+from torchtrt.conversion import ConversionContext, add, constant_of
 from torchtrt.errors import ConversionError, ConverterSignatureError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority, Reject, local_pack, problems
 from torchtrt.tensorrt.logging import collecting, logger
@@ -396,3 +396,18 @@ def test_the_reason_is_told_where_the_converter_had_seen_the_invalid_shape() -> 
 
     assert "refused the shuffle over (FLOAT [2, 3])" in str(caught.value)
     assert "it logged no reason" not in str(caught.value)
+
+
+def test_a_constant_of_a_node_is_the_tensor_that_its_graph_holds():
+    """A weight, wherever it lies; not a branch's graph, nor what is computed, nor a number."""
+    module = torch.nn.Module()
+    module.inner = torch.nn.Linear(2, 2)
+    module.branch = torch.fx.symbolic_trace(torch.nn.ReLU())
+    graph = torch.fx.Graph()
+    weight, branch = (graph.create_node("get_attr", name) for name in ("inner.weight", "branch"))
+    computed = graph.call_function(torch.ops.aten.relu.default, (weight,))
+    graph.output((computed, branch))
+    torch.fx.GraphModule(module, graph)
+
+    assert constant_of(weight) is module.inner.weight
+    assert [None] * 4 == [constant_of(each) for each in (branch, computed, 2.0, None)]

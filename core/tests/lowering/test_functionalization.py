@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering import open_program
 from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.functionalization import functionalize
@@ -143,3 +144,42 @@ def test_running_statistics_are_updated_in_training_mode():
         eager(x)
 
     torch.testing.assert_close(model[0].running_mean, eager[0].running_mean)
+
+
+class Cache:
+    """Keeps rows in a tensor; no module, as the caches of libraries."""
+
+    def __init__(self):
+        self.rows = torch.zeros(4, 2)
+
+    def update(self, row, place):
+        """Writes a row, and returns all of them."""
+        return self.rows.index_copy_(0, place, row)
+
+
+class Step(nn.Module):
+    """Writes to a buffer that it reaches through an object of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.cache = Cache()
+        self.register_buffer("rows", self.cache.rows)
+
+    def forward(self, row, place):
+        """Returns the sum of all rows up to now."""
+        return self.cache.update(row * 2, place).sum(0)
+
+
+def test_a_buffer_that_is_reached_through_a_plain_object_is_refused_with_how_to_export_it():
+    """Plain exporting makes a constant of it; exported as the error says it is written as in eager PyTorch."""
+    inputs = torch.rand(1, 2), torch.tensor([1])
+    model, eager = Step().eval(), Step().eval()
+    with pytest.raises(UnsupportedProgramError, match=r"object that is no module.*strict=True"):
+        open_program(torch.export.export(model, inputs, strict=False))
+
+    program = open_program(torch.export.export(model, inputs, strict=True))
+
+    for _ in range(2):
+        (result,) = program.graph_module(*inputs)
+        torch.testing.assert_close(result, eager(*inputs))
+        torch.testing.assert_close(model.rows, eager.rows)

@@ -209,7 +209,7 @@ def test_packs_are_in_pack_order_and_local_is_the_last(report: dict[str, Any]) -
         (
             "junk",
             "bad-hook",
-            "torchtrt_converter_pack returned something of type int",
+            "torchtrt_converter_pack returned a value of type int",
             "Return one",
         ),
         ("empty", "bad-hook", "no torchtrt_converter_pack hook", "Return one"),
@@ -228,7 +228,7 @@ def test_packs_are_in_pack_order_and_local_is_the_last(report: dict[str, Any]) -
         (
             "generator",
             "bad-hook",
-            "torchtrt_register_converters returned something of type generator",
+            "torchtrt_register_converters returned a value of type generator",
             "pack.add",
         ),
         ("old", "torch-version", "works with PyTorch <2", "torchtrt-converters-old"),

@@ -146,6 +146,17 @@ def test_packs_shows_problems_conflicts_and_missing_ops(ask: Callable[..., Any])
     assert "not in this PyTorch: nosuch.op.default" in output
 
 
+def test_packs_says_what_a_misspelt_op_may_mean(ask: Callable[..., Any]) -> None:
+    """Of a library that is here; what another may bring is only listed."""
+    for name in ("aten.relux.default", "aten.add.Tensr"):
+        _state.packs.loaded[1].pack.add(name, convert)
+    _, output, _ = ask("packs")
+
+    for close in ("no op 'aten.relux.default' in", "no op 'aten.add.Tensr' in"):
+        assert re.search(f"{close} PyTorch .* Did you mean 'aten.(relu|add)", output), output
+    assert "not in this PyTorch: nosuch.op.default\n" in output
+
+
 def test_packs_as_json_is_complete_and_in_pack_order(ask: Callable[..., Any]) -> None:
     """The stable form, which diffs line by line."""
     _, output, _ = ask("packs", "--json")
@@ -641,3 +652,14 @@ def test_a_compiled_model_is_sent_to_inspect(ask: Callable[..., Any], tmp_path: 
 
     assert status == 2
     assert f"`torchtrt inspect {file}`" in said
+
+
+def test_a_warning_is_told_without_the_line_of_code_that_it_comes_from(site: Any) -> None:
+    """Who asks what is installed has not written that line."""
+    site.unpack(site.wheel("broken", "raise ImportError('libfoo.so.2')"))
+
+    done = site.run("-m", "torchtrt", "converters", "aten.gelu", TORCHTRT_PACKS="broken")
+
+    (line,) = (line for line in done.stderr.splitlines() if "libfoo" in line)
+    assert line.startswith("Pack 'broken'"), done.stderr
+    assert "warnings.warn(" not in done.stderr

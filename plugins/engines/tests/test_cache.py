@@ -337,10 +337,10 @@ def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
         return found
 
     assert set() == used(None, None)
-    assert set() == used(None, "0")
+    assert set() == used(None, "0") == used(None, "off")
     assert set() == used(False, str(named))
-    assert {"default"} == used(None, "1")
-    assert {"default"} == used(True, None)
+    assert {"default"} == used(None, "1") == used(None, "True")
+    assert {"default"} == used(True, None) == used(True, "true")
     assert {"named"} == used(None, str(named))
     assert {"named"} == used(True, str(named))
     assert {"given"} == used(given_folder, str(named))

@@ -107,6 +107,7 @@ def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it()
         {"hardware_compatible": "yes"},
         {"enable_weight_streaming": 10},
         {"max_aux_streams": -1},
+        {"max_aux_streams": 10**12},
     ],
     ids=str,
 )
@@ -252,7 +253,7 @@ def test_a_budget_holds_without_a_block(streaming, tmp_path):
     torch.testing.assert_close(made(X), model(X))
 
 
-@pytest.mark.parametrize("budget", [-1, 10**9, 0.5, "all"], ids=str)
+@pytest.mark.parametrize("budget", [-1, 10**9, 0.5, "all", True], ids=str)
 def test_a_budget_that_is_none_is_refused(streaming, budget):
     """With the largest one that makes sense."""
     _, made = streaming

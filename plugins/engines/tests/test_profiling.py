@@ -123,8 +123,9 @@ def test_what_cannot_be_profiled_says_so(arguments, message):
 
     with pytest.raises(InputError, match=message):
         torchtrt.profile(model or compiled, *inputs)
-    with pytest.raises(InputError, match="at least one call"):
-        torchtrt.profile(compiled, torch.rand(2, 6), calls=0)
+    for calls in (0, True, 1.5):
+        with pytest.raises(InputError, match="at least one call"):
+            torchtrt.profile(compiled, torch.rand(2, 6), calls=calls)
 
 
 def test_a_program_and_a_saved_model_from_the_command_line(tmp_path, capsys):

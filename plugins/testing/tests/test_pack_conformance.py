@@ -104,6 +104,7 @@ def tried(site, tmp_path):
             "-m", "pytest", "-rA", "-q", "--strict-markers", "-W", "error", "-p", "no:cacheprovider",
             "--rootdir", str(folder), str(folder / "test_pack.py"), OMP_NUM_THREADS="1", **variables,
         )  # fmt: skip
+        assert "INTERNALERROR" not in done.stdout, done.stdout
         found = re.findall(r"^(PASSED|FAILED|ERROR) .*?::TestPack::(\w+)", done.stdout, re.M)
         return {
             outcome: {test for kind, test in found if kind == outcome}
@@ -169,7 +170,7 @@ def test_a_pack_that_breaks_the_rules_is_told_each_of_them(tried):
         "test_loading_it_is_light": "Loading faulty imports",
         "test_loading_it_changes_nothing_else": "sys.path was",
         "test_loading_it_twice_gives_the_same": "aten.cos.default",
-        "test_every_op_exists": "There is no op nosuch.op.default",
+        "test_every_op_exists": "There is no op 'nosuch.op.default'",
         "test_every_converter_has_the_parameters_of_its_op": "torchtrt_converters_faulty._pack:not_there",
         "test_every_decomposition_has_the_parameters_of_its_op": "too many positional arguments",
         "test_validators_answer_and_change_nothing": "the validator changed the graph",
@@ -220,8 +221,30 @@ def test_a_pack_that_is_not_in_use_is_said_to_be_missing(tried):
     test = "from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    pack = {name!r}"
     outcomes, text = tried("absent", test=test, TORCHTRT_PACKS_DISABLE="absent")
 
-    assert "test_it_is_installed_and_in_use" in outcomes["FAILED"]
+    assert {"test_it_is_installed_and_in_use"} == outcomes["FAILED"]
+    assert not outcomes["PASSED"] | outcomes["ERROR"]
     assert "The pack 'absent' is not in use: disabled by TORCHTRT_PACKS_DISABLE." in text
+    assert re.search(r"SKIPPED .*the pack 'absent' is not in use", text)
+
+
+def test_a_pack_that_cannot_be_loaded_is_told_once(tried):
+    """With what it raised, and where."""
+    test = "from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    pack = {name!r}"
+    outcomes, text = tried("broken", more="    import nothing_of_that_name", test=test)
+
+    assert {"test_it_is_installed_and_in_use"} == outcomes["FAILED"], text
+    assert not outcomes["PASSED"] | outcomes["ERROR"]
+    assert re.search(
+        r"Pack 'broken' .*No module named 'nothing_of_that_name' \(.*_pack\.py:\d+", text
+    )
+
+
+def test_a_case_of_an_op_that_a_broken_pack_would_register_says_so(tried):
+    """The class cannot be made, and who looks for the reason need not look for it elsewhere."""
+    _, text = tried("broken", operation="no Python")
+
+    assert "There is no op" in text
+    assert "Pack 'broken'" in text
 
 
 @pytest.mark.parametrize(
@@ -243,8 +266,28 @@ def test_a_class_that_is_written_wrongly_says_how(body, words, tmp_path):
     (tmp_path / "test_pack.py").write_text(
         f"from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    {body}\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "says_who or samples", str(tmp_path)]
+    command = [sys.executable, "-m", "pytest", "-q", "-k", "in_use or samples", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
 
     assert done.returncode
     assert words in done.stdout
+
+
+SCRIPTED = """
+    from torchtrt_torchscript import torchscript_converter
+
+    @torchscript_converter(pack, "aten::tanh(Tensor self) -> Tensor", priority=ConverterPriority.HIGH)
+    def tanh(ctx, node, args):
+        layer = ctx.net.add_activation(args[0].ITensor(), trt.ActivationType.TANH)
+        ctx.associate_value_and_tensor(node.output(), layer.get_output(0))
+        return True
+"""
+
+
+def test_a_pack_with_a_torchscript_converter_passes(tried):
+    """Cases are exported, so that it is not asked for them; its pack says where it is tried."""
+    test = TEST + '    without_case = {{"aten.tanh": "TorchScript only"}}\n'
+    page = "`{name}::twice`, and `aten.tanh` of TorchScript".format(name="scripted")
+    outcomes, text = tried("scripted", more=SCRIPTED, test=test, page=page)
+
+    assert not outcomes["FAILED"] | outcomes["ERROR"], text

@@ -140,7 +140,7 @@ def test_a_converter_is_asked_for_what_becomes_of_its_schema(name):
 
 NEVER_ASKED = {
     "aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)": "aten::index_select",
-    "aten::rleu(Tensor self) -> Tensor": "Did you mean .*aten::relu",
+    "aten::rleu(Tensor self) -> Tensor": r"no aten::rleu\. Did you mean 'aten::relu'\?$",
     "aten::relu(Tensor self, int dim) -> Tensor": r"another: aten::relu\(Tensor self\) -> Tensor",
     "aten::add.Tensors(Tensor self, Tensor other) -> Tensor": "aten::add.Tensor",
     "aten::size(Tensor self) -> int[]": "evaluated",

@@ -15,6 +15,7 @@ import torchtrt
 import torchtrt_torchscript as torchscript
 from docs.demo.models import ResNet18
 from torchtrt.errors import ExportError, FullCompilationError, InputError
+from torchtrt_torchscript import _frontend
 from torchtrt_torchscript.node_evaluators import RaisedError
 
 from .helpers import assert_same, quiet, script
@@ -405,3 +406,32 @@ def test_weights_of_a_scripted_model_are_watched(is_traced):
         dict(scripted.named_parameters())["0.weight"].add_(1)
     with pytest.raises(torchtrt.errors.EngineError, match="has changed since"):
         compiled(x)
+
+
+class Scaled(nn.Module):
+    """A model with a default."""
+
+    def forward(self, x: Tensor, scale: float = 2.0) -> Tensor:
+        """Returns a tensor of the shape of ``x``."""
+        return torch.relu(x) * scale
+
+
+def test_a_compiled_scripted_model_takes_its_arguments_as_the_scripted_one_does():
+    """By place, by name, and with defaults; what is compiled in is told by its name."""
+    model, x = Scaled(), torch.randn(2, 3)
+    compiled = torchtrt.compile(script(model), [x], require_full_compilation=True)
+
+    for result in (compiled(x), compiled(x=x), compiled(x, 2.0), compiled(x, scale=2.0)):
+        torch.testing.assert_close(result, model(x))
+    with pytest.raises(InputError, match="'scale' was not given when the model was compiled"):
+        compiled(x, 3.0)
+
+
+def test_a_front_end_is_asked_once_whether_it_takes_a_model(monkeypatch):
+    """The answer may take it a look at the whole model."""
+    asked, accepts = [], _frontend.accepts
+    monkeypatch.setattr(_frontend, "accepts", lambda model: asked.append(model) or accepts(model))
+    scripted = script(Scaled())
+    for model in (scripted, Scaled().eval()):
+        torchtrt.compile(model, [torch.rand(2)], dryrun=True)
+        assert 1 == sum(each is model for each in asked)

@@ -4,7 +4,7 @@ The interpreter walks the block's nodes and calls one converter for each; conver
 and the helpers exported here.
 """
 
-from torchtrt.contract import arguments_of, is_constant, named_arguments, value_of
+from torchtrt.contract import arguments_of, constant_of, named_arguments, value_of
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.layers import add, add_layer, get_trt_tensor
 from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
@@ -15,8 +15,8 @@ __all__ = [
     "add_layer",
     "arguments_of",
     "as_torch_tensor",
+    "constant_of",
     "get_trt_tensor",
-    "is_constant",
     "is_network_tensor",
     "named_arguments",
     "value_of",

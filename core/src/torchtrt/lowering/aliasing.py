@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -49,6 +48,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from torchtrt.contract import constant_of
 from torchtrt.lowering.memory import storage_of
 from torchtrt.lowering.symbols import no_new_assumptions
 
@@ -373,9 +373,8 @@ def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
     memories: dict[Node, frozenset[Hashable]] = {}
     for node in graph_module.graph.nodes:
         if node.op == "get_attr":
-            value = attrgetter(str(node.target))(graph_module)  # may be the graph of a branch
-            is_tensor = isinstance(value, torch.Tensor)
-            memories[node] = frozenset({_Storage(storage_of(value))} if is_tensor else ())
+            value = constant_of(node)  # none for the graph of a branch
+            memories[node] = frozenset(() if value is None else {_Storage(storage_of(value))})
         elif node.target is operator.getitem and not may_share(node.args[0]):
             memories[node] = frozenset({node.args})  # one of several new tensors
         elif node.op != "output" and not isinstance(node.meta.get("val"), _NUMBERS):

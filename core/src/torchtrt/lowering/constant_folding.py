@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from operator import attrgetter
 
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.contract import constant_of
 from torchtrt.lowering.aliasing import writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 
@@ -33,10 +33,8 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
             values[node] = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
             folded.append(node)
             continue
-        if node.op == "get_attr" and node.target not in mutated:
-            value = attrgetter(str(node.target))(graph_module)
-            if isinstance(value, torch.Tensor):
-                values[node] = value
+        if node.target not in mutated and (value := constant_of(node)) is not None:
+            values[node] = value
         elif node.op == "call_function" and _is_foldable(node, values):
             with torch.no_grad():
                 args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)

@@ -73,7 +73,9 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
             "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, none of them a "
-            "view of another: write to a clone(), or keep one buffer and take views of it in forward."
+            "view of another: write to a clone(), or keep one buffer and take views of it in forward. Where the code "
+            "reaches a buffer through an object that is no module, such as a cache, only strict exporting sees that it "
+            "is one: compile torch.export.export(model, args, strict=True)."
         ) from error
     return exported, exported.graph_module
 
@@ -139,9 +141,7 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
                 node.meta["val"] = torch.empty_like(value)
             if node.name in weights:
                 name = weights[node.name]
-                holder = next(
-                    one for one in (exported.state_dict, exported.constants) if name in one
-                )
+                holder = exported.state_dict if name in exported.state_dict else exported.constants
                 undo.append(functools.partial(holder.__setitem__, name, holder[name]))
                 holder[name] = _stand_in(holder[name])
         elif node.target in UNDECLARED:

@@ -154,18 +154,20 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack
     if not isinstance(pack, ConverterPack):
         raise _RefusalError(
             "bad-hook",
-            f"torchtrt_converter_pack returned {_short(pack)}, not a ConverterPack"
+            f"torchtrt_converter_pack returned a value of type {type(pack).__name__}, not a ConverterPack"
             if pack is not None
             else "its module has no torchtrt_converter_pack hook that returns a ConverterPack",
             f"Return one from a function marked @hookimpl in {found.module}.",
         )
-    _check_identity(pack, found)
+    if pack.name != found.info.name:
+        what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
+        raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
     _check_versions(pack, found.info)
     result = _call(implemented, "torchtrt_register_converters", found.info, pack=pack)
     if result is not None:
         raise _RefusalError(
             "bad-hook",
-            f"torchtrt_register_converters returned {_short(result)}, but it must fill the pack and return nothing",
+            f"torchtrt_register_converters returned a value of type {type(result).__name__}: it must fill the pack",
             "Call pack.add(...) or import modules that use @pack.converter(...).",
         )
     _check_contents(pack, found.info)
@@ -222,12 +224,6 @@ def _call(implemented: Hooks, hook: str, info: PackInfo, **available: Any) -> An
         raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
 
 
-def _check_identity(pack: ConverterPack, found: FoundPack) -> None:
-    if pack.name != found.info.name:
-        what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
-        raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
-
-
 def _check_versions(pack: ConverterPack, info: PackInfo) -> None:
     major, minor = pack.api
     ours = ".".join(map(str, API_VERSION))
@@ -269,10 +265,6 @@ def _check_contents(pack: ConverterPack, info: PackInfo) -> None:
         if not where.startswith((f"{package}.", f"{package}:")):
             what = f"it adds the converter {where!r}, which is outside its own package"
             raise _RefusalError("bad-name", what, f"Import it through a module of {package}.")
-
-
-def _short(value: object) -> str:
-    return f"something of type {type(value).__name__}"
 
 
 def _repair_or_disable(info: PackInfo) -> str:

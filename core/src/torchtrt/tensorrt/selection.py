@@ -25,9 +25,8 @@ ENVIRONMENT_VARIABLE = "TORCHTRT_TENSORRT"
 
 _chosen: ContextVar[Any] = ContextVar("torchtrt_tensorrt", default=None)
 _lock = threading.Lock()
-_names: dict[
-    int, str
-] = {}  # of the TensorRTs loaded through entry points, by identity; they are never unloaded
+_names: dict[int, str] = {}
+"""Of the TensorRTs loaded through entry points, by identity; they are never unloaded."""
 
 
 class _TensorRT:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import value_of
+from torchtrt.conversion import constant_of, value_of
 from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
 from torchtrt_converters_aten_core._pack import pack
 from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
@@ -147,10 +146,9 @@ def is_backed(size: torch.SymInt) -> bool:
 def constants_within_32_bits(node: Node) -> str | None:
     """Rejects 64-bit integers that do not fit into 32 bits, where TensorRT has no more."""
     for source in node.all_input_nodes:
-        if source.op == "get_attr" and isinstance(source.meta.get("val"), torch.Tensor):
-            values = attrgetter(str(source.target))(source.graph.owning_module)
-            if _is_narrowed(values) and values.numel() and not _fits(values.aminmax()):
-                return "this TensorRT has integers of 32 bits, and a constant is beyond them"
+        values: Any = constant_of(source)
+        if _is_narrowed(values) and values.numel() and not _fits(values.aminmax()):
+            return "this TensorRT has integers of 32 bits, and a constant is beyond them"
     return None
 
 

@@ -14,7 +14,7 @@ from contextlib import redirect_stdout
 
 from torchtrt.errors import TorchTRTError
 from torchtrt.packs.problem import describe
-from torchtrt_cli.output import answers_to
+from torchtrt_cli.output import answers_to, told_alone
 from torchtrt_cli.parser import make_parser
 
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stdout = sys.stdout
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
-        with answers_to(stdout), redirect_stdout(sys.stderr):
+        with answers_to(stdout), redirect_stdout(sys.stderr), told_alone():
             if not (parsed.recovers or getattr(parsed, "no_load", False)):
                 _load_packs()
             for library in parsed.imports:

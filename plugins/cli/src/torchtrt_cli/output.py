@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,6 +28,17 @@ def answers_to(stream: TextIO) -> Iterator[None]:
         yield
     finally:
         _stream.reset(token)
+
+
+@contextmanager
+def told_alone() -> Iterator[None]:
+    """Shows warnings in a ``with`` block without the line of code that they come from."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"{message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def answers() -> TextIO:

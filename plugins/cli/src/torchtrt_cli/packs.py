@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,26 @@ def show(found: Installed) -> None:
     for conflict in found.conflicts:
         out.print(f"conflict: {conflict}", style="yellow")
     if found.missing:
-        out.print(f"not in this PyTorch: {', '.join(found.missing)}")
+        for line in _told_missing(found.missing):
+            out.print(line)
+
+
+def _told_missing(names: Sequence[str]) -> Iterator[str]:
+    """Yields what to know of ops that are not here: of each of a library that is, and then of those of others."""
+    import torch
+
+    from torchtrt.errors import UnknownTargetError
+    from torchtrt.targets import parse_target
+
+    libraries = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+    misspelt = [name for name in names if name.partition(".")[0] in libraries]
+    for name in misspelt:
+        try:
+            parse_target(name)
+        except UnknownTargetError as error:
+            yield str(error)
+    if others := [name for name in names if name not in misspelt]:
+        yield f"not in this PyTorch: {', '.join(others)}"
 
 
 _IDENTITY = ("name", "distribution", "version", "location", "tier")

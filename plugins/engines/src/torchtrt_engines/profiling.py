@@ -26,6 +26,7 @@ from torchtrt.lowering.aliasing import writes
 from torchtrt.partitioning.blocks import is_scalar
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.input_checks import TensorCheck
+from torchtrt.settings import is_integer
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.selection import use_module
@@ -112,7 +113,7 @@ def profile(
     if not isinstance(compiled, CompiledModule):
         message = f"profile() takes what torchtrt.compile returned, not a {type(compiled).__name__}: compile it first."
         raise InputError(message)
-    if not isinstance(calls, int) or calls < 1:
+    if not is_integer(calls, 1):
         raise InputError(f"profile() measures at least one call, and was asked for {calls!r}.")
     if not inputs and not kwarg_inputs:
         leaves = example_leaves(compiled)

@@ -6,6 +6,7 @@ import torch
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.runtime import CompiledModule, EngineModule
+from torchtrt.settings import is_integer
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import collecting
 from torchtrt_engines.description import tensorrt_for
@@ -74,7 +75,7 @@ class WeightStreaming:
     @device_budget.setter
     def device_budget(self, budget: int) -> None:
         total = self.total_device_budget
-        if not isinstance(budget, int) or not 0 <= budget <= total:
+        if not is_integer(budget, 0, total):
             message = (
                 f"The budget {budget!r} is not usable: it must be bytes, from 0 to {total}, the size of all weights "
                 "that can be streamed."

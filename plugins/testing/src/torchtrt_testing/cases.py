@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from torchtrt.errors import UnknownTargetError
+from torchtrt.packs import problems
 from torchtrt.targets import parse_target
 from torchtrt_testing.tensors import DIMENSIONS, Sizes, TensorSpec, is_shape
 
@@ -127,11 +129,12 @@ def op_case(
         **kwargs: The keyword arguments.
 
     Raises:
-        UnknownTargetError: There is no such op. Import the library that registers it first.
+        UnknownTargetError: There is no such op. Import the library that registers it first; what is wrong with packs,
+            which may register ops too, is in the message.
     """
     ops = (op,) if isinstance(op, str) else tuple(op)
     if function is None:
-        function = parse_target(ops[0])
+        function = _called(ops[0])
     sizes = {**DIMENSIONS, **(dimensions or {})}
 
     def specs(values: Any) -> Any:
@@ -152,7 +155,15 @@ def op_case(
 def decomposition_case(op: str, *args: Any, label: str = "", **kwargs: Any) -> OpCase:
     """Returns a case of an op that is decomposed; the arguments are those of :func:`op_case`."""
     label = f"{op}-{label}" if label else op
-    return op_case((), *args, function=parse_target(op), label=label, **kwargs)
+    return op_case((), *args, function=_called(op), label=label, **kwargs)
+
+
+def _called(op: str) -> Any:
+    try:
+        return parse_target(op)
+    except UnknownTargetError as error:
+        message = "\n".join(map(str, (error, *problems())))
+        raise UnknownTargetError(message) from None
 
 
 def _is_spec(leaf: Any) -> bool:

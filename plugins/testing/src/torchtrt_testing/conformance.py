@@ -103,6 +103,12 @@ class PackConformance:
 
     # Who the pack is
 
+    @pytest.fixture(autouse=True)
+    def _skip_without_the_pack(self, request: pytest.FixtureRequest) -> None:
+        """Leaves it to one test to say that the pack is not in use; the others are skipped for that reason."""
+        if request.node.originalname != "test_it_is_installed_and_in_use" and not self._found():
+            pytest.skip(f"the pack {self.pack!r} is not in use")
+
     def test_it_is_installed_and_in_use(self) -> None:
         """Its names follow from each other, its versions fit, its hooks are accepted."""
         assert self.loaded.info.name == self.pack
@@ -173,12 +179,14 @@ class PackConformance:
         """No converter or decomposition waits for an op that PyTorch and the imported libraries do not have."""
         named: list[Any] = [each.target for each in self.registrations]
         named += [each.target for each in self.loaded.pack.decompositions]
-        missing = {name for name in named if isinstance(name, str) and not _exists(name)}
+        missing = {name for name in named if isinstance(name, str) and _why_missing(name)}
         missing -= set(map(canonical_spelling, self.missing_ops))
 
-        assert not missing, (
-            f"There is no op {', '.join(sorted(missing))}. List the library that registers it in `imports`, or the op "
-            "in `missing_ops` with the reason."
+        assert not missing, "\n".join(
+            (
+                *filter(None, map(_why_missing, sorted(missing))),
+                "List the library that registers an op in `imports`, or the op in `missing_ops` with the reason.",
+            )
         )
 
     def test_every_converter_has_the_parameters_of_its_op(self) -> None:
@@ -192,7 +200,7 @@ class PackConformance:
                     SchemaArguments(function, target)
             except (TorchTRTError, ImportError, AttributeError) as error:
                 where = qualified_function(each.support.converter_implementation)
-                if not isinstance(each.target, str) or _exists(each.target):
+                if not isinstance(each.target, str) or not _why_missing(each.target):
                     wrong.append(f"{where}: {describe(error)}")
 
         assert not wrong, "\n".join(wrong)
@@ -222,7 +230,7 @@ class PackConformance:
         settings = CompilationSettings()
         validators: dict[Any, list[Validator]] = {}
         for each in self.registrations:
-            if each.validate is not None and _exists(each.target):
+            if each.validate is not None and not _why_missing(each.target):
                 validators.setdefault(parse_target(each.target), []).append(each.validate)
         for node in self._nodes(validators):
             name = f"{qualified_name(node.target)} {_outline(node)}"
@@ -387,9 +395,8 @@ class PackConformance:
                 f"{type(self).__name__} names no pack: write pack = 'vision' in it.", pytrace=False
             )
         self._import_libraries()
-        for loaded in loaded_packs():
-            if loaded.info.name == self.pack:
-                return loaded
+        if found := self._found():
+            return found
         wrong = [str(problem) for problem in problems() if problem.pack in (self.pack, "")]
         reason = current_packs().disabled.get(self.pack)
         hint = f"`pip install --editable .` where the pyproject.toml of {PACKS.distribution_name(self.pack)} is"
@@ -397,6 +404,9 @@ class PackConformance:
             "\n".join((f"The pack {self.pack!r} is not in use: {reason or hint}.", *wrong)),
             pytrace=False,
         )
+
+    def _found(self) -> LoadedPack | None:
+        return next((each for each in loaded_packs() if each.info.name == self.pack), None)
 
     @property
     def registrations(self) -> Sequence[Registration]:
@@ -428,11 +438,10 @@ class PackConformance:
         return [sizes for sizes in self.sizes if sizes == FIXED or case.varies] or [FIXED]
 
     def _overridden_cases(self) -> tuple[OpCase, ...]:
+        found = self._found()
         high = tuple(
             each.target
-            for loaded in loaded_packs()
-            if loaded.info.name == self.pack
-            for each in loaded.pack.converters
+            for each in (found.pack.converters if found else ())
             if each.priority is ConverterPriority.HIGH and not isinstance(each.target, str)
         )
         return _cases_of_others(self.pack, high)
@@ -482,12 +491,13 @@ def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: 
         metafunc.parametrize("tensorrt", on)
 
 
-def _exists(target: Any) -> bool:
+def _why_missing(target: Any) -> str | None:
+    """Returns what to know of an op that is not here, such as the closest name; ``None`` for one that is."""
     try:
         parse_target(target)
-    except TorchTRTError:
-        return False
-    return True
+    except TorchTRTError as error:
+        return str(error)
+    return None
 
 
 def _imported(implementation: Any) -> Any:

@@ -98,16 +98,12 @@ def outcome(sample: Sample, exported: Any, expected: list[Any], **settings: Any)
     return Outcome(NOTHING if nothing else CORRECT)
 
 
-_WHO = re.compile(r"^\S+ +rejected: ")
-"""Before a reason: the pack whose converter gives it."""
-
-
 def _reason(error: FullCompilationError | UnsupportedProgramError) -> str:
     """Returns why nodes stayed in PyTorch: each op, and what the last converter that was asked said."""
     if isinstance(error, UnsupportedProgramError):
         return str(error)
     reasons = dict.fromkeys(
-        f"{each.op.removesuffix('.default')}: {_WHO.sub('', each.reason.splitlines()[-1])}"
+        f"{each.op.removesuffix('.default')}: {each.reasons[-1].splitlines()[-1]}"
         for each in error.missing
     )
     text = "; ".join(list(reasons)[:REASONS_EACH])

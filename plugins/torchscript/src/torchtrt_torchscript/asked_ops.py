@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from typing import Any, NoReturn
 
 import torch
 
-from torchtrt.errors import PackError
+from torchtrt.errors import PackError, did_you_mean
 from torchtrt_torchscript.graphs import overload_of, parsed_schema
 
 _BECOMES = {
@@ -82,10 +81,7 @@ def _check_exists(schema: str, parsed: Any) -> None:
         return  # a library that is loaded later may bring it
     if not known:
         names = {each.name for each in torch._C._jit_get_all_schemas()}
-        near = difflib.get_close_matches(parsed.name, sorted(names), 3)
-        _refuse(
-            schema, f"PyTorch has no {parsed.name}. Did you mean {' or '.join(near) or 'another'}?"
-        )
+        _refuse(schema, f"PyTorch has no {parsed.name}", did_you_mean(parsed.name, names, ""))
     if not any(_signature(each) == _signature(parsed) for each in same):
         listed = "; ".join(map(str, same or known))
         _refuse(schema, f"PyTorch's {parsed.name} is another: {listed}")
@@ -106,9 +102,9 @@ def _without_writing(schema: str, parsed: Any) -> str:
     return found
 
 
-def _refuse(schema: str, reason: str) -> NoReturn:
-    message = f"No converter would ever be asked for {schema!r}: {reason}."
-    raise PackError(message)
+def _refuse(schema: str, reason: str, hint: str = "") -> NoReturn:
+    message = f"No converter would ever be asked for {schema!r}: {reason}. {hint}"
+    raise PackError(message.rstrip())
 
 
 def _signature(parsed: Any) -> tuple[list[tuple[str, str]], list[str]]:

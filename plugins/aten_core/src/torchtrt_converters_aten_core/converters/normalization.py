@@ -13,7 +13,7 @@ from torchtrt.conversion import (
     add,
     add_layer,
     arguments_of,
-    is_constant,
+    constant_of,
     is_network_tensor,
     value_of,
 )
@@ -206,8 +206,8 @@ def _unfit_batch_norm(node: Node) -> str | None:
     op = arguments_of(node)
     if getattr(op, "training", False):
         return "batch normalization in training mode takes its statistics from the batch"
-    parts = (op.weight, op.bias, op.running_mean, op.running_var)
-    if not all(map(is_constant, parts)) or op.running_mean is None or op.running_var is None:
+    given = (each for each in (op.weight, op.bias) if each is not None)
+    if any(constant_of(each) is None for each in (*given, op.running_mean, op.running_var)):
         return "the statistics and parameters of batch normalization must be weights"
     return None
 

@@ -6,13 +6,12 @@ TensorRT computes attention in one kernel only where no mask is read.
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
-from torchtrt.conversion import arguments_of
+from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
 from torchtrt_converters_aten_core._pack import pack
 from torchtrt_converters_aten_core.impl.attention import WHOLE
@@ -33,7 +32,7 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     masks = {
         node: value
         for node in graph.find_nodes(op="get_attr")
-        if isinstance(value := attrgetter(str(node.target))(graph_module), torch.Tensor)
+        if (value := constant_of(node)) is not None
     }
     written = {
         storage_of(masks[source])

@@ -13,14 +13,14 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from operator import attrgetter, getitem
+from operator import getitem
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion import arguments_of
+from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -285,8 +285,8 @@ class _Autocast:
     def holds_normalization(self, node: Node) -> bool:
         """Returns whether it holds the factor and the summand of a normalization by known statistics."""
         op = vars(arguments_of(node))
-        weight, bias = self.constant(op["weight"]), self.constant(op["bias"])
-        mean, variance = self.constant(op["running_mean"]), self.constant(op["running_var"])
+        weight, bias = constant_of(op["weight"]), constant_of(op["bias"])
+        mean, variance = constant_of(op["running_mean"]), constant_of(op["running_var"])
         is_known = mean is not None and variance is not None
         if not is_known or (weight is None or bias is None) != (op["weight"] is op["bias"] is None):
             return False
@@ -294,14 +294,8 @@ class _Autocast:
         summand = (0 if bias is None else bias) - mean * factor
         return self.fits(factor, is_element=False) and self.fits(summand, is_element=False)
 
-    def constant(self, node: Any) -> torch.Tensor | None:
-        if not isinstance(node, Node) or node.op != "get_attr":
-            return None
-        value = attrgetter(str(node.target))(self.graph_module)
-        return value if isinstance(value, torch.Tensor) else None
-
     def constants(self, node: Node) -> Iterable[torch.Tensor]:
-        found = map(self.constant, node.all_input_nodes)
+        found = map(constant_of, node.all_input_nodes)
         return [constant for constant in found if constant is not None]
 
     def fits(self, constant: torch.Tensor, is_element: bool) -> bool:

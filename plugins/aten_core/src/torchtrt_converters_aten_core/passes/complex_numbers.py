@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion import arguments_of, named_arguments
+from torchtrt.conversion import arguments_of, constant_of, named_arguments
 from torchtrt_converters_aten_core._pack import pack
 
 aten = torch.ops.aten
@@ -346,7 +345,7 @@ class _Rewriter:
         """Computes a node's value by parts, and puts a real one in the place of the node."""
         target: Any = node.target
         if node.op == "get_attr":
-            value = attrgetter(str(target))(self.graph_module)
+            value: Any = constant_of(node)
             self.pairs[node] = Pair(
                 *(self.constant(node, part) for part in (value.real, value.imag))
             )

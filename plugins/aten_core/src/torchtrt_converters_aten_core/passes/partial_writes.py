@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import arguments_of, constant_of, value_of
 from torchtrt.settings import CompilationSettings
 from torchtrt_converters_aten_core._pack import pack
 from torchtrt_converters_aten_core.impl import sizes
@@ -95,7 +94,7 @@ def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> 
     if not last:
         return
     found = {
-        node: _PartialWrites(graph_module, node.args[0]).run(node.args[1])
+        node: _PartialWrites(node.args[0]).run(node.args[1])
         for node in last
         if node.target is aten.copy_.default
     }
@@ -124,9 +123,9 @@ def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> 
 class _PartialWrites:
     """What is written to one buffer or input."""
 
-    def __init__(self, graph_module: GraphModule, root: Any) -> None:
+    def __init__(self, root: Any) -> None:
         self.root = root
-        self.buffer = attrgetter(str(root.target))(graph_module) if root.op == "get_attr" else None
+        self.buffer = constant_of(root)
 
     def run(self, value: Any) -> list[_Write] | None:
         """Returns the writes of parts that come to a write of ``value``, or None where that is to be written."""

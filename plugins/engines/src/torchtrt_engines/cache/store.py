@@ -31,7 +31,7 @@ from torchtrt.errors import CacheWarning, SettingsError, TorchTRTError
 from torchtrt.lowering import resolution_of
 from torchtrt.report import BlockReport
 from torchtrt.runtime import EngineModule
-from torchtrt.settings import CompilationSettings
+from torchtrt.settings import SWITCHES, CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt_engines.cache.key import engine_key
 from torchtrt_engines.description import (
@@ -74,19 +74,20 @@ class CachedEngine:
 
 
 def open_cache(where: bool | str | os.PathLike[str]) -> EngineCache:
-    """Returns the cache in a folder; ``True`` and ``"1"`` stand for the default one.
+    """Returns the cache in a folder; ``True`` stands for the default one.
 
     Raises:
         SettingsError: ``TORCHTRT_CACHE_SIZE`` is no size.
     """
-    folder = default_folder() if isinstance(where, bool) or where == "1" else Path(where)
+    folder = default_folder() if isinstance(where, bool) else Path(where)
     return EngineCache(folder.expanduser(), size_limit())
 
 
 def default_folder() -> Path:
     """Returns the folder that ``TORCHTRT_CACHE`` names, or the one that belongs to this user's caches."""
     named = os.environ.get(FOLDER_VARIABLE, "")
-    return Path(named) if named not in ("", "0", "1") else platformdirs.user_cache_path("torchtrt")
+    is_folder = named.lower() not in SWITCHES
+    return Path(named) if is_folder else platformdirs.user_cache_path("torchtrt")
 
 
 def size_limit() -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from torchtrt.contract import constant_of
 from torchtrt_engines.description import dtype_to_json
 from torchtrt_engines.refit.recipe import (
     SAME,
@@ -301,11 +301,7 @@ class ProgramRecorder:
 
     def attributes(self, graph_module: GraphModule) -> dict[str, Any]:
         """Returns how the attributes of the lowered graph follow from the model's weights, as data."""
-        values = {}
-        for node in graph_module.graph.find_nodes(op="get_attr"):
-            value = attrgetter(str(node.target))(graph_module)
-            if isinstance(value, torch.Tensor):
-                values[str(node.target)] = value
+        values = _tensors_of(graph_module)
         return {
             "weights": self.weights,
             "shared": [names for names in self._names.values() if len(names) > 1],
@@ -314,17 +310,16 @@ class ProgramRecorder:
 
     def block(self, block: GraphModule) -> BlockRecorder:
         """Returns what records the conversion of a block."""
-        values = {
-            str(node.target): attrgetter(str(node.target))(block)
-            for node in block.graph.find_nodes(op="get_attr")
-        }
-        return BlockRecorder(
-            {
-                name: value
-                for name, value in values.items()
-                if isinstance(value, torch.Tensor) and self._recorder.follows(value)
-            }
-        )
+        values = _tensors_of(block)
+        follows = self._recorder.follows
+        return BlockRecorder({name: value for name, value in values.items() if follows(value)})
+
+
+def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
+    """Returns the tensors that a graph reads of its module, by their names."""
+    nodes = graph_module.graph.find_nodes(op="get_attr")
+    found = ((str(node.target), constant_of(node)) for node in nodes)
+    return {name: value for name, value in found if value is not None}
 
 
 class BlockRecorder:

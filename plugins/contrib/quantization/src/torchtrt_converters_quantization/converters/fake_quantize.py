@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext
+from torchtrt.conversion import ConversionContext, constant_of
 from torchtrt_converters_quantization._pack import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,
     by_channel,
-    constant_of,
 )
 
 

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import torch
-from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext
 from torchtrt.tensorrt import to_trt_dtype
 from torchtrt.tensorrt.shims import is_strongly_typed
-
-
-def constant_of(source: Any) -> torch.Tensor | None:
-    """Returns the value of a constant among a node's arguments; ``None`` for what is none."""
-    if not isinstance(source, Node) or source.op != "get_attr":
-        return None
-    value = attrgetter(str(source.target))(source.graph.owning_module)
-    return value if isinstance(value, torch.Tensor) else None
 
 
 def add_quantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:

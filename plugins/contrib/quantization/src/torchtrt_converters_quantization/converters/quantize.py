@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from torchtrt.conversion import add, arguments_of, is_network_tensor, value_of
+from torchtrt.conversion import add, arguments_of, constant_of, is_network_tensor, value_of
 from torchtrt.tensorrt import trt
 from torchtrt_converters_quantization._pack import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,
     by_channel,
-    constant_of,
 )
 
 # PyTorch defines these ops in a module that nobody imports who does not quantize: they are named.
@@ -69,7 +68,7 @@ def not_a_weight(node: Node) -> str | None:
     source = arguments_of(node).input
     while isinstance(source, Node) and source.op == "call_function" and source.all_input_nodes:
         source = source.args[0]
-    if isinstance(source, Node) and source.op == "get_attr":
+    if constant_of(source) is not None:
         return None
     return "TensorRT has a scale for each channel of a weight only"
 
