@@ -20,8 +20,7 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in places:
-            message = f"module {namespace['__name__']!r} has no attribute {name!r}"
-            raise AttributeError(message)
+            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
         value = namespace[name] = getattr(importlib.import_module(places[name]), name)
         return value
 

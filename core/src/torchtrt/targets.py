@@ -56,10 +56,9 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
     if isinstance(found, OpOverloadPacket):
         return frozenset(getattr(found, overload) for overload in _overloads(found))
     if not callable(found):
-        message = (
+        raise TypeError(
             f"{spec!r} names no op: give an op, an op packet or a name such as 'aten.add.Tensor'."
         )
-        raise TypeError(message)
     return frozenset((found,))
 
 

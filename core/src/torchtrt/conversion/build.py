@@ -84,8 +84,7 @@ def build_plan(
     with collecting() as log:
         plan = builder.build_serialized_network(interpreted.network.raw, config)
     if plan is None:
-        message = f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}"
-        raise BuildError(message)
+        raise BuildError(f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}")
     if cache is not None:
         cache.keep_timings(config)
     return np.frombuffer(plan, dtype=np.uint8)

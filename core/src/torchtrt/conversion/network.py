@@ -73,8 +73,7 @@ class CheckedNetwork:
             try:
                 tuple(layer.get_output(index).shape)
             except ValueError as error:  # there is no shape of what is invalid
-                message = f"{describe()} refused the {what}: {log.text()}"
-                raise ConversionError(message) from error
+                raise ConversionError(f"{describe()} refused the {what}: {log.text()}") from error
 
     def _unique(self, name: str) -> str:
         count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -93,8 +92,7 @@ class CheckedNetwork:
                 made = add(*args, **kwargs)
             what = f"{kind} over ({_describe(args, kwargs)})"
             if made is None:
-                message = f"{describe()} refused the {what}: {log.text()}"
-                raise ConversionError(message)
+                raise ConversionError(f"{describe()} refused the {what}: {log.text()}")
             if method == "add_input" and not hasattr(made, "num_outputs"):
                 return made  # a tensor: the network's input
             name = made.name = self._unique("/".join((*self._scope, kind)))

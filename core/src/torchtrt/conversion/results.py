@@ -26,8 +26,7 @@ def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
     elif isinstance(expected, (tuple, list)):
         _check_several(ctx, node, result, expected)
     elif expected is not None and result is None:
-        message = "the converter returned None where a number is meant"
-        raise ConversionError(message)
+        raise ConversionError("the converter returned None where a number is meant")
 
 
 def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: Any) -> None:
@@ -48,8 +47,7 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
         constant = torch.as_tensor(result)
         shape, dtype = tuple(constant.shape), inner_dtype(constant.dtype)
     else:
-        message = f"{label} is {_kind(result)}, and PyTorch returns a tensor"
-        raise ConversionError(message)
+        raise ConversionError(f"{label} is {_kind(result)}, and PyTorch returns a tensor")
     fits = len(shape) == expected.dim() and all(
         mine == theirs
         for mine, theirs in zip(shape, expected.shape, strict=True)
@@ -64,8 +62,7 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
     is_open = dtype.is_floating_point and is_hint and not is_strongly_typed()
     if dtype is not wanted and not is_open:
         name = dtype_name(expected.dtype)
-        message = f"{label} is {dtype_name(dtype)}, and PyTorch returns {name}"
-        raise ConversionError(message)
+        raise ConversionError(f"{label} is {dtype_name(dtype)}, and PyTorch returns {name}")
 
 
 def _shape(label: str, tensor: Any) -> tuple[int, ...]:

@@ -91,8 +91,7 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
     symbols = sorted(expression.free_symbols, key=str)
     missing = [symbol for symbol in symbols if symbol not in ranges]
     if missing:
-        message = f"The size {expression} depends on {missing[0]}, which no input bounds."
-        raise InputError(message)
+        raise InputError(f"The size {expression} depends on {missing[0]}, which no input bounds.")
 
     def evaluate(values: Sequence[int]) -> int:
         return int(expression.xreplace(dict(zip(symbols, map(sympy.Integer, values), strict=True))))

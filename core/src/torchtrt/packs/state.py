@@ -125,10 +125,9 @@ def with_known_packs(settings: CompilationSettings) -> CompilationSettings:
     for name in preferences.values():
         if name not in known:
             hint = did_you_mean(name, known, f"Installed packs: {', '.join(known)}.")
-            message = (
+            raise SettingsError(
                 f"converter_preferences names the pack {name!r}, which is not installed. {hint}"
             )
-            raise SettingsError(message)
     return dataclasses.replace(settings, converter_preferences=preferences)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass, field
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -26,16 +27,14 @@ def extract_blocks(
     return _Extraction(graph_module, partition, mutated).run()
 
 
+@dataclass
 class _Extraction:
-    def __init__(
-        self, graph_module: GraphModule, partition: Partition, mutated: frozenset[str]
-    ) -> None:
-        self.source = graph_module
-        self.partition = partition
-        self.mutated = mutated
-        self.graph = Graph()
-        self.env: dict[Node, Node] = {}
-        self.blocks: dict[str, GraphModule] = {}
+    source: GraphModule
+    partition: Partition
+    mutated: frozenset[str]
+    graph: Graph = field(default_factory=Graph)
+    env: dict[Node, Node] = field(default_factory=dict)
+    blocks: dict[str, GraphModule] = field(default_factory=dict)
 
     def run(self) -> tuple[GraphModule, dict[str, GraphModule]]:
         nodes = self.source.graph.nodes

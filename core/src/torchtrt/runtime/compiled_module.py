@@ -165,9 +165,7 @@ def _whole_engine(graph_module: GraphModule) -> EngineModule | None:
     if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
         return None
     engine = graph_module.get_submodule(str(engines[0].target))
-    if not isinstance(engine, EngineModule):
-        return None
     returned: Any = graph.output_node().args[0]
     results = [getattr(node, "target", None) is getitem and node.args for node in returned]
-    outputs = [(engines[0], place) for place in range(len(engine.outputs))]
-    return engine if results == outputs else None
+    outputs = [(engines[0], place) for place in range(len(getattr(engine, "outputs", ())))]
+    return engine if isinstance(engine, EngineModule) and results == outputs else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ def _no_elements(device: torch.device | None) -> torch.Tensor:
 _LIVE = frozenset({"_tensorrt", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
 _DENSE = torch.contiguous_format
+_LEFT: list[dict[str, Any]] = []
+"""What executions had that were dropped while something was recorded."""
 _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
 
@@ -42,6 +45,7 @@ class _Execution:
 
     def __init__(self, module: EngineModule, device: torch.device, loaded: Any) -> None:
         self.module, self.device = module, device
+        self.nowhere = _no_elements(device).data_ptr()
         with collecting() as log:
             # An engine makes contexts only as long as its runtime lives.
             self.loaded = loaded or module.deserialize(device)
@@ -73,6 +77,12 @@ class _Execution:
                 self.allocators.append(make_output_allocator(device))
                 self.context.set_output_allocator(name, self.allocators[-1])
 
+    def __del__(self) -> None:
+        # Freeing it would end what this stream records; the next one that is made frees it.
+        on_cuda = self.device.type == "cuda" and not sys.is_finalizing()
+        if on_cuda and torch.cuda.is_current_stream_capturing():
+            _LEFT.append(vars(self))
+
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
         context = self.context
@@ -86,12 +96,12 @@ class _Execution:
                 held.append(tensor)
             address = tensor.data_ptr()
             if address != known[2]:
-                context.set_tensor_address(known[0], address or self._nowhere())
+                context.set_tensor_address(known[0], address or self.nowhere)
                 known[2] = address
         outputs = []
         for name, like in self.templates:
             output = torch.empty_like(like, memory_format=_DENSE)
-            context.set_tensor_address(name, output.data_ptr() or self._nowhere())
+            context.set_tensor_address(name, output.data_ptr() or self.nowhere)
             outputs.append(output)
         if not context.execute_async_v3(stream):
             raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
@@ -102,17 +112,13 @@ class _Execution:
             return tuple(map(torch.Tensor.to, outputs, wanted))
         return tuple(outputs)
 
-    def _nowhere(self) -> int:
-        return _no_elements(self.device).data_ptr()
-
     def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
         # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
         if tensor.is_floating_point() and not dtype.is_floating_point:
-            message = (
+            raise EngineError(
                 f"PyTorch computed {tensor.dtype} for the input {name!r} of {self.module.name}, and had traced it as "
                 f"an integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
             )
-            raise EngineError(message)
         return tensor.to(dtype)
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
@@ -278,6 +284,7 @@ class EngineModule(torch.nn.Module):
                 raise EngineError(message)
             if stream and torch.cuda.is_current_stream_capturing():
                 return [], self._to_record(device, [tensor.shape for tensor in inputs])
+            _LEFT.clear()
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
             execution = _Execution(self, device, self._loaded.get(device))

@@ -73,14 +73,13 @@ class InputChecks:
         """
         key: tuple[Any, ...] = ()
         try:
-            key = tuple(  # of a list, which takes less time than a generator
-                [
-                    (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
-                    if isinstance(leaf, torch.Tensor)
-                    else (type(leaf), leaf)
-                    for leaf in leaves
-                ]
-            )
+            parts = [  # a generator takes longer
+                (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
+                if isinstance(leaf, torch.Tensor)
+                else (type(leaf), leaf)
+                for leaf in leaves
+            ]
+            key = tuple(parts)
             if key in self._passed:
                 return
         except (TypeError, RuntimeError):  # a list, say, has no hash, and a nested tensor no shape
@@ -136,10 +135,9 @@ class InputChecks:
         for expression, size, where in derived:
             expected = expression.xreplace(values)
             if expected != size:
-                message = (
+                raise InputError(
                     f"The size of {where} is {size}, but it must be {expression} = {expected}."
                 )
-                raise InputError(message)
         for assumption in self.assumptions:
             if assumption.xreplace(values) == False:  # noqa: E712  (a sympy relation, not a bool)
                 places = ", ".join(

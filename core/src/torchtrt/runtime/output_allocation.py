@@ -24,20 +24,12 @@ def _allocator_class(module: Any) -> type:
             self.buffer: torch.Tensor | None = None
             self.shape: tuple[int, ...] = ()
 
-        # TensorRT calls these three with all of these arguments.
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:  # noqa: ARG002
             self.buffer = torch.empty(max(size, 1), dtype=torch.uint8, device=self.device)
             return self.buffer.data_ptr()
 
-        def reallocate_output_async(
-            self,
-            name: str,
-            memory: int,
-            size: int,
-            alignment: int,
-            stream: int,  # noqa: ARG002
-        ) -> int:
-            return self.reallocate_output(name, memory, size, alignment)
+        def reallocate_output_async(self, *arguments: Any) -> int:  # the same, and a stream
+            return self.reallocate_output(*arguments[:4])
 
         def notify_shape(self, name: str, shape: Any) -> None:  # noqa: ARG002
             self.shape = tuple(shape)

@@ -57,11 +57,10 @@ class UsageChecks:
     def check_surroundings(self) -> None:
         """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
         if (is_autocast_enabled("cpu"), is_autocast_enabled("cuda")) != self.autocast:
-            message = (
+            raise EngineError(
                 "The model was compiled inside autocast and is called outside, or the other way round: casts are "
                 "compiled in. Compile and call it alike."
             )
-            raise EngineError(message)
         if torch._C._is_tracing():
             message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
             raise EngineError(message)
@@ -73,11 +72,10 @@ class UsageChecks:
             module = None if owner is None else owner()
             is_other = module is not None and _attribute(module, leaf) is not weight
             if is_other or (weight is not None and weight._version != version):
-                message = (
+                raise EngineError(
                     f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
                     "values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
                 )
-                raise EngineError(message)
 
     def without_gradients(self, leaves: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
         """Returns results whose ``backward`` says that there is none, where eager's would compute gradients.
