@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
+from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -23,9 +25,9 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     """Returns the running total of ``tensor`` along a dimension, by a way of :mod:`merging`.
 
     Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
-    has combined ``2**n`` others, so that a dimension of a fixed size takes as many steps as its size
-    has bits (Hillis and Steele, 1986). A size known only at run time takes a loop. Exact for whole
-    numbers.
+    has combined ``2**n`` others, so that a dimension takes as many steps as its size has bits (Hillis
+    and Steele, 1986). A size known only at run time takes a loop where a constant can start it: not an
+    infinite one. Exact for whole numbers.
     """
     dim %= len(tensor.shape)
     if kind == "SUM":
@@ -33,19 +35,36 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
         single = add_cumulative_sum(ctx.net, tensor, axis)
         if single is not None:
             return single
-    size, step = tensor.shape[dim], 1
-    if size < 0:
+    if tensor.shape[dim] >= 0:
+        return _by_doubling(ctx, kind, tensor, dim)
+    symbol = ctx.symbolic_shape(tensor)[dim]
+    most = None if symbol is None else sizes.maximum(symbol)
+    if most is None or math.isfinite(merging.neutral(kind, ctx.dtype_of(tensor))):
         return _one_by_one(ctx, kind, tensor, dim)
-    neutral = merging.neutral(kind, ctx.dtype_of(tensor))
+    return _by_doubling_up_to(ctx, kind, tensor, dim, most)
+
+
+def _by_doubling(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+    size, step = tensor.shape[dim], 1
     while step < size:
-        extents = sizes.sizes_of(ctx, tensor)
-        extents[dim] = step
-        before = creation.full(ctx, neutral, extents, ctx.dtype_of(tensor))
-        extents[dim] = size - step
-        rank = len(extents)
-        earlier = shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank)
-        moved = slicing.concatenate(ctx, [before, earlier], dim)
-        tensor = merging.merge(ctx, kind, tensor, moved)
+        first, last = slicing.split(ctx, tensor, dim, [step, size - step])
+        earlier, _ = slicing.split(ctx, tensor, dim, [size - step, step])
+        tensor = slicing.concatenate(ctx, [first, merging.merge(ctx, kind, last, earlier)], dim)
+        step *= 2
+    return tensor
+
+
+def _by_doubling_up_to(ctx: Any, kind: str, tensor: Any, dim: int, most: int) -> Any:
+    """As :func:`_by_doubling`, for a size of at most ``most``: the first elements are combined with any, and kept."""
+    dtype, step = ctx.dtype_of(tensor), 1
+    places = creation.places(ctx, tensor, dim, torch.int32)
+    while step < most:
+        moved = elementwise.arithmetic(ctx, "SUB", shape.flatten(ctx, places), step, torch.int32)
+        moved = elementwise.clamp(ctx, moved, 0, None, torch.int32)
+        earlier = add(ctx, "gather", tensor, moved, dim)
+        merged = merging.merge(ctx, kind, tensor, earlier)
+        is_later = elementwise.compare(ctx, "ge", places, step)
+        tensor = elementwise.select(ctx, is_later, merged, tensor, dtype)
         step *= 2
     return tensor
 
