@@ -40,3 +40,13 @@ def test_ends_are_as_in_pytorch(version, function, dtype):
     torch.testing.assert_close(result, expected, equal_nan=True)
     number = ~expected.isnan()
     assert torch.equal(torch.signbit(result[number]), torch.signbit(expected[number]))
+
+
+def test_digamma_beside_its_poles_is_exact_to_few_units(version):
+    """Where its series stands for a cotangent."""
+    x = torch.cat([pole + torch.linspace(-0.25, 0.25, 1001) for pole in (0.0, -1.0, -4.0)])
+    x = x[x != torch.round(x)]
+    compiled = compile_everything(Function(torch.digamma).eval(), x)
+    exact = torch.digamma(x.double())
+    away = exact.abs() > 3  # between the poles it has zeros
+    assert relative_error(run_compiled(compiled, x).double()[away], exact[away]) < 10
