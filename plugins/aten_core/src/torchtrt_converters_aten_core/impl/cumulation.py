@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -20,14 +19,24 @@ from torchtrt_converters_aten_core.impl import (
 )
 from torchtrt_converters_aten_core.impl.shims import add_cumulative_sum
 
+_LONGEST = 2**31 - 1
+"""The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
 
-def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+
+def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: int | torch.SymInt) -> Any:
     """Returns the running total of ``tensor`` along a dimension, by a way of :mod:`merging`.
 
     Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
     has combined ``2**n`` others, so that a dimension takes as many steps as its size has bits (Hillis
-    and Steele, 1986). A size known only at run time takes a loop where a constant can start it: not an
-    infinite one. Exact for whole numbers.
+    and Steele, 1986), and one whose size varies as many as its maximum has. A size that nothing bounds
+    takes a loop. Exact for whole numbers.
+
+    Args:
+        ctx: The conversion context.
+        kind: As for :func:`.merging.merge`.
+        tensor: A network tensor of rank 1 or more.
+        dim: The dimension.
+        size: What PyTorch knows of its size.
     """
     dim %= len(tensor.shape)
     if kind == "SUM":
@@ -37,9 +46,8 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
             return single
     if tensor.shape[dim] >= 0:
         return _by_doubling(ctx, kind, tensor, dim)
-    symbol = ctx.symbolic_shape(tensor)[dim]
-    most = None if symbol is None else sizes.maximum(symbol)
-    if most is None or math.isfinite(merging.neutral(kind, ctx.dtype_of(tensor))):
+    most = sizes.maximum(size)
+    if most is None or most > _LONGEST:
         return _one_by_one(ctx, kind, tensor, dim)
     return _by_doubling_up_to(ctx, kind, tensor, dim, most)
 
@@ -63,7 +71,7 @@ def _by_doubling_up_to(ctx: Any, kind: str, tensor: Any, dim: int, most: int) ->
         moved = elementwise.clamp(ctx, moved, 0, None, torch.int32)
         earlier = add(ctx, "gather", tensor, moved, dim)
         merged = merging.merge(ctx, kind, tensor, earlier)
-        is_later = elementwise.compare(ctx, "ge", places, step)
+        is_later = elementwise.compare(ctx, "gt", places, step - 1)
         tensor = elementwise.select(ctx, is_later, merged, tensor, dtype)
         step *= 2
     return tensor
@@ -85,14 +93,16 @@ def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     return result.get_output(0)
 
 
-def extremes(ctx: Any, kind: str, tensor: Any, dim: int) -> tuple[Any, Any]:
+def extremes(
+    ctx: Any, kind: str, tensor: Any, dim: int, size: int | torch.SymInt
+) -> tuple[Any, Any]:
     """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found."""
     dim %= len(tensor.shape)
-    best = cumulate(ctx, kind, tensor, dim)
+    best = cumulate(ctx, kind, tensor, dim, size)
     found = elementwise.combine(ctx, "EQUAL", tensor, best)
     if ctx.dtype_of(tensor).is_floating_point:
         nan = unary.is_nan(ctx, tensor)
         found = elementwise.combine(ctx, "OR", found, nan)
     places = creation.places(ctx, tensor, dim, torch.int32)
     marked = elementwise.select(ctx, found, places, 0, torch.int32)
-    return best, cumulate(ctx, "MAX", marked, dim)
+    return best, cumulate(ctx, "MAX", marked, dim, size)
