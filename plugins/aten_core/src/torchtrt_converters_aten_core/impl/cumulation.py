@@ -23,7 +23,7 @@ _LONGEST = 2**31 - 1
 """The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
 
 
-def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: int | torch.SymInt) -> Any:
+def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> Any:
     """Returns the running total of ``tensor`` along a dimension, by a way of :mod:`merging`.
 
     Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
@@ -36,7 +36,7 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: int | torch.SymIn
         kind: As for :func:`.merging.merge`.
         tensor: A network tensor of rank 1 or more.
         dim: The dimension.
-        size: What PyTorch knows of its size.
+        size: What PyTorch knows of its size, where that is more than the context knows.
     """
     dim %= len(tensor.shape)
     if kind == "SUM":
@@ -46,7 +46,8 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: int | torch.SymIn
             return single
     if tensor.shape[dim] >= 0:
         return _by_doubling(ctx, kind, tensor, dim)
-    most = sizes.maximum(size)
+    symbol = ctx.symbolic_shape(tensor)[dim] if size is None else size
+    most = None if symbol is None else sizes.maximum(symbol)
     if most is None or most > _LONGEST:
         return _one_by_one(ctx, kind, tensor, dim)
     return _by_doubling_up_to(ctx, kind, tensor, dim, most)
@@ -93,9 +94,7 @@ def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     return result.get_output(0)
 
 
-def extremes(
-    ctx: Any, kind: str, tensor: Any, dim: int, size: int | torch.SymInt
-) -> tuple[Any, Any]:
+def extremes(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> tuple[Any, Any]:
     """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found."""
     dim %= len(tensor.shape)
     best = cumulate(ctx, kind, tensor, dim, size)
