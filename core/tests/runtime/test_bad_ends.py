@@ -66,6 +66,19 @@ def test_an_engine_that_fails_while_it_runs(compiled, monkeypatch, log, remedy):
     torch.testing.assert_close(compiled(X), expected)
 
 
+@pytest.mark.parametrize("library", ["lean", "dispatch", "builder_resource"])
+def test_a_library_that_is_missing_is_told_with_its_package(library):
+    """TensorRT's wheel brings no lean runtime, which engines for later versions hold."""
+    message = (
+        f"Error Code 6: Internal Error (Unable to load library: libnvinfer_{library}.so.8.6.0)"
+    )
+    with collecting() as log:
+        logger().log(trt.ILogger.ERROR, message)
+
+    assert log.text().startswith(f"{message} Install that library")
+    assert "pip install tensorrt_lean==<version>" in log.text()
+
+
 def test_other_reasons_get_no_advice():
     """Only what TensorRT said."""
     with collecting() as log:

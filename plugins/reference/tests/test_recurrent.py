@@ -183,7 +183,7 @@ def test_weights_of_an_rnn_are_named_and_refitted(bench: Any) -> None:
     ("what", "message"),
     [
         ("steps", "must have max_seq_length"),
-        ("varying", "do not support wildcard dimensions"),
+        ("varying", "the length of the data of an RNN must be fixed"),
         ("integers", "the input of an RNN must be of type"),
         ("weights", "must have 12 elements, not 16"),
         ("type", "must be of the input's type FLOAT, not HALF"),
@@ -198,7 +198,7 @@ def test_a_wrong_rnn_does_not_build(bench: Any, what: str, message: str) -> None
     n, source = bench("8.6.0"), module("TANH", 1, 1)
     x = torch.randn(BATCH, STEPS, DATA)
     x = x.int() if what == "integers" else x
-    given = n.input(x, (-1, STEPS, DATA) if what == "varying" else None)
+    given = n.input(x, (BATCH, STEPS, -1) if what == "varying" else None)
     layer = add(n, given, source, "TANH")
     gate = n.trt.RNNGateType.INPUT
     if what == "steps":
@@ -217,6 +217,27 @@ def test_a_wrong_rnn_does_not_build(bench: Any, what: str, message: str) -> None
         layer.seq_lengths = n.input(torch.ones(BATCH))
     assert n.plan(layer.get_output(0)) is None
     assert message in n.errors[-1]
+
+
+def test_the_number_of_sequences_may_vary(bench: Any) -> None:
+    """A wildcard before the steps is a batch of any size."""
+    n, source = bench("8.6.0"), module("LSTM", 2, 2)
+    x = torch.randn(BATCH, STEPS, DATA)
+    layer = add(n, n.input(x, (-1, STEPS, DATA)), source, "LSTM")
+    layer.hidden_state = n.input(torch.zeros(BATCH, 4, HIDDEN), (-1, 4, HIDDEN))
+    with torch.inference_mode():
+        y, last = source(x)
+    for mine, theirs in zip(n.run(*outputs_of(layer)), (y, *states_of(last)), strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("steps", [STEPS - 1, -1])
+def test_another_number_of_steps_is_not_added(bench: Any, steps: int) -> None:
+    """An RNN of input whose steps are not ``max_seq_length``, or vary, is refused at once."""
+    n = bench("8.6.0")
+    x = n.input(torch.randn(BATCH, STEPS - 1, DATA), (BATCH, steps, DATA))
+    assert n.net.add_rnn_v2(x, 1, HIDDEN, STEPS, n.trt.RNNOperation.TANH) is None
+    assert "the sequences must have max_seq_length" in n.errors[-1]
 
 
 @pytest.mark.parametrize("length", [0, STEPS + 1])

@@ -175,6 +175,19 @@ def test_relu_and_pooling_drop_nan(version: str, bench: Any) -> None:
     assert [result.flatten().tolist() for result in results] == [[0, 0, 2], [-5, 3]]
 
 
+def test_the_maximum_of_nothing_but_minus_infinity_is_the_lowest_number(
+    version: str, bench: Any
+) -> None:
+    """Pooling starts from the lowest finite number, also beside NaN and padding."""
+    for window, padding in (([[-INF, -INF]], 0), ([[NAN, -INF]], 0), ([[-INF, -INF]], 1)):
+        n = bench(version)
+        image = torch.tensor(window).view(1, 1, 1, 2)
+        pooled = n.net.add_pooling_nd(n.input(image), n.trt.PoolingType.MAX, (1, 2))
+        pooled.padding_nd = (0, padding)
+        (result,) = n.run(only(pooled))
+        assert set(result.flatten().tolist()) == {torch.finfo(torch.float32).min}
+
+
 def test_a_scatter_out_of_range_writes_nothing(version: str, bench: Any) -> None:
     """In both modes, and what is in range is written."""
     n = bench(version)

@@ -17,6 +17,8 @@ _REMEDIES = {
     "(nvidia-smi shows who), or compile for smaller sizes.",
     "(?i)illegal (memory|address)|launch failure|uncorrectable|no CUDA-capable|device.* lost": "This process can use "
     "the GPU no more: look at nvidia-smi, and start another process.",
+    "load library: libnvinfer_(lean|dispatch|builder_resource)": "Install that library, of TensorRT's own version: "
+    "`pip install tensorrt_lean==<version>` (engines for later versions need it), tensorrt_dispatch or tensorrt_libs.",
 }
 
 
@@ -44,11 +46,10 @@ class collecting:
             self._open.remove(self)
 
     def text(self, separator: str = "; ") -> str:
-        """Returns the errors, each once, and what to do where they say that the GPU is the matter."""
+        """Returns the errors, each once, and what to do where they say what is the matter."""
         text = separator.join(dict.fromkeys(self.errors)) or "it logged no reason"
-        return " ".join(
-            (text, *(what for words, what in _REMEDIES.items() if re.search(words, text)))
-        )
+        remedies = (what for words, what in _REMEDIES.items() if re.search(words, text))
+        return " ".join((text, *remedies))
 
     @classmethod
     def record(cls, message: str) -> None:
@@ -64,9 +65,8 @@ class collecting:
 
 def unclaimed_errors() -> str:
     """Returns the last errors that this thread caused outside of a block: running an engine opens none."""
-    thread = threading.get_ident()
     log = collecting()
-    log.errors = [message for logged, message in collecting._unclaimed if logged == thread]
+    log.errors = [message for logged, message in collecting._unclaimed if logged == log._thread]
     return log.text()
 
 

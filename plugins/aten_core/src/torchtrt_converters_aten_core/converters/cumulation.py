@@ -26,18 +26,20 @@ def cumulate(ctx, self, dim, **_):
     tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
     if not len(tensor.shape):
         return types.cast(ctx, tensor, dtype)
-    return types.cast(ctx, impl.cumulate(ctx, KINDS[ctx.node.target], tensor, dim), dtype)
+    size = types.output_value(ctx).shape[dim]
+    return types.cast(ctx, impl.cumulate(ctx, KINDS[ctx.node.target], tensor, dim, size), dtype)
 
 
 @converts(*EXTREMES)
 def cumulate_extremes(ctx, self, dim):
     """Converts running maxima and minima with their indices, of equal elements the last."""
-    dtype = types.output_dtype(ctx, 0)
+    result = types.output_value(ctx, 0)
+    dtype, size = result.dtype, result.shape[dim] if result.dim() else 1
     inner = torch.int32 if dtype is torch.bool else dtype
     tensor = types.cast(ctx, self, inner)
     if scalar := not len(tensor.shape):
         tensor = shape.to_rank(ctx, tensor, 1)
-    results = impl.extremes(ctx, EXTREMES[ctx.node.target], tensor, dim)
+    results = impl.extremes(ctx, EXTREMES[ctx.node.target], tensor, dim, size)
     if scalar:
         results = (
             shape.squeeze(ctx, results[0], [0]),

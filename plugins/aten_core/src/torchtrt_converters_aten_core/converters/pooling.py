@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +80,31 @@ def _pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool 
         layer.padding_mode = trt.PaddingMode.EXPLICIT_ROUND_UP
     if kind == "AVERAGE":
         layer.average_count_excludes_padding = not count_padding
-    return types.cast(ctx, layer.get_output(0), dtype)
+    result = layer.get_output(0)
+    if kind == "MAX" and _may_be_minus_infinity(arguments_of(ctx.node).self):
+        result = _restore_minus_infinity(ctx, result)
+    return types.cast(ctx, result, dtype)
+
+
+def _restore_minus_infinity(ctx: Any, pooled: Any) -> Any:
+    """Returns maxima with -inf where TensorRT, which starts from the lowest finite number, found nothing larger."""
+    dtype = ctx.dtype_of(pooled)
+    nothing = elementwise.compare(ctx, "le", pooled, torch.finfo(dtype).min)
+    return elementwise.select(ctx, nothing, -math.inf, pooled, dtype)
+
+
+def _may_be_minus_infinity(made: Any) -> bool:
+    """Returns whether an element may be -inf, as far as the node that made the tensor tells."""
+    if not isinstance(made, Node):
+        return True
+    if made.target in _CHOOSING:
+        return any(map(_may_be_minus_infinity, made.all_input_nodes))
+    if made.target in _LIMITING:
+        low = getattr(arguments_of(made), _LIMITING[made.target])
+        limit = low if isinstance(low, (int, float)) else -math.inf
+        return limit < torch.finfo(value_of(made).dtype).min
+    is_dequantized = getattr(made.target, "__name__", "").startswith("dequantize")
+    return made.target not in _BOUNDED_BELOW and not is_dequantized
 
 
 def _adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
@@ -145,6 +171,24 @@ ADAPTIVE_MAXIMA = {
     aten.adaptive_max_pool2d.default: 2,
     aten.adaptive_max_pool3d.default: 3,
 }
+_CHOOSING = {*MAXIMA, *MAXIMA_WITH_INDICES, *ADAPTIVE_MAXIMA, operator.getitem, aten.cat.default}
+"""Ops whose elements are elements of what they read."""
+_LIMITING = {
+    aten.clamp.default: "min",
+    aten.clamp_min.default: "min",
+    aten.hardtanh.default: "min_val",
+}
+"""Ops with a lower limit, and the name of that."""
+_BOUNDED_BELOW = {
+    aten.gelu.default,
+    aten.hardsigmoid.default,
+    aten.relu.default,
+    aten.relu6.default,
+    aten.sigmoid.default,
+    aten.silu.default,
+    aten.tanh.default,
+}
+"""Ops none of whose values is -inf."""
 SPATIAL = {**ADAPTIVE_MAXIMA, **MAXIMA, **MAXIMA_WITH_INDICES, **AVERAGES, **ADAPTIVE_AVERAGES}
 
 

@@ -203,15 +203,23 @@ def digamma(self: Tensor) -> Tensor:
     return _as_result(torch.where(x == 0, pole, result), self)
 
 
-def _cotangent(x: Tensor) -> Tensor:
-    """Returns ``cot(pi * x)``, exact where it is 0."""
-    rest = x - torch.round(x)
-    flat = torch.sign(rest) * torch.tan(math.pi * (0.5 - torch.abs(rest)))
-    return torch.where(torch.abs(rest) > 0.25, flat, 1 / torch.tan(math.pi * rest))
-
-
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)
 """The Bernoulli numbers of orders 2, 4, 6, 8 and 10."""
+_COTANGENT = tuple(
+    abs(number) * (2 * math.pi) ** (2 * k) / (math.factorial(2 * k) * math.pi)
+    for k, number in enumerate(_BERNOULLI, 1)
+)
+
+
+def _cotangent(x: Tensor) -> Tensor:
+    """Returns ``cot(pi * x)``, exact where it is 0; beside its poles by its series (Abramowitz and Stegun, 4.3.70).
+
+    There TensorRT's tangent has an absolute error only, which its inverse would make large.
+    """
+    rest = x - torch.round(x)
+    flat = torch.sign(rest) * torch.tan(math.pi * (0.5 - torch.abs(rest)))
+    steep = 1 / (math.pi * rest) - rest * _polynomial(rest * rest, _COTANGENT[::-1])
+    return torch.where(torch.abs(rest) > 0.25, flat, steep)
 
 
 @pack.decomposition(aten.polygamma.default)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -18,14 +19,24 @@ from torchtrt_converters_aten_core.impl import (
 )
 from torchtrt_converters_aten_core.impl.shims import add_cumulative_sum
 
+_LONGEST = 2**31 - 1
+"""The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
 
-def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+
+def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> Any:
     """Returns the running total of ``tensor`` along a dimension, by a way of :mod:`merging`.
 
     Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
-    has combined ``2**n`` others, so that a dimension of a fixed size takes as many steps as its size
-    has bits (Hillis and Steele, 1986). A size known only at run time takes a loop. Exact for whole
-    numbers.
+    has combined ``2**n`` others, so that a dimension takes as many steps as its size has bits (Hillis
+    and Steele, 1986), and one whose size varies as many as its maximum has. A size that nothing bounds
+    takes a loop. Exact for whole numbers.
+
+    Args:
+        ctx: The conversion context.
+        kind: As for :func:`.merging.merge`.
+        tensor: A network tensor of rank 1 or more.
+        dim: The dimension.
+        size: What PyTorch knows of its size, where that is more than the context knows.
     """
     dim %= len(tensor.shape)
     if kind == "SUM":
@@ -33,19 +44,36 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
         single = add_cumulative_sum(ctx.net, tensor, axis)
         if single is not None:
             return single
-    size, step = tensor.shape[dim], 1
-    if size < 0:
+    if tensor.shape[dim] >= 0:
+        return _by_doubling(ctx, kind, tensor, dim)
+    symbol = ctx.symbolic_shape(tensor)[dim] if size is None else size
+    most = None if symbol is None else sizes.maximum(symbol)
+    if most is None or most > _LONGEST:
         return _one_by_one(ctx, kind, tensor, dim)
-    neutral = merging.neutral(kind, ctx.dtype_of(tensor))
+    return _by_doubling_up_to(ctx, kind, tensor, dim, most)
+
+
+def _by_doubling(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+    size, step = tensor.shape[dim], 1
     while step < size:
-        extents = sizes.sizes_of(ctx, tensor)
-        extents[dim] = step
-        before = creation.full(ctx, neutral, extents, ctx.dtype_of(tensor))
-        extents[dim] = size - step
-        rank = len(extents)
-        earlier = shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank)
-        moved = slicing.concatenate(ctx, [before, earlier], dim)
-        tensor = merging.merge(ctx, kind, tensor, moved)
+        first, last = slicing.split(ctx, tensor, dim, [step, size - step])
+        earlier, _ = slicing.split(ctx, tensor, dim, [size - step, step])
+        tensor = slicing.concatenate(ctx, [first, merging.merge(ctx, kind, last, earlier)], dim)
+        step *= 2
+    return tensor
+
+
+def _by_doubling_up_to(ctx: Any, kind: str, tensor: Any, dim: int, most: int) -> Any:
+    """As :func:`_by_doubling`, for a size of at most ``most``: the first elements are combined with any, and kept."""
+    dtype, step = ctx.dtype_of(tensor), 1
+    places = creation.places(ctx, tensor, dim, torch.int32)
+    while step < most:
+        moved = elementwise.arithmetic(ctx, "SUB", shape.flatten(ctx, places), step, torch.int32)
+        moved = elementwise.clamp(ctx, moved, 0, None, torch.int32)
+        earlier = add(ctx, "gather", tensor, moved, dim)
+        merged = merging.merge(ctx, kind, tensor, earlier)
+        is_later = elementwise.compare(ctx, "gt", places, step - 1)
+        tensor = elementwise.select(ctx, is_later, merged, tensor, dtype)
         step *= 2
     return tensor
 
@@ -66,14 +94,14 @@ def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     return result.get_output(0)
 
 
-def extremes(ctx: Any, kind: str, tensor: Any, dim: int) -> tuple[Any, Any]:
+def extremes(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> tuple[Any, Any]:
     """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found."""
     dim %= len(tensor.shape)
-    best = cumulate(ctx, kind, tensor, dim)
+    best = cumulate(ctx, kind, tensor, dim, size)
     found = elementwise.combine(ctx, "EQUAL", tensor, best)
     if ctx.dtype_of(tensor).is_floating_point:
         nan = unary.is_nan(ctx, tensor)
         found = elementwise.combine(ctx, "OR", found, nan)
     places = creation.places(ctx, tensor, dim, torch.int32)
     marked = elementwise.select(ctx, found, places, 0, torch.int32)
-    return best, cumulate(ctx, "MAX", marked, dim)
+    return best, cumulate(ctx, "MAX", marked, dim, size)

@@ -199,8 +199,11 @@ def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
 def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> Any:
     # Not by MAX and MIN: where one operand is NaN, TensorRT returns the other in one kernel and NaN in the next.
     inner = types.compute_dtype(dtype, [limit] if isinstance(limit, (int, float)) else [])
-    value, limit = types.operands(ctx, (value, limit), inner)
-    kept = combine(ctx, "LESS" if kind == "MAX" else "GREATER", limit, value)
+    rank = types.common_rank((value, limit))
+    value = types.operand(ctx, value, inner, rank)
+    if _infinity(limit) is None:
+        limit = types.operand(ctx, limit, inner, rank)
+    kept = compare(ctx, "lt" if kind == "MAX" else "gt", limit, value)
     nan = unary.is_nan(ctx, value)
     kept = combine(ctx, "OR", kept, nan)
     return types.cast(ctx, select(ctx, kept, value, limit, inner), dtype)

@@ -35,10 +35,8 @@ def merge(ctx: Any, kind: str, first: Any, second: Any) -> Any:
         return _log_sum(ctx, first, second)
     if kind in ("SUM", "PROD") or not dtype.is_floating_point:
         return elementwise.combine(ctx, kind, first, second)
-    # TensorRT returns the second operand where the first is NaN.
-    chosen = elementwise.combine(ctx, kind, first, second)
-    number = elementwise.combine(ctx, "EQUAL", first, first)
-    return elementwise.select(ctx, number, chosen, first, dtype)
+    low, high = (second, None) if kind == "MAX" else (None, second)
+    return elementwise.clamp(ctx, first, low, high, dtype)
 
 
 def _log_sum(ctx: Any, first: Any, second: Any) -> Any:

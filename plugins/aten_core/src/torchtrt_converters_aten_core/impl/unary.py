@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torchtrt.conversion import add
@@ -43,16 +44,25 @@ def floor(ctx: Any, tensor: Any) -> Any:
 
 
 def expm1(ctx: Any, tensor: Any) -> Any:
-    """Returns ``exp(x) - 1`` of a floating-point tensor, accurate near 0, by ``tanh(x / 2) * (exp(x) + 1)``."""
+    """Returns ``exp(x) - 1`` of a floating-point tensor, accurate near 0: up to 0.5 by Taylor's polynomial.
+
+    Its relative error is below ``0.5**8 / 9! / 0.78``, 2e-8, by Taylor's theorem. Not by ``tanh(x / 2)``, which
+    TensorRT computes to 1e-5.
+    """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     operation = trt.ElementWiseOperation
+    coefficients = [
+        types.operand(ctx, 1 / math.factorial(power), dtype, rank) for power in range(8, 0, -1)
+    ]
+    near = coefficients[0]
+    for coefficient in coefficients[1:]:
+        near = add(ctx, "elementwise", near, tensor, operation.PROD)
+        near = add(ctx, "elementwise", near, coefficient, operation.SUM)
+    near = add(ctx, "elementwise", near, tensor, operation.PROD)
+    far = add(ctx, "elementwise", apply(ctx, "EXP", tensor), coefficients[-1], operation.SUB)
     half = types.operand(ctx, 0.5, dtype, rank)
-    one = types.operand(ctx, 1.0, dtype, rank)
-    middle = add(ctx, "elementwise", tensor, half, operation.PROD)
-    curve = add(ctx, "activation", middle, trt.ActivationType.TANH)
-    raised = apply(ctx, "EXP", tensor)
-    raised = add(ctx, "elementwise", raised, one, operation.SUM)
-    return add(ctx, "elementwise", curve, raised, operation.PROD)
+    is_near = add(ctx, "elementwise", apply(ctx, "ABS", tensor), half, operation.LESS)
+    return add(ctx, "select", is_near, near, far)
 
 
 def log1p(ctx: Any, tensor: Any) -> Any:

@@ -6,8 +6,19 @@ import torch.nn.functional as F
 from torchtrt_testing.cases import decomposition_case, op_case
 from torchtrt_testing.tensors import TensorSpec
 
+NOTHING = [[-torch.inf, -torch.inf, 1.0, 2.0], [-torch.inf, -torch.inf, -torch.inf, 3.0]]
 CASES = [
     op_case("aten.max_pool1d.default", "batch 3 9", [3], [2], [1]),
+    op_case("aten.max_pool1d.default", TensorSpec(values=[NOTHING]), [2], label="minus-infinity"),
+    *(
+        op_case(
+            "aten.max_pool2d.default",
+            TensorSpec(values=[[NOTHING]], dtype=dtype),
+            [2],
+            label=f"minus-infinity-{dtype}",
+        )
+        for dtype in (torch.float32, torch.float16)
+    ),
     op_case("aten.max_pool2d.default", "batch 3 9 9", [3, 3], [2, 2], [1, 1]),
     op_case("aten.max_pool2d.default", "batch 3 8 9", [3], [2], [1], [1], True, label="ceil"),
     op_case(

@@ -79,16 +79,23 @@ class RNN(Operation):
         layer._attributes[attribute] = value
         layer._fit_outputs()
 
+    def admit(self, call: Call) -> None:
+        """As many steps as was said, which may not vary."""
+        fact, steps = call.optional(0), call["max_seq_length"]
+        if fact is None or fact.rank < 2:
+            return
+        call.require(
+            fact.shape[-2] == steps,
+            f"the sequences must have max_seq_length ({steps}) steps, not {fact.shape[-2]}",
+        )
+
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
         """``[..., S, E]`` becomes ``[..., S, H * directions]``; states are ``[..., layers * directions, H]``."""
         dtype = call.accept(0, _TYPES, "the input of an RNN")
         shape, hidden = call.shape(), int(call["hidden_size"])
         call.require(len(shape) >= 2, "the input of an RNN must have at least rank 2")
-        call.require(-1 not in shape, "RNN inputs do not support wildcard dimensions")
-        call.require(
-            shape[-2] == call["max_seq_length"],
-            f"the sequences must have max_seq_length ({call['max_seq_length']}) steps, not {shape[-2]}",
-        )
+        self.admit(call)
+        call.require(shape[-1] != -1, "the length of the data of an RNN must be fixed")
         self._check_input_mode(call)
         self._check_weights(call, dtype)
         states = (*shape[:-2], _layers(call.attributes), hidden)

@@ -136,17 +136,17 @@ def _maximum(
         pre - post < step for pre, post, step in zip(before, after, stride, strict=True)
     )
 
-    def with_nan(x: Tensor) -> Tensor:
+    def pooled(x: Tensor) -> Tensor:
         if is_plain:
             return pool(x, window, stride, before)
-        # A window of nothing but padding gives the minimum finite number.
         return pool(padded(x, before, after, torch.finfo(x.dtype).min), window, stride)
 
     def maximum(x: Tensor) -> Tensor:
-        result = with_nan(x)
-        # TensorRT ignores NaN, PyTorch propagates it.
-        if result.numel() and bool(result.amax().isnan()):
-            return with_nan(torch.where(x.isnan(), torch.finfo(x.dtype).min, x))
+        result = pooled(x)
+        if result.numel() and not bool(result.amin() >= torch.finfo(x.dtype).min):
+            # TensorRT starts from the lowest finite number and ignores NaN; PyTorch from -inf, and propagates it.
+            lowest = torch.finfo(x.dtype).min
+            return pooled(torch.where(x > lowest, x, lowest))
         return result
 
     return maximum

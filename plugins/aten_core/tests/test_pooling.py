@@ -1,0 +1,87 @@
+"""The maximum of windows of nothing but -inf is -inf, at no cost where no -inf can come in."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torchtrt.testing import TensorSpec, op_case, run_compiled
+from torchtrt_testing.aten import check_where_exact
+
+from .test_pack import Function, compile_everything, layers
+
+INF, NAN = torch.inf, torch.nan
+EMPTY = [[-INF, -INF, 1.0, -INF], [-INF, -INF, -INF, 2.0]]
+
+
+def windows(dtype, *before):
+    """Returns an image of two by two windows: nothing but -inf on the left, and something on the right."""
+    return TensorSpec(values=torch.tensor(EMPTY).expand(*before, 2, 4).tolist(), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("function", "before", "arguments"),
+    [
+        (F.max_pool1d, (1,), (2,)),
+        (F.max_pool1d, (1,), (3, 1, 1)),
+        (F.max_pool2d, (1, 1), (2,)),
+        (F.max_pool2d, (1,), (3, 1, 1)),
+        (F.max_pool2d, (1, 1), (3, 2, 1, 1, True)),
+        (F.max_pool3d, (1, 1, 2), (2,)),
+        (F.adaptive_max_pool1d, (1,), (2,)),
+        (F.adaptive_max_pool2d, (1, 1), ((1, 2),)),
+        (F.adaptive_max_pool3d, (1, 1, 2), ((1, 1, 2),)),
+        (lambda x: F.max_pool2d(x, 2, return_indices=True)[0], (1, 1), ()),
+    ],
+)
+def test_a_window_of_nothing_but_minus_infinity_is_minus_infinity(
+    version, function, before, arguments, dtype
+):
+    """As in PyTorch, in every dtype, also where the padding takes part."""
+    check_where_exact(op_case((), windows(dtype, *before), *arguments, function=function))
+
+
+def test_windows_beside_nan_are_as_they_are(version):
+    """What TensorRT makes of NaN stays in its own window."""
+    image = torch.tensor([[[[NAN, 1.0, -INF, -INF, 5.0, -2.0]]]])
+    compiled = compile_everything(Function(lambda x: F.max_pool2d(x, (1, 2))).eval(), image)
+    assert run_compiled(compiled, image).flatten().tolist()[1:] == [-INF, 5.0]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        torch.relu,
+        F.relu6,
+        torch.sigmoid,
+        F.hardtanh,
+        F.silu,
+        lambda x: x.clamp(min=-5),
+        lambda x: x.clamp(min=torch.finfo(torch.float32).min),
+        lambda x: torch.cat([torch.relu(x), torch.sigmoid(x)], 1),
+        lambda x: F.max_pool2d(torch.relu(x), 3, 1, 1),
+        lambda x: F.max_pool2d(torch.relu(x), 2, return_indices=True)[0],
+    ],
+)
+@pytest.mark.parametrize("pool", [F.max_pool2d, F.adaptive_max_pool2d])
+def test_a_pool_that_cannot_meet_minus_infinity_is_one_layer(before, pool):
+    """What has a limit below is pooled by the pooling layer alone, through other pools and concatenation too."""
+    x = torch.randn(1, 2, 8, 8)
+    assert layers(lambda x: pool(before(x), 2), x) == layers(before, x) + 1
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        F.leaky_relu,
+        lambda x: x.clamp(max=5),
+        lambda x: x.clamp(min=-INF),
+        lambda x: x.clamp(min=x.amin()),
+        lambda x: torch.cat([torch.relu(x), x], 1),
+        lambda x: F.max_pool2d(x, 3, 1, 1),
+    ],
+)
+def test_a_pool_that_can_meet_minus_infinity_gives_it(version, before):
+    """A limit above or infinite or unknown, one part of several, a pool of anything."""
+    case = op_case((), windows(torch.float32, 1, 1), function=lambda x: F.max_pool2d(before(x), 2))
+    check_where_exact(case)
