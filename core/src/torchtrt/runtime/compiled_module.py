@@ -81,7 +81,7 @@ class CompiledModule(torch.nn.Module):
             for node in graph_module.graph.nodes
         )
         # Not a call: hooks and wrappers are this module's business. One engine needs no graph around it.
-        engine = _whole_engine(graph_module)
+        engine = _whole_engine(graph_module) if self._runs_engines_alone else None
         self._forward = graph_module.forward if engine is None else engine.forward
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -159,7 +159,7 @@ class CompiledModule(torch.nn.Module):
 
 
 def _whole_engine(graph_module: GraphModule) -> EngineModule | None:
-    """Returns the engine that takes what the graph takes and returns what it returns, if there is one."""
+    """Returns the engine that takes what a graph of engines takes and returns what it returns, if there is one."""
     graph = graph_module.graph
     engines = graph.find_nodes(op="call_module")
     if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
