@@ -31,7 +31,7 @@ compare: $(VENV)/ready $(PEER)/ready
 	TORCHTRT_TENSORRT=reference@11.4.0 $(BIN)/python -m tests.benchmarks.compare $(PEER)
 
 bench-gpu: $(VENV)/ready
-	$(BIN)/python -m tests.benchmarks.gpu build/bench-gpu
+	$(BIN)/python -m tests.benchmarks.gpu build/bench-gpu --write
 	$(BIN)/python -m tests.benchmarks.overhead
 
 conformance: $(VENV)/ready

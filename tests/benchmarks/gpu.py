@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from tests.benchmarks._measure import circumstances, write_section
 from tests.benchmarks._turns import in_turns, take_turn
 from tests.benchmarks.published import MODELS
 
@@ -260,12 +261,9 @@ def _kernels(call: Callable[[], Any]) -> list[tuple[str, float, float]]:
 
 def table(rows: Mapping[str, dict[str, Any]]) -> str:
     """Returns the table of all columns, the best of each row in bold."""
-    lines = [
-        "| model | " + " | ".join(COLUMNS.values()) + " | error | build | plan |",
-        "|---" * (len(COLUMNS) + 4) + "|",
-    ]
+    lines = _head("model", *COLUMNS.values(), "relative error")
     for label, row in rows.items():
-        best = min(row[column][0] for column in COLUMNS if column in row)
+        best = min((row[column][0] for column in COLUMNS if column in row), default=0.0)
         cells = []
         for column in COLUMNS:
             if column not in row:
@@ -275,13 +273,43 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
             text = f"{median:.3g}"
             text = f"**{text}**" if median == best else text
             cells.append(text + (f" ({low:.3g} to {high:.3g})" if high > 1.1 * low else ""))
-        cells += [
-            f"{row['error']:.1e}" if "error" in row else "-",
-            f"{row['build']:.0f} s" if "build" in row else "-",
-            f"{row['plan']:.0f} MiB" if "plan" in row else "-",
-        ]
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+        cells.append(f"{row['error']:.1e}" if "error" in row else "-")
+        lines.append(_row(label, *cells))
     return "\n".join(lines)
+
+
+def stages(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Returns the table of the seconds that each stage of compiling took, and of the size of what came of it."""
+    compiled = {label: row for label, row in rows.items() if "stages" in row}
+    names = list(dict.fromkeys(name for row in compiled.values() for name in row["stages"]))
+    lines = _head("model", *names, "engine")
+    for label, row in compiled.items():
+        seconds = (f"{row['stages'].get(name, 0):.2f} s" for name in names)
+        lines.append(_row(label, *seconds, f"{row['plan']:.0f} MiB"))
+    return "\n".join(lines)
+
+
+def _head(*names: str) -> list[str]:
+    return [_row(*names), "|---" * len(names) + "|"]
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def section(rows: Mapping[str, dict[str, Any]]) -> str:
+    """Returns what ``docs/benchmarks.md`` says of a run."""
+    places = sorted({row["on"] for row in rows.values() if "on" in row})
+    return f"""{circumstances()} {"; ".join(places)}.
+
+Milliseconds a call, medians of eleven rounds, with the lowest and the highest where these are a tenth apart.
+
+{table(rows)}
+
+Compiling, in seconds:
+
+{stages(rows)}
+"""
 
 
 def run(
@@ -355,13 +383,14 @@ def main() -> None:
     parser.add_argument(
         "--model", action="append", help="a row, as 'ResNet-50, batch 1'; default: all"
     )
-    parser.add_argument("--table", action="store_true", help="print the table of an earlier run")
+    parser.add_argument("--table", action="store_true", help="print the tables of an earlier run")
+    parser.add_argument("--write", action="store_true", help="put the tables into the docs")
     options = parser.parse_args()
     labels = options.model or [
         f"{model.name}, batch {batch}" for model in MODELS.values() for batch in model.batches
     ]
     if options.table:
-        print(table(collect(options.folder)))
+        print(section(collect(options.folder)))
     elif options.program == "export":
         export(Work(options.folder, labels[0]))
     elif options.program:
@@ -379,7 +408,10 @@ def main() -> None:
             labels,
             options.tactic_sources,
         )
-        print(table(collect(options.folder)))
+        text = section(collect(options.folder))
+        print(text)
+        if options.write:
+            write_section("make bench-gpu", text)
 
 
 if __name__ == "__main__":
