@@ -64,9 +64,6 @@ class CallingConvention(enum.Enum):
     LEGACY = "net"
 
 
-# Validators
-
-
 @dataclass(frozen=True, slots=True)
 class Reject:
     """A validator's "no" with its reason. It is false, so it can be returned in place of ``False``.
@@ -196,9 +193,6 @@ def _validator_message(validator: Validator) -> str:
     )
 
 
-# What a converter can handle
-
-
 @dataclass(frozen=True, slots=True)
 class ConverterSupport:
     """One converter and what it can handle.
@@ -220,8 +214,6 @@ class ConverterSupport:
     keep_constants: bool = False
     tensorrt: str = ""
 
-
-# Calling conventions
 
 _CTX_PARAMETERS = ("target", "args", "kwargs")
 _FORMS = (

@@ -100,6 +100,7 @@ class CompilationReport:
         passes: The packs' passes that changed the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
+        tried: With ``tune=True``, what was measured.
     """
 
     tensorrt: str
@@ -110,6 +111,7 @@ class CompilationReport:
     passes: list[str] = field(default_factory=list)
     narrowed: list[NarrowedSize] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
 
     def add_partition(self, partition: Partition) -> None:
         """Fills in what partitioning decided."""

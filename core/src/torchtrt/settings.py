@@ -113,6 +113,7 @@ class CompilationSettings:
         cuda_graphs: Record calls on a GPU as CUDA graphs, and replay them for inputs of the same shapes.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
+        tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
 
@@ -141,6 +142,7 @@ class CompilationSettings:
     max_aux_streams: int | None = None
     cuda_graphs: bool = False
     engine_cache: bool | str | os.PathLike[str] | None = None
+    tune: bool = False
     progress: bool | None = None
 
     def __post_init__(self) -> None:

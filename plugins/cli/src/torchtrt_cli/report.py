@@ -21,6 +21,7 @@ def tables_of(report: CompilationReport) -> Iterator[RenderableType]:
         yield f"Passes over the graph: {', '.join(report.passes)}"
     yield from map(str, report.narrowed)
     yield from report.splits
+    yield from report.tried
     if report.in_torch:
         yield torch_table(report)
     if report.seconds:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torchtrt_engines.refit import ProgramRecorder, refit_module_weights
     from torchtrt_engines.saving import load, save
     from torchtrt_engines.streaming import WeightStreaming, weight_streaming
+    from torchtrt_engines.tuning import tuned
 
 __all__ = [
     "CallProfile",
@@ -33,6 +34,7 @@ __all__ = [
     "profile",
     "refit_module_weights",
     "save",
+    "tuned",
     "weight_streaming",
 ]
 
@@ -45,6 +47,7 @@ _LAZY = {
     "torchtrt_engines.refit": ("ProgramRecorder", "refit_module_weights"),
     "torchtrt_engines.saving": ("load", "save"),
     "torchtrt_engines.streaming": ("WeightStreaming", "weight_streaming"),
+    "torchtrt_engines.tuning": ("tuned",),
 }
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)

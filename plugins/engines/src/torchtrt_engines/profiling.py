@@ -120,10 +120,10 @@ def profile(
     else:
         compiled.checks.check(leaves := list(compiled.flatten(inputs, kwarg_inputs)))
     leaves = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    clock = _Clock(next((leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor)), None))
+    clock = Clock.of(leaves)
     graph_module = compiled.graph_module
     whole, profiler = [], _Profiler(compiled, clock)
-    with torch.no_grad(), _unchanged(compiled, leaves) as restore:
+    with torch.no_grad(), unchanged(compiled, leaves) as restore:
         graph_module(*leaves)  # what is made on a first call is not what calls take
         for _ in range(calls):
             restore()
@@ -163,7 +163,7 @@ def _device_of(compiled: CompiledModule) -> torch.device:
 
 
 @contextlib.contextmanager
-def _unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
+def unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
     """Yields a function that gives what a model writes to, its own or an input, what it held; so does the end."""
     graph_module = compiled.graph_module
     graph = graph_module.graph
@@ -184,15 +184,21 @@ def _unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Call
         restore()
 
 
-class _Clock:
+class Clock:
     """Measures a function from when the device is idle to when it is idle again.
 
     Args:
-        device: Where it runs; None for a model without tensors as inputs.
+        device: Where it runs.
     """
 
-    def __init__(self, device: torch.device | None) -> None:
-        self.device = device or torch.device("cpu")
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    @classmethod
+    def of(cls, leaves: Sequence[Any]) -> Clock:
+        """Returns the clock for a call with these flattened inputs."""
+        devices = (leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
+        return cls(next(devices, torch.device("cpu")))
 
     def measure(self, function: Callable[[], Any]) -> tuple[Any, float]:
         """Returns what the function returns, and the milliseconds that it takes."""
@@ -203,6 +209,7 @@ class _Clock:
         return result, (time.perf_counter() - start) * 1e3
 
     def wait(self) -> None:
+        """Waits until the device is idle."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
@@ -220,7 +227,7 @@ class _Part:
 class _Profiler(torch.fx.Interpreter):
     """Runs a compiled graph node by node, and notes the milliseconds of each part, call by call."""
 
-    def __init__(self, compiled: CompiledModule, clock: _Clock) -> None:
+    def __init__(self, compiled: CompiledModule, clock: Clock) -> None:
         super().__init__(compiled.graph_module)
         self.clock = clock
         self.engines = {

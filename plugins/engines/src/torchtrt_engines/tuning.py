@@ -1,0 +1,145 @@
+"""Decides by measuring which ops PyTorch runs although TensorRT could.
+
+A library's kernel may be faster than the one that TensorRT has for a GPU, and an engine that ends and begins anew costs
+something too. What both come to together only the whole model tells: so a model is built again without an op, and both
+are called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+import torchtrt
+from torchtrt.errors import SettingsError
+from torchtrt.lowering.aliasing import declares_alias
+from torchtrt.partitioning.blocks import is_scalar
+from torchtrt.runtime import CompiledModule
+from torchtrt.targets import qualified_name
+from torchtrt_engines.profiling import Clock, example_leaves, unchanged
+
+TRIES = 3
+"""How many ops are tried, each of which builds the model anew."""
+SHARE = 0.05
+"""The part of the time of all ops, run by PyTorch, that an op must take to be tried."""
+GAIN = 0.02
+"""The part of a call's time that must be gained: less is chance."""
+ROUNDS, ROUND = 7, 0.02
+"""How many rounds of calls are measured, and how many seconds each takes."""
+
+
+def tuned(
+    model: Any,
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+    settings: Mapping[str, Any],
+) -> CompiledModule:
+    """Returns the fastest of several compilations, which report what each of them takes.
+
+    The first is compiled as it would be without tuning. Then the op that takes longest in PyTorch stays there, if the
+    model is faster so; then the next. Ops that work element by element are not tried: they cost an engine nothing.
+
+    Args:
+        model: As ``torchtrt.compile`` takes it, and so the other arguments.
+        inputs: The positional inputs. Calls are measured with random numbers, of the sizes to optimize for.
+        kwarg_inputs: The keyword inputs.
+        dynamic_shapes: Which sizes vary.
+        settings: The settings, without ``tune``.
+
+    Raises:
+        SettingsError: ``require_full_compilation`` forbids what tuning is for.
+    """
+    if settings.get("require_full_compilation"):
+        raise SettingsError(
+            "tune=True may leave ops in PyTorch, which require_full_compilation=True forbids. Drop one of them."
+        )
+    compiled = functools.partial(
+        torchtrt.compile,
+        model,
+        inputs,
+        kwarg_inputs=kwarg_inputs,
+        dynamic_shapes=dynamic_shapes,
+    )
+    given = frozenset(torchtrt.CompilationSettings.from_keywords(**settings).torch_executed_ops)
+    best = compiled(**settings)
+    if settings.get("dryrun"):
+        return best
+    leaves = example_leaves(best)
+    shortest = milliseconds(best, leaves)
+    tried = [f"as it was partitioned: {shortest:.3g} ms"]
+    for op in _candidates(compiled(**{**settings, "dryrun": True}), leaves):
+        attempt = compiled(**{**settings, "torch_executed_ops": given | {op}})
+        needed = milliseconds(attempt, leaves)
+        is_better = needed < (1 - GAIN) * shortest
+        verdict = "kept" if is_better else "not kept"
+        tried.append(f"with {qualified_name(op)} in PyTorch: {needed:.3g} ms, {verdict}")
+        if is_better:
+            best, shortest, given = attempt, needed, given | {op}
+    best.report = dataclasses.replace(best.report, tried=tried)
+    return best
+
+
+def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
+    """Returns how long a call takes, from one to the next, in the fastest of several rounds.
+
+    What the model writes to holds afterwards what it held before.
+    """
+    args, kwargs = pytree.tree_unflatten(list(leaves), compiled.input_tree)
+    clock = Clock.of(leaves)
+
+    def calls(count: int) -> float:
+        restore()
+        return clock.measure(lambda: [compiled(*args, **kwargs) for _ in range(count)])[1] / count
+
+    with torch.no_grad(), unchanged(compiled, leaves) as restore:
+        for _ in range(3):  # what is made on first calls, recordings too, is not what calls take
+            calls(1)
+        count = max(1, min(200, int(ROUND * 1e3 / calls(1))))
+        return min(calls(count) for _ in range(ROUNDS))
+
+
+def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]:
+    """Returns the ops of engines that PyTorch takes longest for, the longest first."""
+    clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
+    with torch.no_grad(), unchanged(partitioned, leaves):
+        clock.run(*leaves)
+        clock.times.clear()  # what is loaded on a first call is not what calls take
+        clock.run(*leaves)
+    total = sum(clock.times.values())
+    ops = [op for op, spent in clock.times.items() if spent >= SHARE * total and _is_kernel(op)]
+    return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
+
+
+def _is_kernel(op: Any) -> bool:
+    """Returns whether an op is more than a view, or arithmetic on each element."""
+    is_op = isinstance(op, torch._ops.OpOverload)
+    return is_op and torch.Tag.pointwise not in op.tags and not declares_alias(op)
+
+
+class _OpClock(Interpreter):
+    """Runs a partitioned model in PyTorch, and notes the milliseconds of each op that is in a block."""
+
+    def __init__(
+        self, module: GraphModule, clock: Clock, times: dict[Any, float], is_engine: bool
+    ) -> None:
+        super().__init__(module)
+        self.clock, self.times, self.is_engine = clock, times, is_engine
+
+    def call_module(self, target: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        block = self.fetch_attr(target)
+        return _OpClock(block, self.clock, self.times, is_engine=True).run(*args, **kwargs)
+
+    def run_node(self, n: Node) -> Any:
+        if not self.is_engine or n.op != "call_function" or n.target is getitem or is_scalar(n):
+            return super().run_node(n)
+        result, spent = self.clock.measure(lambda: super(_OpClock, self).run_node(n))
+        self.times[n.target] = self.times.get(n.target, 0.0) + spent
+        return result

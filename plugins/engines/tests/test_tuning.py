@@ -1,0 +1,162 @@
+"""What stays in PyTorch where that is faster, by measured times that are given here."""
+
+import copy
+import itertools
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import SettingsError
+from torchtrt_engines import tuning
+
+LINEAR, CONVOLUTION = "aten.linear.default", "aten.conv2d.default"
+
+
+class Model(nn.Module):
+    """A convolution, and a linear layer that takes longer."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 8, 3, padding=1)
+        self.linear = nn.Linear(8 * 16 * 16, 512)
+
+    def forward(self, x):
+        y = torch.relu(self.convolution(x)).flatten(1)
+        return torch.sigmoid(self.linear(y)) + 1
+
+
+X = torch.randn(32, 3, 16, 16)
+
+
+def in_torch(compiled):
+    """The ops that stay in PyTorch."""
+    return {row.op for row in compiled.report.in_torch}
+
+
+@pytest.fixture
+def times(monkeypatch):
+    """Milliseconds by what stays in PyTorch, where each op takes longer than those before it."""
+    known, ticks = {}, itertools.count(1)
+
+    def measured(compiled, leaves):
+        assert [tuple(leaf.shape) for leaf in leaves] == [(32, 3, 16, 16)]
+        return known[frozenset(in_torch(compiled))]
+
+    monkeypatch.setattr(tuning, "milliseconds", measured)
+    monkeypatch.setattr(tuning.Clock, "measure", lambda _, function: (function(), next(ticks)))
+    return known
+
+
+def tuned(model=None, **settings):
+    """Returns a model that was tuned."""
+    return torchtrt.compile(model or Model().eval(), [X], min_block_size=1, tune=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("linear", "convolution", "both", "kept"),
+    [
+        (11, 12, 1, set()),
+        (9.9, 9.9, 9, set()),  # 1 % is chance
+        (5, 4, 6, {LINEAR}),
+        (11, 4, 1, {CONVOLUTION}),
+        (5, 11, 3, {LINEAR, CONVOLUTION}),
+    ],
+)
+def test_what_makes_the_model_faster_stays_in_pytorch(times, linear, convolution, both, kept):
+    """One op after the other, the longest first, each beside those that were kept; without any it takes 10 ms."""
+    times[frozenset()] = 10
+    times[frozenset({LINEAR})] = linear
+    times[frozenset({CONVOLUTION})] = convolution
+    times[frozenset({LINEAR, CONVOLUTION})] = both
+    model = Model().eval()
+    compiled = tuned(model)
+    assert in_torch(compiled) == kept
+    torch.testing.assert_close(compiled(X), model(X))
+    first, *others = compiled.report.tried
+    assert first == "as it was partitioned: 10 ms"
+    assert [LINEAR in others[0], CONVOLUTION in others[1]] == [True, True]
+    assert [line.endswith(", kept") for line in others] == [LINEAR in kept, CONVOLUTION in kept]
+
+
+def test_ops_that_the_caller_leaves_in_pytorch_stay_there(times):
+    """And are not tried."""
+    times[frozenset({LINEAR})] = 4
+    times[frozenset({LINEAR, CONVOLUTION})] = 3
+    compiled = tuned(torch_executed_ops={"aten.linear"})
+    assert in_torch(compiled) == {LINEAR, CONVOLUTION}
+    assert len(compiled.report.tried) == 2
+
+
+def test_what_was_tried_is_saved(times, tmp_path):
+    """And compiling as the model says gives the same model again."""
+    times[frozenset()] = times[frozenset({CONVOLUTION})] = 4
+    times[frozenset({LINEAR})] = times[frozenset({LINEAR, CONVOLUTION})] = 3
+    compiled = tuned()
+    assert not compiled.settings.tune
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    loaded = torchtrt.load(tmp_path / "model.pt2")
+    assert loaded.report.tried == compiled.report.tried
+    torch.testing.assert_close(loaded(X), compiled(X))
+    assert in_torch(copy.deepcopy(compiled)) == {LINEAR}
+
+
+def test_tuning_and_full_compilation_exclude_each_other():
+    """One of them must be dropped."""
+    with pytest.raises(SettingsError, match="Drop one of them"):
+        tuned(require_full_compilation=True)
+
+
+def test_a_dry_run_measures_nothing(monkeypatch):
+    """It has no engines."""
+    monkeypatch.setattr(tuning, "milliseconds", None)
+    assert tuned(dryrun=True).report.tried == []
+
+
+class Counter(nn.Module):
+    """Counts its calls in a buffer and in its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x, count):
+        self.calls.add_(1)
+        count.add_(1)
+        return self.linear(x) + self.calls
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_measuring_changes_nothing(graphs):
+    """Neither the model's buffers nor their versions that count for its weights."""
+    model = Counter().eval()
+    inputs = [torch.randn(2, 4), torch.zeros(())]
+    compiled = torchtrt.compile(model, inputs, min_block_size=1, tune=True, cuda_graphs=graphs)
+    assert len(compiled.report.tried) == 2
+    assert model.calls.item() == 0
+    assert inputs[1].item() == 0
+    expected, count = copy.deepcopy(model), torch.zeros(())
+    for calls in range(1, 4):
+        torch.testing.assert_close(compiled(inputs[0], count), expected(inputs[0], torch.zeros(())))
+        assert (model.calls.item(), count.item()) == (calls, calls)
+
+
+def test_nesting_keywords_and_varying_sizes():
+    """Calls are measured as they are made."""
+
+    class Nested(nn.Module):
+        def forward(self, pair, *, scale):
+            return {"sum": pair[0] @ pair[1] * scale["by"]}
+
+    batch = torchtrt.Input(min_shape=(1, 8), opt_shape=(4, 8), max_shape=(9, 8))
+    pair, scale = [batch, torch.randn(8, 8)], {"by": torch.randn(8)}
+    compiled = torchtrt.compile(
+        Nested().eval(), [pair], kwarg_inputs={"scale": scale}, min_block_size=1, tune=True
+    )
+    assert len(compiled.report.tried) == 2
+    x = torch.randn(7, 8)
+    torch.testing.assert_close(
+        compiled([x, pair[1]], scale=scale)["sum"], x @ pair[1] * scale["by"]
+    )
