@@ -43,6 +43,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "autocast_excluded_nodes",
         "cuda_graphs",
         "engine_cache",
+        "tune",
         "progress",
     }
 )
