@@ -84,8 +84,7 @@ def compile(
     kwarg_inputs = {} if kwarg_inputs is None else kwarg_inputs
     options = with_known_packs(CompilationSettings.from_keywords(**settings))
     if options.tune:
-        alike = {**settings, "tune": False}
-        return engines().tuned(model, inputs, kwarg_inputs, dynamic_shapes, alike)  # type: ignore[no-any-return]
+        return engines().tuned(model, inputs, kwarg_inputs, dynamic_shapes, settings)  # type: ignore[no-any-return]
     builder_flags(options)  # an error here, and not after exporting
     report = CompilationReport(describe())
     if not DYNAMO_CONVERTERS.unique_targets():
@@ -131,7 +130,7 @@ def compile(
         _signature(model, program),
         options,
         recipes,
-        engines().CudaGraphs() if options.cuda_graphs else None,
+        engines().CudaGraphs.of(options),
     )
 
 

@@ -22,7 +22,6 @@ from torchtrt.targets import Target, parse_targets, qualified_name
 
 TargetSpec = Target | str
 
-
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
 SWITCHES |= {"0": False, "false": False, "no": False, "off": False, "": False}
 """What words mean where something is switched, which are no names of folders."""
@@ -60,6 +59,10 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "optimization_level": (
         lambda value: value is None or is_integer(value, 0, 5),
         "0 to 5 or None",
+    ),
+    "cuda_graphs": (
+        lambda value: type(value) is bool or value == "overwrite",
+        "True, False or 'overwrite'",
     ),
     "autocast": (
         lambda value: value in (None, torch.float16, torch.bfloat16),
@@ -110,7 +113,7 @@ class CompilationSettings:
         enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
             :func:`torchtrt.weight_streaming`.
         max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
-        cuda_graphs: Record calls on a GPU as CUDA graphs, and replay them for inputs of the same shapes.
+        cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
         tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
@@ -140,7 +143,7 @@ class CompilationSettings:
     hardware_compatible: bool = False
     enable_weight_streaming: bool = False
     max_aux_streams: int | None = None
-    cuda_graphs: bool = False
+    cuda_graphs: bool | str = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     tune: bool = False
     progress: bool | None = None

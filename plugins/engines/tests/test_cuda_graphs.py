@@ -66,7 +66,7 @@ def compiled_model(model=None, inputs=None, **settings):
         batch = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(99, 4))
         inputs = [batch, torchtrt.Input(shape=(3,))]
     compiled = torchtrt.compile(model, inputs, min_block_size=1, cuda_graphs=True, **settings)
-    compiled._cuda_graphs = CudaGraphs(Tape)
+    compiled._cuda_graphs = CudaGraphs(lane=Tape)
     return model, compiled
 
 
@@ -317,3 +317,46 @@ def test_threads_may_share_a_compiled_model():
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_results_are_overwritten_where_that_is_asked_for():
+    """One recording serves all calls, whoever holds its results; they are the same memory each time."""
+    model, compiled = compiled_model()
+    compiled._cuda_graphs = CudaGraphs(overwrites=True, lane=Tape)
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(2):
+        check(compiled, model, x, y)
+    first = check(compiled, model, x, y)
+    seen = [each.clone() for each in first]
+    second = check(compiled, model, x.normal_(), y.normal_())
+    assert Tape.made == 1
+    assert [each.data_ptr() for each in first] == [each.data_ptr() for each in second]
+    torch.testing.assert_close(first, second)
+    assert not torch.equal(seen[0], first[0])
+    held = [check(compiled, model, torch.randn(2, 4), y) for _ in range(4)]
+    assert Tape.made == 2  # one that reads x from a buffer
+    assert len({results[0].data_ptr() for results in held[1:]}) == 1
+
+
+@pytest.mark.parametrize("wanted", [True, "overwrite"])
+def test_copies_and_files_keep_what_was_asked_for(wanted, tmp_path):
+    """Whether results are overwritten is a setting like any other."""
+    compiled = torchtrt.compile(
+        Model().eval(), [torch.randn(2, 4), torch.randn(3)], min_block_size=1, cuda_graphs=wanted
+    )
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    others = [
+        copy.deepcopy(compiled),
+        pickle.loads(pickle.dumps(compiled)),
+        torchtrt.load(tmp_path / "model.pt2"),
+    ]
+    for each in (compiled, *others):
+        assert each.settings.cuda_graphs == wanted
+        assert each._cuda_graphs._overwrites == (wanted == "overwrite")
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, None])
+def test_other_values_are_refused(wrong):
+    """And the message says which there are."""
+    with pytest.raises(torchtrt.errors.SettingsError, match="True, False or 'overwrite'"):
+        torchtrt.CompilationSettings(cuda_graphs=wrong)

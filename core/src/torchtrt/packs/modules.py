@@ -7,10 +7,9 @@ import pkgutil
 
 
 def import_modules(package: str) -> None:
-    """Imports every module of a package, in the order of their names; not what lies in folders of it.
+    """Imports every module of ``"torchtrt_converters_vision.converters"``, say, in the order of their names.
 
-    Args:
-        package: The package's full name, such as ``"torchtrt_converters_vision.converters"``.
+    What lies in folders of it is not imported.
     """
     folder = importlib.import_module(package)
     for name in sorted(module.name for module in pkgutil.iter_modules(folder.__path__)):

@@ -6,7 +6,8 @@ launches all of it at once. It reads and writes the addresses that it was record
 - Inputs. A recording reads the caller's own memory where the caller keeps passing the same. An input that has moved
   once is read from a buffer, into which each call copies.
 - Outputs. They are the recording's memory. Who holds the last call's outputs, or a view of them, keeps them: the next
-  call replays a second recording, and where those are held as well, a third whose outputs are copied.
+  call replays a second recording, and where those are held as well, a third whose outputs are copied. Who asks for it
+  has one recording, whose outputs each call overwrites.
 - Everything else that a recording holds on to: engines, weights and buffers. Where one is another than it was, the
   recordings are dropped.
 """
@@ -30,6 +31,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import EngineModule
+from torchtrt.settings import CompilationSettings
 
 _SHAPES = 8
 """The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
@@ -178,7 +180,8 @@ class _Recording:
 class _Entry:
     """What is known of one combination of shapes."""
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
+    def __init__(self, leaves: Sequence[Any], overwrites: bool) -> None:
+        self.overwrites = overwrites
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
         self.recordings: list[_Recording] = []
@@ -186,7 +189,7 @@ class _Entry:
 
     def find(self, leaves: Sequence[Any]) -> _Recording | None:
         for recording in self.recordings:
-            if recording.fits(leaves) and recording.is_free():
+            if recording.fits(leaves) and (self.overwrites or recording.is_free()):
                 return recording
         return None
 
@@ -204,13 +207,20 @@ class CudaGraphs:
     """Runs the graph of a compiled model, from a recording where it has been called with inputs like these before.
 
     Args:
+        overwrites: Whether a call's results are where those of the last one are.
         lane: What records; for tests.
     """
 
-    def __init__(self, lane: Any = CudaLane) -> None:
-        self._lane = lane
+    def __init__(self, overwrites: bool = False, lane: Any = CudaLane) -> None:
+        self._overwrites, self._lane = overwrites, lane
         self._lock = threading.Lock()
         self._reset(None)
+
+    @classmethod
+    def of(cls, settings: CompilationSettings) -> CudaGraphs | None:
+        """Returns what records calls, if the settings ask for it."""
+        wanted = settings.cuda_graphs
+        return cls(overwrites=wanted == "overwrite") if wanted else None
 
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
@@ -231,10 +241,10 @@ class CudaGraphs:
             warnings.warn(message, stacklevel=6)
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
-        return CudaGraphs(self._lane)
+        return CudaGraphs(self._overwrites, self._lane)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CudaGraphs, ()
+        return CudaGraphs, (self._overwrites,)
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
@@ -278,7 +288,7 @@ class CudaGraphs:
                 return self._plain(graph_module, leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
-            lane.entries[key] = _Entry(leaves)
+            lane.entries[key] = _Entry(leaves, self._overwrites)
             return lane.run(lambda: self._plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
         if len(lane.entries) > 1:
             lane.entries.move_to_end(key)
@@ -288,7 +298,7 @@ class CudaGraphs:
             recording = entry.find(leaves)
         if recording is not None:
             return recording.run(leaves)
-        copies = not _use_count or len(entry.recordings) == _HANDED_OUT
+        copies = not self._overwrites and (not _use_count or len(entry.recordings) == _HANDED_OUT)
         recording = entry.copied if copies else None
         if recording is None or not recording.fits(leaves):
             try:

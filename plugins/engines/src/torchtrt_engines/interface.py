@@ -113,7 +113,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         signature and _signature_from_json(signature, input_tree),
         settings,
         data["weight_recipes"],
-        CudaGraphs() if settings.cuda_graphs else None,
+        CudaGraphs.of(settings),
     )
 
 

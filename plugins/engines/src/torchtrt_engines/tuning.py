@@ -52,11 +52,12 @@ def tuned(
         inputs: The positional inputs. Calls are measured with random numbers, of the sizes to optimize for.
         kwarg_inputs: The keyword inputs.
         dynamic_shapes: Which sizes vary.
-        settings: The settings, without ``tune``.
+        settings: The settings, of which ``tune`` is done here.
 
     Raises:
         SettingsError: ``require_full_compilation`` forbids what tuning is for.
     """
+    settings = {**settings, "tune": False}
     if settings.get("require_full_compilation"):
         raise SettingsError(
             "tune=True may leave ops in PyTorch, which require_full_compilation=True forbids. Drop one of them."
