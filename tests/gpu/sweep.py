@@ -331,10 +331,17 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="the time limit of an outcome")
     parser.add_argument("--total", type=float, default=1e9, help="when to stop")
     parser.add_argument("--reversed", action="store_true", help="begin with the last item")
+    parser.add_argument(
+        "--optimization-level",
+        type=int,
+        default=REAL["optimization_level"],
+        help="TensorRT's: 0 times no kernels, so that many jobs do not wait for each other's",
+    )
     parser.add_argument("--items", type=Path, help="a file with the items to run, one a line")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--table", action="store_true", help="summarize the file")
     options = parser.parse_intermixed_args()
+    REAL["optimization_level"] = options.optimization_level
     if options.work:
         work()
     elif options.table:
@@ -350,6 +357,7 @@ def main() -> None:
             options.jobs,
             options.seconds,
             options.total,
+            (*WORK, f"--optimization-level={options.optimization_level}"),
         )
 
 
