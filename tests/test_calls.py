@@ -36,6 +36,14 @@ class Several(nn.Module):
         return values[0] - values[1] + more["p"] / more["q"]
 
 
+class Collecting(nn.Module):
+    """Takes what it does not name, as models of transformers do."""
+
+    def forward(self, x, **more):
+        """Twice the input, or the factor that is given."""
+        return x * more.get("factor", 2)
+
+
 def compiled_as(model, *inputs, **kwargs):
     """Returns the model, compiled with these inputs."""
     return torchtrt.compile(model.eval(), inputs, kwarg_inputs=kwargs, min_block_size=1)
@@ -91,8 +99,12 @@ def test_collected_arguments_are_taken():
 @pytest.mark.parametrize(
     ("args", "kwargs", "match"),
     [
-        ((X,), {"scale": 3.0}, "'scale' was not given when .* default, 2.0, is compiled in"),
-        ((X, Y), {}, "'mask' was not given when .* default, None"),
+        (
+            (X,),
+            {"scale": 3.0},
+            r"'scale' was not given when .* default \(scale=2.0\) is compiled in",
+        ),
+        ((X, Y), {}, r"'mask' was not given when .* default \(mask=None\)"),
         ((), {"y": X}, r"issing a required argument: 'x': the model takes \(x, mask=None"),
         ((X,), {"foo": 1}, "ot an unexpected keyword argument 'foo'"),
     ],
@@ -101,6 +113,12 @@ def test_what_the_model_would_not_take_or_not_alike_is_an_error(args, kwargs, ma
     """It says what is wrong with which argument."""
     with pytest.raises(InputError, match=match):
         compiled_as(Masked(), X)(*args, **kwargs)
+
+
+def test_an_argument_that_is_collected_is_named_where_it_was_not_given():
+    """By its own name, and not by that of what collects it."""
+    with pytest.raises(InputError, match=r"'factor' was not given .*\(\*\*more\) is compiled in"):
+        compiled_as(Collecting(), X)(X, factor=3)
 
 
 @pytest.mark.parametrize("pair", [{"a": X}, {"a": X, "b": Y, "c": X}, {"a": X, "z": Y}, [X, Y], X])

@@ -295,14 +295,6 @@ def test_no_inputs_is_a_clear_error():
         torchtrt.compile(nn.ReLU())
 
 
-def test_what_is_no_model_is_a_clear_error():
-    """A plain function is not a module."""
-    with pytest.raises(
-        InputError, match=r"takes a torch\.nn\.Module or an ExportedProgram, not a function"
-    ):
-        torchtrt.compile(lambda x: x, (torch.rand(1),))
-
-
 # Modules, programs, structure
 
 

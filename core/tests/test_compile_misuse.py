@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torchtrt
-from torchtrt.errors import InputError, SettingsError
+from torchtrt.errors import ExportError, InputError, SettingsError
 from torchtrt.settings import CompilationSettings
 
 X = torch.linspace(-1, 1, 8).reshape(2, 4)
@@ -159,3 +159,31 @@ def test_preferring_a_pack_that_is_not_installed_is_an_error_that_names_the_clos
         torchtrt.compile(linear(), [X], converter_preferences={"aten.erfinv": "aten_cor"})
 
     assert CompilationSettings(converter_preferences={"aten.erfinv": "aten_cor"})
+
+
+@pytest.mark.parametrize("model", ["model.pt2", torch.nn.Linear, lambda x: x], ids=type)
+def test_what_is_no_model_is_refused_with_what_is_one(model):
+    """A path among them: PyTorch opens files."""
+    with pytest.raises(InputError, match=r"torch\.export\.load(.|\n)*not a "):
+        torchtrt.compile(model, [X])
+
+
+@pytest.mark.parametrize("inputs", [[X], [X.to("meta")]], ids=["values", "meta"])
+def test_a_model_without_values_is_refused_before_it_is_exported(inputs):
+    """Nobody can build an engine of it."""
+    with pytest.raises(InputError, match="on the device meta"):
+        torchtrt.compile(linear().to("meta"), inputs)
+
+
+def test_inputs_that_the_model_does_not_take_are_blamed_before_its_code():
+    """What fails in PyTorch as well is no matter of exporting."""
+    with pytest.raises(ExportError, match="give inputs that the model takes"):
+        torchtrt.compile(linear(), [(2, 4)])
+
+
+@pytest.mark.parametrize("again", [torchtrt.compile, torch.export.export])
+def test_a_compiled_model_says_how_it_becomes_a_program(again):
+    """It is not traced a second time."""
+    compiled = torchtrt.compile(linear(), [X], min_block_size=1)
+    with pytest.raises(InputError, match=r"torchtrt\.save makes an exported program"):
+        again(compiled, (X,))

@@ -22,7 +22,13 @@ from torchtrt.packs.listing import IN_USE, list_packs
 from torchtrt.runtime import CompiledModule
 from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.selection import describe
-from torchtrt_cli.report import block_table, converter_table, stage_table, torch_table
+from torchtrt_cli.report import (
+    NOTHING_IN_TORCH,
+    block_table,
+    converter_table,
+    stage_table,
+    torch_table,
+)
 
 console = Console(width=None if sys.stdout.isatty() else 110)
 
@@ -91,7 +97,7 @@ def show(
     if report.in_torch:
         console.print(torch_table(report))
     else:
-        console.print("In PyTorch: nothing, every op is in an engine.\n")
+        console.print(f"{NOTHING_IN_TORCH}\n")
     with torch.no_grad():
         expected, result = model(*inputs), compiled(*inputs)
         seconds = dict(report.seconds)

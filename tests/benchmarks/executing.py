@@ -1,5 +1,8 @@
 """A call of a compiled model on the reference TensorRT, against eager PyTorch.
 
+Speed is how many times as fast as eager PyTorch, which took the milliseconds in brackets. They differ by ten from row
+to row with what else the machine does: compare within a row only.
+
 Memory is the peak of a process that loads the model, or its plan, and calls it twice, without what its imports took.
 """
 

@@ -47,13 +47,15 @@ def export(
     candidate: Any = model
     if type(model).__module__.startswith("torch.jit") or not isinstance(candidate, torch.nn.Module):
         raise InputError(
-            f"compile() takes a torch.nn.Module or an ExportedProgram, not a {type(model).__name__}, and no installed "
-            "front end takes it. `pip install torchtrt-torchscript` brings the one for scripted and traced models."
+            f"compile() takes a torch.nn.Module, an ExportedProgram (of a file: torch.export.load) or, with "
+            f"`pip install torchtrt-torchscript`, a scripted or traced model, not a {type(model).__name__}."
         )
     tree = (tuple(inputs), dict(kwarg_inputs))
     if not flatten(tree):
         raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
     tensors = (*model.parameters(), *model.buffers())
+    if any(tensor.is_meta for tensor in tensors):
+        raise InputError("The model's weights are on the device meta, without values: load them.")
     device = tensors[0].device if tensors else torch.device("cpu")
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
     args, kwargs = _apart((args, kwargs), model)
@@ -81,9 +83,8 @@ def export(
     except Exception as error:
         raise ExportError(
             f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"
-            "torchtrt compiles exported programs. Rewrite what export cannot trace "
-            "(torch.export.draft_export(model, args) lists it all), or export the model yourself and pass the "
-            "ExportedProgram."
+            "If model(*inputs) fails in PyTorch as well, give inputs that the model takes. If not, rewrite what export "
+            "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
         ) from error
 
 
@@ -159,8 +160,7 @@ def size_profiles(
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
     placeholders = program.placeholders
     if leaves and len(leaves) != len(placeholders):
-        message = f"The program takes {len(placeholders)} inputs, but {len(leaves)} were given."
-        raise InputError(message)
+        raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
     profiles: list[dict[Any, SizeRange]] = [{} for _ in range(_count_ranges(leaves))]
     for index, placeholder in enumerate(placeholders):
         value = placeholder.meta.get("val")

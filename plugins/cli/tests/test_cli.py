@@ -331,6 +331,34 @@ def test_a_file_that_is_no_program_is_status_2(
     assert ("torch.export.save" in errors) is (content is not None)
 
 
+def test_a_file_that_is_named_otherwise_is_not_taken_for_an_op(
+    ask: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The message says what a program's file is called."""
+    path = tmp_path / "state.pt"
+    path.write_bytes(b"")
+
+    status, _, errors = ask("explain", str(path))
+
+    assert status == 2
+    assert "is no op" in errors
+    assert "end in .pt2" in errors
+
+
+def test_a_dry_run_counts_no_layers_and_nothing_left_in_pytorch_is_told() -> None:
+    """Nothing was built that could have any."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval()
+    shown = io.StringIO()
+
+    Console(file=shown).print(
+        torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1, dryrun=True).report
+    )
+
+    assert "Engines, not built" in shown.getvalue()
+    assert "layers" not in shown.getvalue()
+    assert "In PyTorch: nothing" in shown.getvalue()
+
+
 def test_explaining_a_model_reports_every_node(ask: Callable[..., Any], tmp_path: Path) -> None:
     """What stays in PyTorch has its reason."""
 

@@ -514,3 +514,12 @@ def test_the_command_shows_and_clears(tmp_path, capsys, monkeypatch):
     assert "Removed" in capsys.readouterr().out
     assert [] == EngineCache(tmp_path).entries()
     assert [] == list(tmp_path.glob("timings/*"))
+
+
+@pytest.mark.parametrize("command", [["cache"], ["cache", "--clear"]], ids=" ".join)
+def test_the_command_says_that_there_is_no_such_folder(command, tmp_path, capsys):
+    """Rather than that nothing is in it: the name may be misspelt, or a file's."""
+    (tmp_path / "file").touch()
+    for name in ("file", "none"):
+        assert 2 == main([*command, str(tmp_path / name)])
+        assert f"no folder {tmp_path / name}" in capsys.readouterr().err

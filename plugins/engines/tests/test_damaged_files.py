@@ -117,9 +117,9 @@ def test_a_file_of_another_kind_is_an_error_that_says_which(tmp_path):
     torch.export.save(torch.export.export(nn.Linear(3, 3), (X,)), tmp_path / "program.pt2")
     for name, message in (
         ("nothing.pt2", "There is no file"),
-        (".", "There is no file"),
+        (".", "is a folder"),
         ("text.pt2", "no .pt2 file"),
-        ("tensor.pt2", "no .pt2 file"),
+        ("tensor.pt2", "it holds no compiled model"),
         ("program.pt2", r"torchtrt\.compile\(torch\.export\.load"),
     ):
         with pytest.raises(UnreadableFileError, match=message):

@@ -16,7 +16,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torchtrt
-from torchtrt.errors import EngineError, RefitError
+from torchtrt.errors import EngineError, InputError, RefitError
 from torchtrt.runtime import EngineModule
 
 # PyTorch's own, where what it calls a tree is copied.
@@ -494,6 +494,12 @@ def test_what_a_converter_computes_in_another_thread_is_right_or_refused(fresh):
     )
 
     assert fresh(code).startswith("Values that follow from 'scale' are compiled into the engine of")
+
+
+def test_only_a_compiled_model_is_given_other_weights():
+    """The order of the two is easily mistaken."""
+    with pytest.raises(InputError, match=r"takes what torchtrt\.compile\(\) returned"):
+        torchtrt.refit_module_weights(nn.Linear(3, 3), nn.Linear(3, 3))
 
 
 def test_a_model_with_immutable_weights_says_how_to_change_them():

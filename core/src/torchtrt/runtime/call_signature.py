@@ -37,8 +37,7 @@ class CallSignature:
         """Returns the arguments by place and by name as they were when the model was compiled.
 
         Raises:
-            InputError: The model takes no such arguments, or one that has its default in the compiled model is given
-                another value.
+            InputError: The model takes no such arguments, or was compiled with the default of one that is given.
         """
         try:
             bound = self.signature.bind(*args, **kwargs)
@@ -46,17 +45,18 @@ class CallSignature:
             message = f"{error}: the model takes {self.signature}."
             raise InputError(message[0].upper() + message[1:]) from None
         for name in bound.arguments.keys() - self.given:
-            default = self.signature.parameters[name].default
-            value = bound.arguments[name]
+            parameter = self.signature.parameters[name]
+            value, default = bound.arguments[name], parameter.default
             is_default = value is default or (
                 type(value) is type(default)
                 and not isinstance(value, torch.Tensor)
                 and value == default
             )
             if not is_default:
+                given = ", ".join(value) if parameter.kind is parameter.VAR_KEYWORD else name
                 raise InputError(
-                    f"Argument {name!r} was not given when the model was compiled, so that its default, {default!r}, "
-                    "is compiled in. Compile with an example of it."
+                    f"Argument {given!r} was not given when the model was compiled, so that its default "
+                    f"({parameter}) is compiled in. Compile with an example of it."
                 )
             del bound.arguments[name]
         bound.apply_defaults()

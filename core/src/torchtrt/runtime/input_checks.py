@@ -106,7 +106,8 @@ class InputChecks:
             check_strided(leaf)
             if type(leaf) not in _PLAIN:
                 raise InputError(
-                    f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}."
+                    f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}. "
+                    "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
                 )
             for is_, compiled in ((leaf.dtype, wanted.dtype), (leaf.layout, wanted.layout)):
                 if is_ is not compiled:

@@ -31,6 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     subject: str = arguments.subject
     if subject.endswith(".pt2"):
         return explain_model(Path(subject), arguments.json, arguments.html)
+    if Path(subject).exists():
+        raise UnsupportedProgramError(
+            f"{subject} is no op, and no program: those are files of torch.export.save whose names end in .pt2."
+        )
     if arguments.html is not None:
         raise UnsupportedProgramError(
             f"--html writes the page of a model, a file that ends in .pt2, and {subject} is none."

@@ -103,6 +103,7 @@ def _told_missing(names: Sequence[str]) -> Iterator[str]:
             yield str(error)
     if others := [name for name in names if name not in misspelt]:
         yield f"not in this PyTorch: {', '.join(others)}"
+        yield "(ops of libraries that are not imported: --import LIBRARY imports one first)"
 
 
 _IDENTITY = ("name", "distribution", "version", "location", "tier")

@@ -12,6 +12,8 @@ from torchtrt.report import CompilationReport
 from torchtrt_cli.advice import advice
 from torchtrt_cli.output import Listing
 
+NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
+
 
 def tables_of(report: CompilationReport) -> Iterator[RenderableType]:
     """Yields all that a report tells, in the order in which it is of interest."""
@@ -22,8 +24,7 @@ def tables_of(report: CompilationReport) -> Iterator[RenderableType]:
     yield from map(str, report.narrowed)
     yield from report.splits
     yield from report.tried
-    if report.in_torch:
-        yield torch_table(report)
+    yield torch_table(report) if report.in_torch else NOTHING_IN_TORCH
     if report.seconds:
         yield stage_table(report.seconds)
 
@@ -45,7 +46,10 @@ def converter_table(report: CompilationReport) -> Listing:
 
 
 def block_table(report: CompilationReport) -> Listing:
-    """Returns a table of the engines."""
+    """Returns a table of the engines, or, after a dry run, of what would be engines."""
+    if report.blocks and not any(block.plan_bytes for block in report.blocks):
+        planned = [(block.name, block.nodes) for block in report.blocks]
+        return Listing("Engines, not built", ("block", "nodes"), planned)
     rows = [
         (block.name, block.nodes, block.layers, block.plan_bytes / 1e6) for block in report.blocks
     ]

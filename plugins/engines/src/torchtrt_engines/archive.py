@@ -212,6 +212,11 @@ class Archive:
 
     def __init__(self, file: File) -> None:
         self._name = str(file) if isinstance(file, (str, os.PathLike)) else "the file"
+        if isinstance(file, (str, os.PathLike)) and os.path.isdir(file):
+            raise UnreadableFileError(
+                f"{self._name} is a folder. A saved model is one file; what generates text is loaded by "
+                "CompiledForCausalLM.from_pretrained."
+            )
         if isinstance(file, (str, os.PathLike)) and not os.path.isfile(file):
             raise UnreadableFileError(f"There is no file {self._name}.")
         try:
@@ -225,10 +230,11 @@ class Archive:
         except Exception as error:
             raise self._damaged(error) from error
 
-    def _damaged(self, error: object) -> UnreadableFileError:
+    def _damaged(self, error: Exception | str) -> UnreadableFileError:
+        what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         return UnreadableFileError(
-            f"{self._name} cannot be read: {type(error).__name__}: {error}. It is no .pt2 file, or is damaged or "
-            "incomplete: copy it, or save the model, again."
+            f"{self._name} cannot be read: {what}. It is no .pt2 file, or is damaged or incomplete: copy it, or save "
+            "the model, again."
         )
 
     def names(self) -> list[str]:
@@ -284,7 +290,7 @@ class Archive:
                     f"{self._name} is an exported program, not a compiled model. Compile it: "
                     "torchtrt.compile(torch.export.load(...))."
                 )
-            raise self._damaged("a record is missing")
+            raise self._damaged("it holds no compiled model")
         data = self.json(f"extra/{METADATA}")
         if not isinstance(data, dict):
             raise self._damaged("the metadata is no object")

@@ -21,3 +21,6 @@ def torchtrt_converter_pack() -> ConverterPack:
 def torchtrt_register_converters() -> None:
     """Imports the modules whose decorators fill the pack."""
     import_modules(f"{__package__}.decompositions")
+    from torchtrt_converters_transformers.exporting import without_cache
+
+    pack.while_exporting(without_cache)

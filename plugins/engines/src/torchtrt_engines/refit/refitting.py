@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from torchtrt.errors import ConversionError, RefitError, UnsupportedDtypeError
+from torchtrt.errors import ConversionError, InputError, RefitError, UnsupportedDtypeError
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.usage_checks import UsageChecks
@@ -42,10 +42,16 @@ def refit_module_weights(
             all of the old weights, later ones with all of the new.
 
     Raises:
+        InputError: ``compiled`` is something else.
         RefitError: The weights do not fit, or something that depends on their values is compiled in. Nothing has
             changed then.
     """
-    recipes = getattr(compiled, "weight_recipes", None)
+    if not isinstance(compiled, CompiledModule):
+        raise InputError(
+            f"refit_module_weights() takes what torchtrt.compile() returned, then the weights, not a "
+            f"{type(compiled).__name__}."
+        )
+    recipes = compiled.weight_recipes
     if recipes is None:
         message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
         raise RefitError(message)

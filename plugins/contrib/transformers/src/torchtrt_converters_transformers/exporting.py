@@ -1,0 +1,27 @@
+"""What PyTorch's refusal to export a cache means for a model of transformers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torchtrt.errors import UnsupportedProgramError
+
+
+@contextlib.contextmanager
+def without_cache() -> Iterator[None]:
+    """Says what to do where a model takes or returns a cache, of which ``torch.export`` only says that it cannot.
+
+    Raises:
+        UnsupportedProgramError: It does.
+    """
+    try:
+        yield
+    except Exception as error:
+        if "transformers.cache_utils." not in str(error):
+            raise
+        raise UnsupportedProgramError(
+            "The model takes or returns a cache of transformers, which torch.export does not. Set "
+            "model.config.use_cache = False to compile what it computes without one; to generate text, use "
+            "torchtrt_converters_transformers.compile_for_generation."
+        ) from error
