@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import is_autocast_enabled
+from torch import get_autocast_dtype, is_autocast_enabled
 
 from torchtrt.errors import EngineError, InputError
 
@@ -21,7 +21,7 @@ class UsageChecks:
     Args:
         weights: The model's weights that are constants of the engines, by name.
         trains: Whether eager PyTorch computes gradients even without these.
-        autocast: Whether autocast was on, on the CPU and on CUDA; as it is now if omitted.
+        autocast: The dtype that autocast cast to, on the CPU and on CUDA, False where it was off; as now if omitted.
         model: Whose weights they are.
     """
 
@@ -29,7 +29,7 @@ class UsageChecks:
         self,
         weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
         trains: bool = False,
-        autocast: tuple[bool, bool] | None = None,
+        autocast: tuple[bool | torch.dtype, bool | torch.dtype] | None = None,
         model: object = None,
     ) -> None:
         places = {
@@ -44,8 +44,7 @@ class UsageChecks:
             if not weight.is_inference()
         ]
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
-        now = is_autocast_enabled("cpu"), is_autocast_enabled("cuda")
-        self.autocast = now if autocast is None else autocast
+        self.autocast = _autocast() if autocast is None else autocast
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
         return self
@@ -56,10 +55,10 @@ class UsageChecks:
 
     def check_surroundings(self) -> None:
         """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
-        if (is_autocast_enabled("cpu"), is_autocast_enabled("cuda")) != self.autocast:
+        if _autocast() != self.autocast:
             raise EngineError(
-                "The model was compiled inside autocast and is called outside, or the other way round: casts are "
-                "compiled in. Compile and call it alike."
+                "The model was compiled inside autocast and is called outside or inside another, or the other way "
+                "round: casts are compiled in. Compile and call it alike."
             )
         if torch._C._is_tracing():
             message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
@@ -100,6 +99,11 @@ class UsageChecks:
         )
         found = dict(zip(places, tracked, strict=True))
         return [found.get(place, value) for place, value in enumerate(outputs)]
+
+
+def _autocast() -> tuple[bool | torch.dtype, bool | torch.dtype]:
+    cpu, cuda = is_autocast_enabled("cpu"), is_autocast_enabled("cuda")
+    return cpu and get_autocast_dtype("cpu"), cuda and get_autocast_dtype("cuda")
 
 
 class _Untrainable(torch.autograd.Function):
