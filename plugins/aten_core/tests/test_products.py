@@ -92,3 +92,25 @@ def test_what_the_second_operand_may_be(ranks, shape, matrix, rank):
     compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
     assert ranks == [rank]
     torch.testing.assert_close(run_compiled(compiled, *inputs), model(*inputs))
+
+
+@pytest.mark.parametrize("varying", [("n", "depth"), ("n", "width"), ("depth", "width")])
+@pytest.mark.usefixtures("version")
+def test_an_empty_batch_where_the_matrix_varies(varying):
+    """No size is then one that only the number of elements tells."""
+    n, depth, width = (
+        torch.export.Dim(name, min=0, max=9) if name in varying else None
+        for name in ("n", "depth", "width")
+    )
+    shapes = ({0: n, 3: depth}, {0: depth, 1: width})
+    sizes = {"n": 2, "depth": 6, "width": 5}
+    model = OfTwoInputs().eval()
+    inputs = (torch.randn(2, 3, 4, 6), torch.randn(6, 5))
+    compiled = torchtrt.compile(
+        model, inputs, dynamic_shapes=shapes, require_full_compilation=True, min_block_size=1
+    )
+    for change in ({}, *({name: size} for name in varying for size in (0, 1, 9))):
+        now = {**sizes, **change}
+        x = torch.randn(now["n"], 3, 4, now["depth"])
+        matrix = torch.randn(now["depth"], now["width"])
+        torch.testing.assert_close(run_compiled(compiled, x, matrix), x @ matrix)
