@@ -98,17 +98,16 @@ def test_what_the_second_operand_may_be(ranks, shape, matrix, rank):
 @pytest.mark.usefixtures("version")
 def test_an_empty_batch_where_the_matrix_varies(varying):
     """No size is then one that only the number of elements tells."""
-    n, depth, width = (
-        torch.export.Dim(name, min=0, max=9) if name in varying else None
-        for name in ("n", "depth", "width")
-    )
-    shapes = ({0: n, 3: depth}, {0: depth, 1: width})
     sizes = {"n": 2, "depth": 6, "width": 5}
+    low = {name: 0 if name in varying else size for name, size in sizes.items()}
+    high = {name: 9 if name in varying else size for name, size in sizes.items()}
+    ends = (low, sizes, high)
+    inputs = [
+        torchtrt.Input(ranges=[[(each["n"], 3, 4, each["depth"]) for each in ends]]),
+        torchtrt.Input(ranges=[[(each["depth"], each["width"]) for each in ends]]),
+    ]
     model = OfTwoInputs().eval()
-    inputs = (torch.randn(2, 3, 4, 6), torch.randn(6, 5))
-    compiled = torchtrt.compile(
-        model, inputs, dynamic_shapes=shapes, require_full_compilation=True, min_block_size=1
-    )
+    compiled = torchtrt.compile(model, inputs, require_full_compilation=True, min_block_size=1)
     for change in ({}, *({name: size} for name in varying for size in (0, 1, 9))):
         now = {**sizes, **change}
         x = torch.randn(now["n"], 3, 4, now["depth"])
