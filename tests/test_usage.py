@@ -225,7 +225,7 @@ def test_a_traced_call_is_an_error(model):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(EngineError, match=r"torch\.jit\.trace cannot see into engines"):
+        with pytest.raises(EngineError, match=r"torch\.jit\.trace sees no engines"):
             torch.jit.trace(fast, X)
 
 
@@ -309,3 +309,28 @@ def test_compiling_draws_nothing_of_the_callers_random_numbers(model):
     torch.manual_seed(5)
     compiled(model, torchtrt.Input(shape=(4, 3)))
     assert torch.rand(3).equal(expected)
+
+
+class ReturnsItsInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        z = torch.fft.fft(self.linear(x))
+        return x, self.linear(x), z.conj().imag
+
+
+def test_a_call_leaves_its_inputs_as_they_are_and_returns_them_so():
+    """Gradients that the model's weights ask for are no matter of its inputs; signs that are not yet computed stay."""
+    model = ReturnsItsInput().eval()
+    fast = compiled(model)
+    plain = torch.randn(4, 3)
+    for x in (plain, torch.randn(3, 4).t(), torch._neg_view(torch.randn(4, 3)), plain):
+        version = x._version
+        for _ in range(2):
+            results = fast(x)
+            torch.testing.assert_close(results, model(x))
+            assert [each.requires_grad for each in results] == [False, True, True]
+        assert results[0] is x
+        assert (x.requires_grad, x._version) == (False, version)

@@ -126,8 +126,7 @@ class CompiledModule(torch.nn.Module):
             EngineError: ``mode`` is true.
         """
         if mode:
-            message = "A compiled model has no training mode. Train the model and compile it again."
-            raise EngineError(message)
+            raise EngineError("Engines have no training mode. Train the model, and compile again.")
         return super().train(mode)
 
     def _apply(self, fn: Any, recurse: bool = True) -> CompiledModule:

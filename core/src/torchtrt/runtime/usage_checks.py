@@ -11,6 +11,7 @@ import torch
 from torch import get_autocast_dtype, is_autocast_enabled
 
 from torchtrt.errors import EngineError, InputError
+from torchtrt.lowering.memory import storage_of
 
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
 
@@ -61,8 +62,7 @@ class UsageChecks:
                 "round: casts are compiled in. Compile and call it alike."
             )
         if torch._C._is_tracing():
-            message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
-            raise EngineError(message)
+            raise EngineError("torch.jit.trace sees no engines. Trace the model, and compile that.")
 
     def check_weights(self) -> None:
         """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
@@ -82,18 +82,20 @@ class UsageChecks:
         Raises:
             InputError: A result is a view of an input that requires grad.
         """
-        wanting = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        wanting = {storage_of(leaf) for leaf in tensors if leaf.requires_grad}
         if not (self.trains or wanting):
             return outputs
-        memory = {leaf.untyped_storage().data_ptr() for leaf in wanting}
-        places = [
-            place
+        memories = {
+            place: storage_of(value)
             for place, value in enumerate(outputs)
             if isinstance(value, torch.Tensor) and value.is_floating_point()
-        ]
-        if any(outputs[place].untyped_storage().data_ptr() in memory for place in places):
+        }
+        if not wanting.isdisjoint(memories.values()):
             message = f"A result is a view of an input that requires grad. Engines compute no gradients. {_TRAIN}"
             raise InputError(message)
+        given = set(map(storage_of, tensors))  # the caller's, as in eager
+        places = [place for place, memory in memories.items() if memory not in given]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
             torch.empty(0, requires_grad=True), *(_no_view(outputs[place]) for place in places)
         )
@@ -128,6 +130,7 @@ def _attribute(module: torch.nn.Module, name: str) -> Any:
 
 def _no_view(value: torch.Tensor) -> torch.Tensor:
     """Returns a tensor over the same memory that autograd takes for no view: one made without it gets no past."""
+    value = value.resolve_neg()  # memory says nothing of signs
     if not value._is_view():
         return value
     alias: Any = torch.empty(0, dtype=value.dtype, device=value.device)
