@@ -113,3 +113,23 @@ def test_an_empty_batch_where_the_matrix_varies(varying):
         x = torch.randn(now["n"], 3, 4, now["depth"])
         matrix = torch.randn(now["depth"], now["width"])
         torch.testing.assert_close(run_compiled(compiled, x, matrix), x @ matrix)
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 4, 5), (2, 0, 0, 5), (2, 0, 3, 5), (2, 8, 0, 5), (2, 9, 9, 5)]
+)
+@pytest.mark.usefixtures("version")
+def test_sizes_in_the_middle_may_be_nothing(shape):
+    """A size of 0 that is computed where the engine runs does not stand for another one."""
+
+    class Einsum(torch.nn.Module):
+        def forward(self, x):
+            return torch.einsum("...k,kn->...n", x, WEIGHT.T[:5])
+
+    least, most = (2, 0, 0, 5), (2, 9, 9, 5)
+    images = torchtrt.Input(min_shape=least, opt_shape=(2, 3, 4, 5), max_shape=most)
+    compiled = torchtrt.compile(
+        Einsum().eval(), [images], require_full_compilation=True, min_block_size=1
+    )
+    x = torch.randn(shape)
+    torch.testing.assert_close(run_compiled(compiled, x), Einsum()(x))

@@ -60,7 +60,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
         "trains": compiled.usage_checks.trains,
-        "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],
+        "autocast": [each is not False and dtype_to_json(each) for each in compiled.usage_checks.autocast],
         "report": compiled.report.to_json(),
         "settings": settings_to_json(compiled.settings),
         "weight_recipes": compiled.weight_recipes,
