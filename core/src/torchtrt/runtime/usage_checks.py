@@ -22,7 +22,7 @@ class UsageChecks:
     Args:
         weights: The model's weights that are constants of the engines, by name.
         trains: Whether eager PyTorch computes gradients even without these.
-        autocast: The dtype that autocast cast to, on the CPU and on CUDA, False where it was off; as now if omitted.
+        autocast: The dtype that autocast cast to, on the CPU and on CUDA, None where it was off; as now if omitted.
         model: Whose weights they are.
     """
 
@@ -30,7 +30,7 @@ class UsageChecks:
         self,
         weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
         trains: bool = False,
-        autocast: tuple[bool | torch.dtype, bool | torch.dtype] | None = None,
+        autocast: tuple[torch.dtype | None, torch.dtype | None] | None = None,
         model: object = None,
     ) -> None:
         places = {
@@ -103,9 +103,9 @@ class UsageChecks:
         return [found.get(place, value) for place, value in enumerate(outputs)]
 
 
-def _autocast() -> tuple[bool | torch.dtype, bool | torch.dtype]:
-    cpu, cuda = is_autocast_enabled("cpu"), is_autocast_enabled("cuda")
-    return cpu and get_autocast_dtype("cpu"), cuda and get_autocast_dtype("cuda")
+def _autocast() -> tuple[torch.dtype | None, torch.dtype | None]:
+    cpu = get_autocast_dtype("cpu") if is_autocast_enabled("cpu") else None
+    return cpu, get_autocast_dtype("cuda") if is_autocast_enabled("cuda") else None
 
 
 class _Untrainable(torch.autograd.Function):
