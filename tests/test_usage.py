@@ -225,7 +225,7 @@ def test_a_traced_call_is_an_error(model):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(EngineError, match=r"torch\.jit\.trace cannot see into engines"):
+        with pytest.raises(EngineError, match=r"torch\.jit\.trace sees no engines"):
             torch.jit.trace(fast, X)
 
 
@@ -269,3 +269,68 @@ def test_a_copy_and_a_loaded_module_work_without_the_model(model):
 
     for other in (copy.deepcopy(fast), torch.load(file, weights_only=False)):
         torch.testing.assert_close(other(X), model(X))
+
+
+def test_autocast_to_another_dtype_is_an_error(model):
+    """Also after saving: the casts are to what autocast was to."""
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = compiled(model)
+        file = io.BytesIO()
+        torchtrt.save(cast, file)
+        for each in (cast, torchtrt.load(io.BytesIO(file.getvalue()))):
+            assert each(X).dtype is model(X).dtype
+            with (
+                torch.autocast("cpu", dtype=torch.float16),
+                pytest.raises(EngineError, match="inside another"),
+            ):
+                each(X)
+
+
+def test_what_the_graph_holds_is_what_runs(model):
+    """Another engine, another graph, and the hooks of an engine, also where one engine is the whole model."""
+    fast, other = compiled(model), compiled(copy.deepcopy(model).requires_grad_(False))
+    double = compiled(nn.Sequential(model, nn.Softmax(-1)).eval())
+    seen = []
+    fast(X)
+    fast.graph_module.block_0.register_forward_hook(lambda *_: seen.append("hook"))
+    torch.testing.assert_close(fast(X), other(X))
+    assert seen == ["hook"]
+    fast.graph_module.block_0 = double.graph_module.block_0
+    torch.testing.assert_close(fast(X), double(X))
+    other.graph_module = double.graph_module
+    torch.testing.assert_close(other(X), double(X))
+    torch.testing.assert_close(copy.deepcopy(other)(X), double(X))
+
+
+def test_compiling_draws_nothing_of_the_callers_random_numbers(model):
+    """Inputs that are sizes only are made up without."""
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    compiled(model, torchtrt.Input(shape=(4, 3)))
+    assert torch.rand(3).equal(expected)
+
+
+class ReturnsItsInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x):
+        z = torch.fft.fft(self.linear(x))
+        return x, self.linear(x), z.conj().imag
+
+
+def test_a_call_leaves_its_inputs_as_they_are_and_returns_them_so():
+    """Gradients that the model's weights ask for are no matter of its inputs; signs that are not yet computed stay."""
+    model = ReturnsItsInput().eval()
+    fast = compiled(model)
+    plain = torch.randn(4, 3)
+    for x in (plain, torch.randn(3, 4).t(), torch._neg_view(torch.randn(4, 3)), plain):
+        version = x._version
+        for _ in range(2):
+            results = fast(x)
+            torch.testing.assert_close(results, model(x))
+            assert [each.requires_grad for each in results] == [False, True, True]
+        assert (results[0] is x) is x.is_contiguous()  # what was contiguous in the example is so
+        assert (x.requires_grad, x._version) == (False, version)

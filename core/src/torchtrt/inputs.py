@@ -80,7 +80,8 @@ class Input:
         ]
         target = torch.device(self.device) if self.device is not None else device
         if self.dtype.is_floating_point:
-            return torch.rand(shape, device=target).to(self.dtype)
+            own = torch.Generator(target).manual_seed(0)  # the caller's draws what it would without
+            return torch.rand(shape, generator=own, device=target).to(self.dtype)
         return torch.ones(shape, dtype=self.dtype, device=target)
 
     def dynamic_dims(self) -> dict[int, Any]:
@@ -99,8 +100,7 @@ _OVERALL: Any = (min, itemgetter(0), max)  # of several ranges
 
 def _checked(shapes: Any) -> tuple[tuple[int, ...], ...]:
     if not isinstance(shapes, Sequence) or len(shapes) != 3:
-        message = f"Input has the range {shapes!r}. Give its minimum, optimal and maximum shape."
-        raise InputError(message)
+        raise InputError(f"Input has the range {shapes!r}. Give (min, opt, max) shapes.")
     made = tuple(map(_sizes, shapes, _NAMES))
     is_even = len(set(map(len, made))) == 1
     if not is_even or any(not 0 <= low <= best <= high for low, best, high in zip(*made)):  # noqa: B905

@@ -100,3 +100,20 @@ def test_an_input_that_is_not_given_is_missing():
 
     with pytest.raises(InputError, match=r"Input '\w+' must be a tensor, and is missing"):
         compiled(None)
+
+
+def test_numbers_are_told_apart_by_more_than_their_values():
+    """0.0 equals -0.0, and 1 / 0.0 does not equal 1 / -0.0; NaN is NaN."""
+
+    class Divided(torch.nn.Module):
+        def forward(self, x, number):
+            return torch.relu(x) / torch.tensor(number)
+
+    x = torch.ones(2)
+    compiled = torchtrt.compile(Divided().eval(), (x, 0.0), min_block_size=1)
+    assert compiled(x, 0.0).tolist() == [torch.inf] * 2
+    for number in (-0.0, 0, False, torch.nan):
+        with pytest.raises(InputError, match=r"but the model was compiled for 0\.0"):
+            compiled(x, number)
+    compiled = torchtrt.compile(Divided().eval(), (x, torch.nan), min_block_size=1)
+    assert compiled(x, float("nan")).isnan().all()

@@ -76,6 +76,7 @@ def test_a_pool_that_cannot_meet_minus_infinity_is_one_layer(before, pool):
         F.leaky_relu,
         lambda x: x.clamp(max=5),
         lambda x: x.clamp(min=-INF),
+        lambda x: x.clamp(min=0, max=-INF),
         lambda x: x.clamp(min=x.amin()),
         lambda x: torch.cat([torch.relu(x), x], 1),
         lambda x: F.max_pool2d(x, 3, 1, 1),
@@ -85,3 +86,15 @@ def test_a_pool_that_can_meet_minus_infinity_gives_it(version, before):
     """A limit above or infinite or unknown, one part of several, a pool of anything."""
     case = op_case((), windows(torch.float32, 1, 1), function=lambda x: F.max_pool2d(before(x), 2))
     check_where_exact(case)
+
+
+def test_pools_of_pools_are_looked_through_once():
+    """However many ways lead back to what limits them."""
+
+    def pyramid(x):
+        x = torch.relu(x)
+        for _ in range(24):
+            x = F.max_pool2d(torch.cat([F.max_pool2d(x, 1), F.max_pool2d(x, 3, 1, 1)], 2), (2, 1))
+        return x
+
+    assert layers(pyramid, torch.randn(1, 1, 4, 4)) == 1 + 24 * 4

@@ -92,3 +92,44 @@ def test_what_the_second_operand_may_be(ranks, shape, matrix, rank):
     compiled = torchtrt.compile(model, inputs, require_full_compilation=True)
     assert ranks == [rank]
     torch.testing.assert_close(run_compiled(compiled, *inputs), model(*inputs))
+
+
+@pytest.mark.parametrize("varying", [("n", "depth"), ("n", "width"), ("depth", "width")])
+@pytest.mark.usefixtures("version")
+def test_an_empty_batch_where_the_matrix_varies(varying):
+    """No size is then one that only the number of elements tells."""
+    sizes = {"n": 2, "depth": 6, "width": 5}
+    low = {name: 0 if name in varying else size for name, size in sizes.items()}
+    high = {name: 9 if name in varying else size for name, size in sizes.items()}
+    ends = (low, sizes, high)
+    inputs = [
+        torchtrt.Input(ranges=[[(each["n"], 3, 4, each["depth"]) for each in ends]]),
+        torchtrt.Input(ranges=[[(each["depth"], each["width"]) for each in ends]]),
+    ]
+    model = OfTwoInputs().eval()
+    compiled = torchtrt.compile(model, inputs, require_full_compilation=True, min_block_size=1)
+    for change in ({}, *({name: size} for name in varying for size in (0, 1, 9))):
+        now = {**sizes, **change}
+        x = torch.randn(now["n"], 3, 4, now["depth"])
+        matrix = torch.randn(now["depth"], now["width"])
+        torch.testing.assert_close(run_compiled(compiled, x, matrix), x @ matrix)
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3, 4, 5), (2, 0, 0, 5), (2, 0, 3, 5), (2, 8, 0, 5), (2, 9, 9, 5)]
+)
+@pytest.mark.usefixtures("version")
+def test_sizes_in_the_middle_may_be_nothing(shape):
+    """A size of 0 that is computed where the engine runs does not stand for another one."""
+
+    class Einsum(torch.nn.Module):
+        def forward(self, x):
+            return torch.einsum("...k,kn->...n", x, WEIGHT.T[:5])
+
+    least, most = (2, 0, 0, 5), (2, 9, 9, 5)
+    images = torchtrt.Input(min_shape=least, opt_shape=(2, 3, 4, 5), max_shape=most)
+    compiled = torchtrt.compile(
+        Einsum().eval(), [images], require_full_compilation=True, min_block_size=1
+    )
+    x = torch.randn(shape)
+    torch.testing.assert_close(run_compiled(compiled, x), Einsum()(x))

@@ -106,6 +106,16 @@ def test_inputs_that_move_are_copied_into_a_buffer():
     check(compiled, model, torch.randn(2, 4), torch.randn(3))
 
 
+def test_the_same_memory_seen_negative_is_another_input():
+    """As the imaginary part of a conjugate is: its address, sizes and strides are those of the part itself."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4, dtype=torch.complex64), torch.randn(3)
+    for _ in range(4):
+        for part in (x.imag, x.conj().imag):
+            check(compiled, model, part, y)
+    assert x.conj().imag.is_neg()
+
+
 def test_results_that_are_held_keep_their_values():
     """All of them, the last ones, or only a view of one."""
     model, compiled = compiled_model()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.errors import SettingsError
+from torchtrt.errors import BuildError, SettingsError
 from torchtrt_engines import tuning
 
 LINEAR, CONVOLUTION = "aten.linear.default", "aten.conv2d.default"
@@ -160,3 +160,101 @@ def test_nesting_keywords_and_varying_sizes():
     torch.testing.assert_close(
         compiled([x, pair[1]], scale=scale)["sum"], x @ pair[1] * scale["by"]
     )
+
+
+def test_measuring_draws_nothing_of_the_callers_random_numbers():
+    """Neither for inputs, nor where the model draws."""
+
+    class Noisy(nn.Module):
+        def forward(self, x):
+            return torch.softmax(x @ x, -1) + torch.rand_like(x)
+
+    batch = torchtrt.Input(shape=(4, 4))
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    for example in (batch, torch.ones(4, 4)):
+        torch.manual_seed(3)
+        compiled = torchtrt.compile(Noisy().eval(), [example], min_block_size=1, tune=True)
+        torchtrt.profile(compiled, calls=2)
+        assert torch.rand(4).equal(expected)
+
+
+def test_calls_are_measured_with_the_tensors_that_are_given(monkeypatch):
+    """Where they have the sizes to optimize for: an index that is made up may be out of range."""
+    seen = []
+    measured = tuning.milliseconds
+    monkeypatch.setattr(
+        tuning, "milliseconds", lambda *both: seen.append(both[1]) or measured(*both)
+    )
+
+    class Lookup(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.linear = nn.Embedding(1, 8), nn.Linear(8, 8)
+
+        def forward(self, x, indices):
+            return self.linear(self.table(indices)) * x
+
+    indices, x = torch.zeros(2, 3, dtype=torch.long), torch.randn(2, 3, 8)
+    model = Lookup().eval()
+    compiled = torchtrt.compile(
+        model, [torchtrt.Input(shape=(2, 3, 8)), indices], min_block_size=1, tune=True
+    )
+    assert all(leaves[1].equal(indices) for leaves in seen)
+    assert all(leaves[1] is not indices for leaves in seen)
+    assert len(compiled.report.tried) == len(seen) > 1
+    torch.testing.assert_close(compiled(x, indices), model(x, indices))
+
+
+def test_an_attempt_that_fails_is_passed_over(times, monkeypatch):
+    """The others are made, and the report says what happened."""
+    times[frozenset()] = 10
+    times[frozenset({CONVOLUTION})] = 4
+    build = torchtrt.compile
+
+    def failing(*args, **settings):
+        if LINEAR in map(str, settings.get("torch_executed_ops", ())):
+            raise BuildError("no room\nfor it")
+        return build(*args, **settings)
+
+    monkeypatch.setattr(tuning.torchtrt, "compile", failing)
+    compiled = tuning.tuned(Model().eval(), [X], None, None, {"min_block_size": 1})
+    assert in_torch(compiled) == {CONVOLUTION}
+    assert compiled.report.tried[1] == f"with {LINEAR} in PyTorch: fails, no room"
+
+
+def test_a_model_that_pytorch_alone_cannot_run_stays_as_it_is(monkeypatch):
+    """As one with an op that has a converter only."""
+
+    def run_node(self, n):
+        raise NotImplementedError(
+            f"Could not run '{n.target}' with arguments from the 'CPU' backend."
+        )
+
+    monkeypatch.setattr(tuning._OpClock, "run_node", run_node)
+    model = Model().eval()
+    compiled = tuned(model)
+    torch.testing.assert_close(compiled(X), model(X))
+    _, reason = compiled.report.tried
+    assert reason.startswith("nothing else, because that fails: Could not run ")
+
+
+def test_each_call_that_is_measured_finds_what_the_first_found():
+    """A cache that one call fills would overflow."""
+
+    class Cache(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("place", torch.zeros(1, dtype=torch.long))
+            self.register_buffer("rows", torch.zeros(1, 4))
+
+        def forward(self, x):
+            self.rows.index_copy_(0, self.place, x @ x.mT @ x)
+            self.place.add_(1)
+            return self.rows + 1
+
+    model, x = Cache().eval(), torch.randn(1, 4)
+    compiled = torchtrt.compile(model, [x], min_block_size=1, tune=True)
+    assert not any("fails" in line for line in compiled.report.tried)
+    assert model.place.item() == 0
+    torch.testing.assert_close(compiled(x), x @ x.mT @ x + 1)

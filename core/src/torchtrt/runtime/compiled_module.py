@@ -29,7 +29,7 @@ class CompiledModule(torch.nn.Module):
     """A compiled model: called like the original, it runs engines and, for the rest, PyTorch.
 
     Attributes:
-        graph_module: One graph with an :class:`EngineModule` per block.
+        graph_module: One graph with an :class:`EngineModule` per block; the next call runs what is put here.
         report: What went where and why, which pack converted what, and how long each stage took.
         settings: The settings that it was compiled with.
         input_tree, output_tree, checks, shared_inputs, signature, usage_checks: How it may be called.
@@ -62,9 +62,8 @@ class CompiledModule(torch.nn.Module):
         self.signature = signature
         self.settings = settings or CompilationSettings()
         self.weight_recipes = weight_recipes
-        self._memory_checks = MemoryChecks.of(graph_module)
         self._cuda_graphs = cuda_graphs
-        self.set_graph(graph_module)
+        self.graph_module = graph_module
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
@@ -73,16 +72,13 @@ class CompiledModule(torch.nn.Module):
         self._returns_one_leaf = output_tree == pytree.tree_structure(0)
         self.eval()
 
-    def set_graph(self, graph_module: GraphModule) -> None:
-        """Takes another graph of the same inputs and outputs, from the next call on."""
-        self.graph_module = graph_module
-        self._runs_engines_alone = all(
-            node.op != "call_function" or node.target is getitem
-            for node in graph_module.graph.nodes
-        )
-        # Not a call: hooks and wrappers are this module's business. One engine needs no graph around it.
-        engine = _whole_engine(graph_module) if self._runs_engines_alone else None
-        self._forward = graph_module.forward if engine is None else engine.forward
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "graph_module":
+            self._memory_checks = MemoryChecks.of(value)
+            calls = [node for node in value.graph.nodes if node.op == "call_function"]
+            self._runs_engines_alone = all(node.target is getitem for node in calls)
+            self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the original model returns.
@@ -115,10 +111,13 @@ class CompiledModule(torch.nn.Module):
         return pytree.tree_unflatten(outputs, self.output_tree)
 
     def _run(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        graph_module: Any = self._modules["graph_module"]  # the attribute takes longer
         if self._cuda_graphs is not None:
-            # The attribute takes longer: PyTorch looks for it among parameters and buffers.
-            return self._cuda_graphs(self._modules["graph_module"], leaves)  # type: ignore[no-any-return]
-        return self._forward(*leaves)
+            return self._cuda_graphs(graph_module, leaves)  # type: ignore[no-any-return]
+        if self._whole_engine is not None:
+            return graph_module._modules[self._whole_engine](*leaves)  # type: ignore[no-any-return]
+        # Not a call: hooks and wrappers of the whole are this module's business.
+        return graph_module.forward(*leaves)  # type: ignore[no-any-return]
 
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.
@@ -127,8 +126,7 @@ class CompiledModule(torch.nn.Module):
             EngineError: ``mode`` is true.
         """
         if mode:
-            message = "A compiled model has no training mode. Train the model and compile it again."
-            raise EngineError(message)
+            raise EngineError("Engines have no training mode. Train the model, and compile again.")
         return super().train(mode)
 
     def _apply(self, fn: Any, recurse: bool = True) -> CompiledModule:
@@ -149,23 +147,23 @@ class CompiledModule(torch.nn.Module):
             # Unlike a comparison of trees, this takes dictionaries in any order.
             return self.input_tree.flatten_up_to((args, dict(kwargs)))
         except ValueError as error:
-            if len(args) + len(kwargs) == len(names):  # a program's inputs, given by name
-                by_name = {**dict(zip(names, args, strict=False)), **kwargs}
-                if by_name.keys() == set(names):
-                    return [by_name[name] for name in names]
+            by_name = {**dict(zip(names, args, strict=False)), **kwargs}
+            if len(args) + len(kwargs) == len(names) and by_name.keys() == set(names):
+                return [by_name[name] for name in names]  # a program's inputs, given by name
             raise InputError(
                 f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {error}"
             ) from None
 
 
-def _whole_engine(graph_module: GraphModule) -> EngineModule | None:
-    """Returns the engine that takes what a graph of engines takes and returns what it returns, if there is one."""
+def _whole_engine(graph_module: GraphModule) -> str | None:
+    """Returns the name of the engine that takes and returns all that a graph of engines does, if there is one."""
     graph = graph_module.graph
     engines = graph.find_nodes(op="call_module")
     if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
         return None
-    engine = graph_module.get_submodule(str(engines[0].target))
+    name = str(engines[0].target)
+    engine = graph_module._modules.get(name)
     returned: Any = graph.output_node().args[0]
     results = [getattr(node, "target", None) is getitem and node.args for node in returned]
     outputs = [(engines[0], place) for place in range(len(getattr(engine, "outputs", ())))]
-    return engine if isinstance(engine, EngineModule) and results == outputs else None
+    return name if isinstance(engine, EngineModule) and results == outputs else None

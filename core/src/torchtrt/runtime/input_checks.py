@@ -71,18 +71,17 @@ class InputChecks:
         Raises:
             InputError: One does not fit; the message names it and the sizes it may have.
         """
-        key: tuple[Any, ...] = ()
         try:
             parts = [  # a generator takes longer
                 (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
                 if isinstance(leaf, torch.Tensor)
-                else (type(leaf), leaf)
+                else (type(leaf), repr(leaf))
                 for leaf in leaves
             ]
-            key = tuple(parts)
+            key: tuple[Any, ...] = tuple(parts)
             if key in self._passed:
                 return
-        except (TypeError, RuntimeError):  # a list, say, has no hash, and a nested tensor no shape
+        except (TypeError, RuntimeError):  # a symbolic size has no hash, a nested tensor no shape
             key = ()
         self._check(leaves)
         if len(self._passed) >= _REMEMBERED:
@@ -95,9 +94,8 @@ class InputChecks:
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
             subject = f"Input {name!r}"
             if not isinstance(wanted, TensorCheck):
-                if type(leaf) is not type(wanted) or not (
-                    leaf == wanted or (leaf != leaf and wanted != wanted)  # NaN is NaN
-                ):
+                # Of numbers, this tells -0.0 from 0.0, and not NaN from NaN.
+                if type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
                     raise _misfit(subject, repr(leaf), repr(wanted))
                 continue
             if not isinstance(leaf, torch.Tensor):

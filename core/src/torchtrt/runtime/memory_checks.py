@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from torchtrt.contract import constant_of
 from torchtrt.errors import InputError
 from torchtrt.lowering.aliasing import writes
 from torchtrt.lowering.memory import overlap
@@ -37,15 +38,12 @@ class MemoryChecks:
         if not destinations:
             return None
         inputs = graph.find_nodes(op="placeholder")
-        attributes: dict[str, bool] = {}
-        for node in graph.find_nodes(op="get_attr"):
-            if isinstance(attrgetter(str(node.target))(graph_module), torch.Tensor):
-                name = str(node.target)
-                attributes[name] = attributes.get(name, False) or node in destinations
+        own = {str(node.target) for node in destinations if node.op == "get_attr"}
+        read = [node for node in graph.find_nodes(op="get_attr") if constant_of(node) is not None]
         return cls(
             tuple(node.name for node in inputs),
             frozenset(index for index, node in enumerate(inputs) if node in destinations),
-            attributes,
+            {str(node.target): str(node.target) in own for node in read},
         )
 
     def check(self, leaves: Sequence[Any], graph_module: GraphModule) -> None:

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
-from torch import is_autocast_enabled
+from torch import get_autocast_dtype, is_autocast_enabled
 
 from torchtrt.errors import EngineError, InputError
+from torchtrt.lowering.memory import storage_of
 
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
 
@@ -21,7 +22,7 @@ class UsageChecks:
     Args:
         weights: The model's weights that are constants of the engines, by name.
         trains: Whether eager PyTorch computes gradients even without these.
-        autocast: Whether autocast was on, on the CPU and on CUDA; as it is now if omitted.
+        autocast: The dtype that autocast cast to, on the CPU and on CUDA, None where it was off; as now if omitted.
         model: Whose weights they are.
     """
 
@@ -29,7 +30,7 @@ class UsageChecks:
         self,
         weights: Mapping[str, torch.Tensor] = MappingProxyType({}),
         trains: bool = False,
-        autocast: tuple[bool, bool] | None = None,
+        autocast: tuple[torch.dtype | None, torch.dtype | None] | None = None,
         model: object = None,
     ) -> None:
         places = {
@@ -44,8 +45,7 @@ class UsageChecks:
             if not weight.is_inference()
         ]
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
-        now = is_autocast_enabled("cpu"), is_autocast_enabled("cuda")
-        self.autocast = now if autocast is None else autocast
+        self.autocast = _autocast() if autocast is None else autocast
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
         return self
@@ -56,14 +56,13 @@ class UsageChecks:
 
     def check_surroundings(self) -> None:
         """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
-        if (is_autocast_enabled("cpu"), is_autocast_enabled("cuda")) != self.autocast:
+        if _autocast() != self.autocast:
             raise EngineError(
-                "The model was compiled inside autocast and is called outside, or the other way round: casts are "
-                "compiled in. Compile and call it alike."
+                "The model was compiled inside autocast and is called outside or inside another, or the other way "
+                "round: casts are compiled in. Compile and call it alike."
             )
         if torch._C._is_tracing():
-            message = "torch.jit.trace cannot see into engines. Trace the model, and compile what comes of it."
-            raise EngineError(message)
+            raise EngineError("torch.jit.trace sees no engines. Trace the model, and compile that.")
 
     def check_weights(self) -> None:
         """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
@@ -83,23 +82,30 @@ class UsageChecks:
         Raises:
             InputError: A result is a view of an input that requires grad.
         """
-        wanting = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        wanting = {storage_of(leaf) for leaf in tensors if leaf.requires_grad}
         if not (self.trains or wanting):
             return outputs
-        memory = {leaf.untyped_storage().data_ptr() for leaf in wanting}
-        places = [
-            place
+        memories = {
+            place: storage_of(value)
             for place, value in enumerate(outputs)
             if isinstance(value, torch.Tensor) and value.is_floating_point()
-        ]
-        if any(outputs[place].untyped_storage().data_ptr() in memory for place in places):
+        }
+        if not wanting.isdisjoint(memories.values()):
             message = f"A result is a view of an input that requires grad. Engines compute no gradients. {_TRAIN}"
             raise InputError(message)
+        given = set(map(storage_of, tensors))  # the caller's, as in eager
+        places = [place for place, memory in memories.items() if memory not in given]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
             torch.empty(0, requires_grad=True), *(_no_view(outputs[place]) for place in places)
         )
         found = dict(zip(places, tracked, strict=True))
         return [found.get(place, value) for place, value in enumerate(outputs)]
+
+
+def _autocast() -> tuple[torch.dtype | None, torch.dtype | None]:
+    cpu = get_autocast_dtype("cpu") if is_autocast_enabled("cpu") else None
+    return cpu, get_autocast_dtype("cuda") if is_autocast_enabled("cuda") else None
 
 
 class _Untrainable(torch.autograd.Function):
@@ -124,6 +130,7 @@ def _attribute(module: torch.nn.Module, name: str) -> Any:
 
 def _no_view(value: torch.Tensor) -> torch.Tensor:
     """Returns a tensor over the same memory that autograd takes for no view: one made without it gets no past."""
+    value = value.resolve_neg()  # memory says nothing of signs
     if not value._is_view():
         return value
     alias: Any = torch.empty(0, dtype=value.dtype, device=value.device)

@@ -275,7 +275,9 @@ class CudaGraphs:
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         parts = [
-            (leaf.shape, leaf.stride(), leaf.dtype) if isinstance(leaf, torch.Tensor) else leaf
+            (leaf.shape, leaf.stride(), leaf.dtype, leaf.is_neg(), leaf.is_conj())
+            if isinstance(leaf, torch.Tensor)
+            else leaf
             for leaf in leaves
         ]
         key = (torch.is_inference_mode_enabled(), *parts)

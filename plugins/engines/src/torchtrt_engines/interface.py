@@ -60,7 +60,7 @@ def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
         "shared_inputs": sorted(compiled.shared_inputs),
         "signature": compiled.signature and _signature_to_json(compiled.signature),
         "trains": compiled.usage_checks.trains,
-        "autocast": list(compiled.usage_checks.autocast),
+        "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],
         "report": compiled.report.to_json(),
         "settings": settings_to_json(compiled.settings),
         "weight_recipes": compiled.weight_recipes,
@@ -101,7 +101,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
     )
     input_tree, output_tree = trees_of(data)
     signature, settings = data["signature"], settings_from_json(data["settings"])
-    first, second = map(bool, data["autocast"])
+    first, second = (dtype_from_json(each) if each else None for each in data["autocast"])
     return CompiledModule(
         graph_module,
         input_tree,

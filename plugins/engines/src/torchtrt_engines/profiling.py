@@ -140,6 +140,7 @@ def profile(
 def example_leaves(compiled: CompiledModule) -> list[Any]:
     """Returns inputs, flattened, of the sizes that a model's engines are optimized for: random numbers, or ones."""
     checks, device = compiled.checks, _device_of(compiled)
+    random = torch.Generator(device).manual_seed(0)  # the caller's draws what it would without
     sizes = {symbol: bounds.opt for symbol, bounds in checks.profiles[0].items()}
     leaves = []
     for _, wanted in checks.inputs:
@@ -150,7 +151,7 @@ def example_leaves(compiled: CompiledModule) -> list[Any]:
                 for size in wanted.sizes
             ]
             leaf = torch.ones(shape, dtype=wanted.dtype, device=device)
-            leaf = torch.rand_like(leaf) if wanted.dtype.is_floating_point else leaf
+            leaf = leaf.uniform_(generator=random) if wanted.dtype.is_floating_point else leaf
         leaves.append(leaf)
     return leaves
 
@@ -164,7 +165,10 @@ def _device_of(compiled: CompiledModule) -> torch.device:
 
 @contextlib.contextmanager
 def unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Callable[[], None]]:
-    """Yields a function that gives what a model writes to, its own or an input, what it held; so does the end."""
+    """Yields a function that gives what a model writes to, its own or an input, what it held; so does the end.
+
+    Random numbers that are drawn meanwhile are not missing afterwards.
+    """
     graph_module = compiled.graph_module
     graph = graph_module.graph
     given = dict(zip(graph.find_nodes(op="placeholder"), leaves, strict=True))
@@ -178,10 +182,12 @@ def unchanged(compiled: CompiledModule, leaves: Sequence[Any]) -> Iterator[Calla
         for tensor, value in held:
             tensor.copy_(value)
 
-    try:
-        yield restore
-    finally:
-        restore()
+    device = Clock.of(leaves).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield restore
+        finally:
+            restore()
 
 
 class Clock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import textwrap
 from collections.abc import Mapping, Sequence
 from operator import getitem
 from typing import Any
@@ -18,8 +19,8 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 import torchtrt
-from torchtrt.errors import SettingsError
-from torchtrt.lowering.aliasing import declares_alias
+from torchtrt.errors import SettingsError, TorchTRTError
+from torchtrt.lowering.aliasing import declares_alias, writes
 from torchtrt.partitioning.blocks import is_scalar
 from torchtrt.runtime import CompiledModule
 from torchtrt.targets import qualified_name
@@ -33,6 +34,8 @@ GAIN = 0.02
 """The part of a call's time that must be gained: less is chance."""
 ROUNDS, ROUND = 7, 0.02
 """How many rounds of calls are measured, and how many seconds each takes."""
+_FAILURES = (TorchTRTError, RuntimeError, IndexError)
+"""What compiling without an op, and running it in PyTorch, may come to."""
 
 
 def tuned(
@@ -49,7 +52,8 @@ def tuned(
 
     Args:
         model: As ``torchtrt.compile`` takes it, and so the other arguments.
-        inputs: The positional inputs. Calls are measured with random numbers, of the sizes to optimize for.
+        inputs: The positional inputs. Calls are measured with the tensors among them that have the sizes to optimize
+            for, and with random numbers, or ones, of these sizes.
         kwarg_inputs: The keyword inputs.
         dynamic_shapes: Which sizes vary.
         settings: The settings, of which ``tune`` is done here.
@@ -73,19 +77,46 @@ def tuned(
     best = compiled(**settings)
     if settings.get("dryrun"):
         return best
-    leaves = example_leaves(best)
-    shortest = milliseconds(best, leaves)
-    tried = [f"as it was partitioned: {shortest:.3g} ms"]
-    for op in _candidates(compiled(**{**settings, "dryrun": True}), leaves):
-        attempt = compiled(**{**settings, "torch_executed_ops": given | {op}})
-        needed = milliseconds(attempt, leaves)
+    leaves = _leaves(best, inputs, kwarg_inputs or {})
+    tried, ops = [], []
+    try:
+        shortest = milliseconds(best, leaves)
+        tried.append(f"as it was partitioned: {shortest:.3g} ms")
+        ops = _candidates(compiled(**{**settings, "dryrun": True}), leaves)
+    except _FAILURES as error:
+        tried.append(f"nothing else, because that fails: {_first_line(error)}")
+    for op in ops:
+        what = f"with {qualified_name(op)} in PyTorch"
+        try:
+            attempt = compiled(**{**settings, "torch_executed_ops": given | {op}})
+            needed = milliseconds(attempt, leaves)
+        except _FAILURES as error:
+            tried.append(f"{what}: fails, {_first_line(error)}")
+            continue
         is_better = needed < (1 - GAIN) * shortest
-        verdict = "kept" if is_better else "not kept"
-        tried.append(f"with {qualified_name(op)} in PyTorch: {needed:.3g} ms, {verdict}")
+        tried.append(f"{what}: {needed:.3g} ms, {'kept' if is_better else 'not kept'}")
         if is_better:
             best, shortest, given = attempt, needed, given | {op}
     best.report = dataclasses.replace(best.report, tried=tried)
     return best
+
+
+def _first_line(error: Exception) -> str:
+    return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
+
+
+def _leaves(
+    compiled: CompiledModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+) -> list[Any]:
+    """Returns flattened inputs to measure with: copies of what was given, where it has the sizes to optimize for."""
+    leaves = example_leaves(compiled)
+    if not (inputs or kwarg_inputs):  # those of an exported program
+        return leaves
+    for place, given in enumerate(compiled.flatten(tuple(inputs), kwarg_inputs)):
+        is_example = type(given) in (torch.Tensor, torch.nn.Parameter)
+        if is_example and given.shape == leaves[place].shape:
+            leaves[place] = given.detach().clone()
+    return leaves
 
 
 def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
@@ -104,14 +135,17 @@ def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
         for _ in range(3):  # what is made on first calls, recordings too, is not what calls take
             calls(1)
         count = max(1, min(200, int(ROUND * 1e3 / calls(1))))
+        if any(map(writes, compiled.graph_module.graph.nodes)):  # a cache would overflow
+            return min(calls(1) for _ in range(ROUNDS * count))
         return min(calls(count) for _ in range(ROUNDS))
 
 
 def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]:
     """Returns the ops of engines that PyTorch takes longest for, the longest first."""
     clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
-    with torch.no_grad(), unchanged(partitioned, leaves):
+    with torch.no_grad(), unchanged(partitioned, leaves) as restore:
         clock.run(*leaves)
+        restore()
         clock.times.clear()  # what is loaded on a first call is not what calls take
         clock.run(*leaves)
     total = sum(clock.times.values())
@@ -121,7 +155,7 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]
 
 def _is_kernel(op: Any) -> bool:
     """Returns whether an op is more than a view, or arithmetic on each element."""
-    is_op = isinstance(op, torch._ops.OpOverload)
+    is_op = isinstance(op, torch._ops.OpOverload) and op is not torch.ops.aten._to_copy.default
     return is_op and torch.Tag.pointwise not in op.tags and not declares_alias(op)
 
 

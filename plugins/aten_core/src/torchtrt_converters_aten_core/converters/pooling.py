@@ -95,16 +95,25 @@ def _restore_minus_infinity(ctx: Any, pooled: Any) -> Any:
 
 def _may_be_minus_infinity(made: Any) -> bool:
     """Returns whether an element may be -inf, as far as the node that made the tensor tells."""
-    if not isinstance(made, Node):
-        return True
-    if made.target in _CHOOSING:
-        return any(map(_may_be_minus_infinity, made.all_input_nodes))
-    if made.target in _LIMITING:
-        low = getattr(arguments_of(made), _LIMITING[made.target])
-        limit = low if isinstance(low, (int, float)) else -math.inf
-        return limit < torch.finfo(value_of(made).dtype).min
-    is_dequantized = getattr(made.target, "__name__", "").startswith("dequantize")
-    return made.target not in _BOUNDED_BELOW and not is_dequantized
+    makers = [made]
+    for maker in makers:  # each once: pools of pools that are concatenated have many ways back
+        if isinstance(maker, Node) and maker.target in _CHOOSING:
+            makers += [each for each in maker.all_input_nodes if each not in makers]
+        elif not isinstance(maker, Node) or not _is_bounded_below(maker):
+            return True
+    return False
+
+
+def _is_bounded_below(node: Node) -> bool:
+    """Returns whether a node's values are all above -inf, whatever it reads."""
+    if node.target in _LIMITING:
+        op = vars(arguments_of(node))
+        low, *others = (op[name] for name in _LIMITING[node.target])
+        limits = [low, *(limit for limit in others if limit is not None)]
+        lowest = torch.finfo(value_of(node).dtype).min
+        return all(isinstance(limit, (int, float)) and limit >= lowest for limit in limits)
+    is_dequantized = getattr(node.target, "__name__", "").startswith("dequantize")
+    return node.target in _BOUNDED_BELOW or is_dequantized
 
 
 def _adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
@@ -174,11 +183,11 @@ ADAPTIVE_MAXIMA = {
 _CHOOSING = {*MAXIMA, *MAXIMA_WITH_INDICES, *ADAPTIVE_MAXIMA, operator.getitem, aten.cat.default}
 """Ops whose elements are elements of what they read."""
 _LIMITING = {
-    aten.clamp.default: "min",
-    aten.clamp_min.default: "min",
-    aten.hardtanh.default: "min_val",
+    aten.clamp.default: ("min", "max"),
+    aten.clamp_min.default: ("min",),
+    aten.hardtanh.default: ("min_val", "max_val"),
 }
-"""Ops with a lower limit, and the name of that."""
+"""Ops with a lower limit, and its name; then the name of the upper one, which wins where it is lower."""
 _BOUNDED_BELOW = {
     aten.gelu.default,
     aten.hardsigmoid.default,

@@ -21,8 +21,8 @@ def multiply(
     """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
 
     One-dimensional operands are vectors; the dimensions before the last two broadcast. Of more than three dimensions
-    that meet one matrix, those between the first and the last become one, where their sizes are known: TensorRT
-    8.6 computes a small product for each of them, at half the speed.
+    that meet one matrix, those between the first and the last become one, where all sizes but the first are known:
+    TensorRT 8.6 computes a small product for each of them, at half the speed.
 
     Args:
         ctx: The conversion context.
@@ -31,12 +31,14 @@ def multiply(
         transpose_first: Exchange the last two dimensions of ``first``.
         transpose_second: Exchange the last two dimensions of ``second``.
     """
-    middle = tuple(first.shape)[1:-1]
     is_one_matrix = len(second.shape) > 1 and tuple(second.shape)[:-2] in ((), (1,))
-    if len(middle) > 1 and min(middle) > 0 and is_one_matrix and not transpose_first:
-        first = _with_sizes(ctx, first, (0, math.prod(middle), first.shape[-1]))
-        product = multiply(ctx, first, second, transpose_second=transpose_second)
-        return _with_sizes(ctx, product, (0, *middle, product.shape[-1]))
+    if is_one_matrix and len(first.shape) > 3 and not transpose_first:
+        *middle, depth = tuple(first.shape)[1:]
+        width = second.shape[-2 if transpose_second else -1]
+        if min(*middle, depth, width) > 0:
+            first = _with_sizes(ctx, first, (0, math.prod(middle), depth))
+            product = multiply(ctx, first, second, transpose_second=transpose_second)
+            return _with_sizes(ctx, product, (0, *middle, width))
     batch = max(len(first.shape), len(second.shape), 2) - 2
     operations = []
     tensors = []

@@ -19,8 +19,8 @@ def reshape(
 ) -> Any:
     """Returns ``tensor`` in another shape.
 
-    Sizes that equal the input's at the same place are copied by TensorRT, one more is inferred, and
-    only what remains is computed at run time and given as a shape tensor.
+    Sizes that equal the input's at the same place are copied by TensorRT, and one more is inferred. Where that is not
+    enough, all that vary are computed at run time and given as a shape tensor.
 
     Args:
         ctx: The conversion context.
@@ -55,6 +55,12 @@ def reshape(
         dims[unknown[0]] = -1
         unknown = []
     if unknown:
+        # A size that is computed may be 0, which must not stand for a copy: so nothing is copied.
+        layer.zero_is_placeholder = False
+        dims = [
+            size_math.resolve(ctx, size) if isinstance(known, int) and known == 0 else known
+            for size, known in zip(sizes, dims, strict=True)
+        ]
         layer.set_input(1, size_math.to_tensor(ctx, dims))
     else:
         layer.reshape_dims = tuple(dims)

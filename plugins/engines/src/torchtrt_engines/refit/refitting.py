@@ -78,7 +78,7 @@ def refit_module_weights(
     for name, tensor in tensors.items():
         owner, _, leaf = name.rpartition(".")
         setattr(graph_module.get_submodule(owner), leaf, tensor)
-    target.set_graph(graph_module)
+    target.graph_module = graph_module
     checks = compiled.usage_checks
     written = _written_attributes(compiled)
     watched = {name: each for name, each in given.items() if name not in written}
