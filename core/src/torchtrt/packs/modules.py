@@ -7,10 +7,7 @@ import pkgutil
 
 
 def import_modules(package: str) -> None:
-    """Imports every module of ``"torchtrt_converters_vision.converters"``, say, in the order of their names.
-
-    What lies in folders of it is not imported.
-    """
+    """Imports every module of a package, by its full name, in the order of their names; none in folders of it."""
     folder = importlib.import_module(package)
     for name in sorted(module.name for module in pkgutil.iter_modules(folder.__path__)):
         importlib.import_module(f"{package}.{name}")
