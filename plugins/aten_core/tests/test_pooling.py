@@ -41,6 +41,15 @@ def test_a_window_of_nothing_but_minus_infinity_is_minus_infinity(
     check_where_exact(op_case((), windows(dtype, *before), *arguments, function=function))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_the_lowest_finite_number_is_told_from_minus_infinity(version, dtype):
+    """As a mask puts it in; so are its neighbours."""
+    lowest = torch.finfo(dtype).min
+    rows = [[lowest, lowest, -INF, -INF, -INF, lowest, lowest / 2, -INF]]
+    image = TensorSpec(values=[[rows]], dtype=dtype)
+    check_where_exact(op_case((), image, (1, 2), function=F.max_pool2d))
+
+
 def test_windows_beside_nan_are_as_they_are(version):
     """What TensorRT makes of NaN stays in its own window."""
     image = torch.tensor([[[[NAN, 1.0, -INF, -INF, 5.0, -2.0]]]])

@@ -72,25 +72,37 @@ def _pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool 
     dtype = ctx.dtype_of(tensor)
     if dtype is torch.bfloat16:  # not among the dtypes that TensorRT pools
         tensor = types.cast(ctx, tensor, torch.float32)
+    layer = _layer(ctx, kind, tensor, window)
+    if kind == "AVERAGE":
+        layer.average_count_excludes_padding = not count_padding
+    result = layer.get_output(0)
+    if kind == "MAX" and _may_be_minus_infinity(arguments_of(ctx.node).self):
+        result = _restore_minus_infinity(ctx, tensor, window, result)
+    return types.cast(ctx, result, dtype)
+
+
+def _layer(ctx: Any, kind: str, tensor: Any, window: Window) -> Any:
     layer = add_layer(ctx, "pooling_nd", tensor, getattr(trt.PoolingType, kind), window.size)
     layer.stride_nd = window.stride
     layer.pre_padding = window.padding
     layer.post_padding = window.padding_after
     if window.round_up:
         layer.padding_mode = trt.PaddingMode.EXPLICIT_ROUND_UP
-    if kind == "AVERAGE":
-        layer.average_count_excludes_padding = not count_padding
-    result = layer.get_output(0)
-    if kind == "MAX" and _may_be_minus_infinity(arguments_of(ctx.node).self):
-        result = _restore_minus_infinity(ctx, result)
-    return types.cast(ctx, result, dtype)
+    return layer
 
 
-def _restore_minus_infinity(ctx: Any, pooled: Any) -> Any:
-    """Returns maxima with -inf where TensorRT, which starts from the lowest finite number, found nothing larger."""
+def _restore_minus_infinity(ctx: Any, tensor: Any, window: Window, pooled: Any) -> Any:
+    """Returns maxima with -inf where a window holds nothing else.
+
+    TensorRT starts from the lowest finite number, which a mask may have put into a window: whether it holds a finite
+    number is pooled too.
+    """
     dtype = ctx.dtype_of(pooled)
-    nothing = elementwise.compare(ctx, "le", pooled, torch.finfo(dtype).min)
-    return elementwise.select(ctx, nothing, -math.inf, pooled, dtype)
+    finite = elementwise.compare(ctx, "ge", tensor, torch.finfo(dtype).min)
+    found = _layer(ctx, "MAX", types.cast(ctx, finite, dtype), window).get_output(0)
+    return elementwise.select(
+        ctx, elementwise.compare(ctx, "gt", found, 0.5), pooled, -math.inf, dtype
+    )
 
 
 def _may_be_minus_infinity(made: Any) -> bool:
