@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import weakref
 
 import pytest
 import torch
@@ -258,3 +259,14 @@ def test_each_call_that_is_measured_finds_what_the_first_found():
     assert not any("fails" in line for line in compiled.report.tried)
     assert model.place.item() == 0
     torch.testing.assert_close(compiled(x), x @ x.mT @ x + 1)
+
+
+def test_results_of_measured_calls_are_dropped():
+    """However many there are: they may be large, and CUDA graphs copy those that are held."""
+    compiled = torchtrt.compile(Model().eval(), [X[:1]], min_block_size=1)
+    alive, most = weakref.WeakSet(), []
+    compiled.register_forward_hook(lambda module, inputs, result: alive.add(result))
+    compiled.register_forward_hook(lambda *_: most.append(len(alive)))
+    tuning.milliseconds(compiled, [X[:1]])
+    assert len(most) > tuning.ROUNDS
+    assert max(most) <= 2
