@@ -180,16 +180,15 @@ class _Recording:
 class _Entry:
     """What is known of one combination of shapes."""
 
-    def __init__(self, leaves: Sequence[Any], overwrites: bool) -> None:
-        self.overwrites = overwrites
+    def __init__(self, leaves: Sequence[Any]) -> None:
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
         self.recordings: list[_Recording] = []
         self.copied: _Recording | None = None
 
-    def find(self, leaves: Sequence[Any]) -> _Recording | None:
+    def find(self, leaves: Sequence[Any], overwrites: bool) -> _Recording | None:
         for recording in self.recordings:
-            if recording.fits(leaves) and (self.overwrites or recording.is_free()):
+            if recording.fits(leaves) and (overwrites or recording.is_free()):
                 return recording
         return None
 
@@ -290,14 +289,14 @@ class CudaGraphs:
                 return self._plain(graph_module, leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
-            lane.entries[key] = _Entry(leaves, self._overwrites)
+            lane.entries[key] = _Entry(leaves)
             return lane.run(lambda: self._plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
         if len(lane.entries) > 1:
             lane.entries.move_to_end(key)
-        recording = entry.find(leaves)
+        recording = entry.find(leaves, self._overwrites)
         if recording is None:
             entry.note(leaves)
-            recording = entry.find(leaves)
+            recording = entry.find(leaves, self._overwrites)
         if recording is not None:
             return recording.run(leaves)
         copies = not self._overwrites and (not _use_count or len(entry.recordings) == _HANDED_OUT)

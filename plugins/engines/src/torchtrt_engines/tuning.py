@@ -66,29 +66,29 @@ def tuned(
         raise SettingsError(
             "tune=True may leave ops in PyTorch, which require_full_compilation=True forbids. Drop one of them."
         )
-    compiled = functools.partial(
+    compile_with = functools.partial(
         torchtrt.compile,
         model,
         inputs,
         kwarg_inputs=kwarg_inputs,
         dynamic_shapes=dynamic_shapes,
     )
-    given = frozenset(torchtrt.CompilationSettings.from_keywords(**settings).torch_executed_ops)
-    best = compiled(**settings)
-    if settings.get("dryrun"):
+    best = compile_with(**settings)
+    if best.settings.dryrun:
         return best
+    given = best.settings.torch_executed_ops
     leaves = _leaves(best, inputs, kwarg_inputs or {})
     tried, ops = [], []
     try:
         shortest = milliseconds(best, leaves)
         tried.append(f"as it was partitioned: {shortest:.3g} ms")
-        ops = _candidates(compiled(**{**settings, "dryrun": True}), leaves)
+        ops = _candidates(compile_with(**{**settings, "dryrun": True}), leaves)
     except _FAILURES as error:
         tried.append(f"nothing else, because that fails: {_first_line(error)}")
     for op in ops:
         what = f"with {qualified_name(op)} in PyTorch"
         try:
-            attempt = compiled(**{**settings, "torch_executed_ops": given | {op}})
+            attempt = compile_with(**{**settings, "torch_executed_ops": given | {op}})
             needed = milliseconds(attempt, leaves)
         except _FAILURES as error:
             tried.append(f"{what}: fails, {_first_line(error)}")
