@@ -135,6 +135,22 @@ def test_8_6_drops_a_cast_to_float16_that_nobody_insists_on(bench: Any) -> None:
         torch.testing.assert_close(n.run(back)[0], expected, rtol=0, atol=0)
 
 
+def test_8_6_may_compute_in_float16_what_nobody_insists_on(bench: Any) -> None:
+    """Where it may, the reference does; where float32 is asked for, it stays."""
+    x = torch.tensor([1.0009, 2.999])
+    for insists in (None, "precision", "output type"):
+        n = bench("8.6.0")
+        n.config.set_flag(n.trt.BuilderFlag.FP16)
+        layer = n.net.add_unary(n.input(x), n.trt.UnaryOperation.ABS)
+        if insists == "precision":
+            layer.precision = n.trt.float32
+        elif insists:
+            layer.set_output_type(0, n.trt.float32)
+        torch.testing.assert_close(
+            n.run(only(layer))[0], x if insists else x.half().float(), rtol=0, atol=0
+        )
+
+
 def test_8_6_calls_an_output_float_until_it_is_declared(bench: Any) -> None:
     """What is half becomes float32; what is an integer does not build, and the error says what to declare."""
     n = bench("8.6.0")

@@ -76,8 +76,8 @@ def build_plan(
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
     known = interpreted.context.known_values()
-    half = any(getattr(value, "dtype", None) is torch.float16 for value in known)
-    allow_precisions(interpreted.network.raw, config, half)
+    has_half = any(getattr(value, "dtype", None) is torch.float16 for value in known)
+    allow_precisions(interpreted.network.raw, config, has_half)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if cache is not None:
         cache.use_timings(config)

@@ -31,44 +31,45 @@ def is_strongly_typed() -> bool:
     return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
 
 
-def allow_precisions(network: Any, config: Any, half: bool) -> None:
-    """Lets a weakly typed network compute in int8 where it quantizes, and in float16.
+def allow_precisions(network: Any, config: Any, has_half: bool) -> None:
+    """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
-    What it casts to float32 it computes in float32 even so. A strongly typed one computes as its tensors say.
+    TensorRT may then compute anything in float16: what is float32 insists on it. A strongly typed network computes as
+    its tensors say.
 
     Args:
         network: The network.
         config: Its builder configuration.
-        half: Whether float16 is allowed.
+        has_half: Whether any of its tensors is float16.
     """
     if is_strongly_typed():
         return
     if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
-    if not half:
+    if not has_half:
         return
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
-    single: dict[str, bool] = {}
+    single, half = trt.DataType.FLOAT, trt.DataType.HALF
+    given = (network.get_input(place) for place in range(network.num_inputs))
+    types = {tensor.name: tensor.dtype for tensor in given}
     for layer in network:
-        if layer.type.name.startswith(_WITHOUT_PRECISION):
-            continue
-        if layer.type == trt.LayerType.CAST:
-            if not hasattr(layer, "to_type"):  # a network of TensorRT 8.6 hands out base classes
-                layer.__class__ = trt.ICastLayer
-            single[layer.get_output(0).name] = layer.to_type == trt.DataType.FLOAT
-            continue
+        if layer.type == trt.LayerType.CAST and not hasattr(layer, "to_type"):
+            layer.__class__ = trt.ICastLayer  # a network of TensorRT 8.6 hands out base classes
         inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
-        known = [single[each.name] for each in inputs if each is not None and each.name in single]
-        if not known:
-            continue
+        known = [types[each.name] for each in inputs if each is not None and each.name in types]
         for place in range(layer.num_outputs):
             output = layer.get_output(place)
-            if output.dtype == trt.DataType.FLOAT:
-                single[output.name] = all(known)
-                if all(known):
-                    layer.precision = trt.DataType.FLOAT
-                    layer.set_output_type(place, trt.DataType.FLOAT)
+            if layer.type == trt.LayerType.CAST:
+                types[output.name] = layer.to_type
+            elif layer.type == trt.LayerType.DEQUANTIZE:  # computed in int8 with what follows
+                types[output.name] = half
+            elif output.dtype in (single, half):
+                is_half = half in known or (single not in known and output.dtype == half)
+                types[output.name] = half if is_half else single
+                if not is_half and not layer.type.name.startswith(_WITHOUT_PRECISION):
+                    layer.precision = single
+                    layer.set_output_type(place, single)
 
 
 _WITHOUT_PRECISION = ("CONSTANT", "CONDITION", "LOOP_OUTPUT", "ITERATOR", "RECURRENCE")

@@ -9,7 +9,12 @@ from torchtrt_reference.building.configuration import BuilderConfig
 from torchtrt_reference.building.loop_parts import LoopParts
 from torchtrt_reference.building.masks import check_masks
 from torchtrt_reference.building.passes.folding import fold
-from torchtrt_reference.building.precision import check_types, is_dropped, output_type
+from torchtrt_reference.building.precision import (
+    check_types,
+    is_dropped,
+    is_narrowed,
+    output_type,
+)
 from torchtrt_reference.building.scheduling import inside_conditionals, ordered, units_of
 from torchtrt_reference.graphs.graph import ABSENT, Graph, Node, Port
 from torchtrt_reference.network.definition import NetworkDefinition
@@ -179,6 +184,18 @@ class _Lowering:
         graph.nodes.append(
             Node(name, layer._name, inputs, outputs, attributes, types, layer._metadata)
         )
+        for index, tensor in enumerate(layer._outputs):
+            if is_narrowed(layer, index, self._config):
+                self._narrow(tensor)
+
+    def _narrow(self, tensor: Tensor) -> None:
+        """Has what reads a tensor read its values as float16 holds them."""
+        for dtype in ("HALF", "FLOAT"):
+            slot = self._graph.new_slot()
+            read = self._slots[id(tensor)], slot
+            node = Node("cast", tensor._name, read[:1], read[1:], {"to_type": dtype})
+            self._graph.nodes.append(node)
+            self._slots[id(tensor)] = slot
 
     def _operand_slots(self, layer: Layer) -> tuple[int, ...]:
         """The slots that a layer reads: its tensors, and its weights as constants."""

@@ -2,6 +2,7 @@
 
 In a weakly typed network the types of floating-point tensors are wishes. TensorRT 8.6 drops a cast to float16 that
 nobody insists on, takes 8-bit integers for quantized values, and calls an output Float until it is declared otherwise.
+Where float16 is allowed, it computes in it what it likes of what nobody insists on being Float.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 _FLAGS = {"HALF": "FP16", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT4": "INT4"}
 _QUANTIZING = ("quantize", "dequantize")
+_UNNARROWED = ("cast", *_QUANTIZING)  # what says the type that it makes
 _BESIDE_BYTES = ("cast", "identity")  # what may read and write UINT8
 
 
@@ -128,3 +130,20 @@ def is_dropped(layer: Layer, config: BuilderConfig) -> bool:
         return False
     target = layer._attributes["to_type"]
     return (target == "HALF" and not config._has_flag("FP16")) or (target == "INT8" and is_output)
+
+
+def is_narrowed(layer: Layer, index: int, config: BuilderConfig) -> bool:
+    """Returns whether an output is computed in float16 although it is Float: where TensorRT may, this one does.
+
+    Args:
+        layer: Any layer but a constant.
+        index: Which of its outputs.
+        config: The configuration of the build.
+    """
+    network = layer._network
+    if network._strong or not network._rules.types_are_hints or not config._has_flag("FP16"):
+        return False
+    if layer._operation.name in _UNNARROWED or layer._output_facts()[index].dtype != "FLOAT":
+        return False
+    held = layer._precision and layer._precision.name, layer._output_types.get(index)
+    return "FLOAT" not in held
