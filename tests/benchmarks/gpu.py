@@ -223,7 +223,11 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
     answer = {"onnx_error": _error(results, expected), "onnx_plan": plan.nbytes / 2**20}
 
     def measure() -> dict[str, Any]:
-        measured = {"onnx": times(replay), "onnx_plain": times(call)}
+        measured = {
+            "onnx": times(replay),
+            "onnx_plain": times(call),
+            "onnx_kernels": _kernels(call),
+        }
         held.clear()  # until now the context needed its runtime and its memory
         return {**answer, **measured}
 
