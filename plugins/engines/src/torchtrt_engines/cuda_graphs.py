@@ -45,11 +45,11 @@ _use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count"
 """How many tensors use a storage; without it all outputs are copied."""
 
 
-_TAKEN: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
-"""Our streams by their handles."""
+_TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
+"""Who records on which stream, by the stream's handle. PyTorch's streams leave weak references to themselves dangling."""
 
 
-def _own_stream(device: torch.device) -> Any:
+def _own_stream(device: torch.device, lane: CudaLane) -> Any:
     """Returns a stream that nobody else works on while it records.
 
     PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
@@ -58,7 +58,7 @@ def _own_stream(device: torch.device) -> Any:
         stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
         if stream.cuda_stream not in _TAKEN:
             break
-    _TAKEN[stream.cuda_stream] = stream
+    _TAKEN[stream.cuda_stream] = lane
     return stream
 
 
@@ -83,7 +83,7 @@ class CudaLane:
 
     def __init__(self, device: torch.device) -> None:
         self.lock = threading.Lock()
-        self.side = _own_stream(device)
+        self.side = _own_stream(device, self)
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
 
     @staticmethod
