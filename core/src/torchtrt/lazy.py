@@ -21,8 +21,7 @@ def lazy_names(
     def get(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
-        value = namespace[name] = getattr(importlib.import_module(places[name]), name)
-        return value
+        return namespace.setdefault(name, getattr(importlib.import_module(places[name]), name))
 
     def names() -> list[str]:
         return sorted({*namespace, *places})

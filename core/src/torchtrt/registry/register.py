@@ -69,8 +69,7 @@ def get_graph_converter_support(
     """
     settings = CompilationSettings.from_keywords(torch_executed_ops=torch_executed_ops)
     calls = [node for node in gm.graph.nodes if node.op == "call_function"]
-    supported = sum(bool(DYNAMO_CONVERTERS.resolve(node, settings)) for node in calls)
-    return supported, len(calls)
+    return sum(bool(DYNAMO_CONVERTERS.resolve(node, settings)) for node in calls), len(calls)
 
 
 decompositions = DYNAMO_CONVERTERS.decompositions

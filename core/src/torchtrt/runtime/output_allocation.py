@@ -38,7 +38,6 @@ def _allocator_class(module: Any) -> type:
             """Returns the output as a tensor that owns its memory."""
             assert self.buffer is not None
             count = torch.Size(self.shape).numel()
-            used = self.buffer[: count * dtype.itemsize]
-            return used.view(dtype).reshape(self.shape)
+            return self.buffer[: count * dtype.itemsize].view(dtype).reshape(self.shape)
 
     return TorchOutputAllocator

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from torchtrt.errors import ConversionError
@@ -51,28 +52,29 @@ def allow_precisions(network: Any, config: Any, has_half: bool) -> None:
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
     single, half = trt.DataType.FLOAT, trt.DataType.HALF
-    given = (network.get_input(place) for place in range(network.num_inputs))
-    types = {tensor.name: tensor.dtype for tensor in given}
+    given = map(network.get_input, range(network.num_inputs))
+    halves = {tensor.name for tensor in given if tensor.dtype == half}
     for layer in network:
-        if layer.type == trt.LayerType.CAST and not hasattr(layer, "to_type"):
-            layer.__class__ = trt.ICastLayer  # a network of TensorRT 8.6 hands out base classes
-        inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
-        known = [types[each.name] for each in inputs if each is not None and each.name in types]
-        for place in range(layer.num_outputs):
-            output = layer.get_output(place)
-            if layer.type == trt.LayerType.CAST:
-                types[output.name] = layer.to_type
-            elif layer.type == trt.LayerType.DEQUANTIZE:  # computed in int8 with what follows
-                types[output.name] = half
-            elif output.dtype in (single, half):
-                is_half = half in known or (single not in known and output.dtype == half)
-                types[output.name] = half if is_half else single
-                if not is_half and not layer.type.name.startswith(_WITHOUT_PRECISION):
+        kind = layer.type.name
+        if kind in ("CAST", "CONSTANT"):
+            # TensorRT 8.6 calls what they return Float, and hands them out as base classes.
+            layer.__class__ = getattr(trt, f"I{kind.capitalize()}Layer")
+            is_half = half == layer.to_type if kind == "CAST" else layer.weights.dtype == np.float16
+        else:
+            inputs = filter(None, map(layer.get_input, range(layer.num_inputs)))
+            # What follows Dequantize is computed in int8 with it.
+            is_half = kind == "DEQUANTIZE" or any(each.name in halves for each in inputs)
+        for place, output in enumerate(map(layer.get_output, range(layer.num_outputs))):
+            if is_half and not layer.output_type_is_set(place):
+                if kind == "CAST" or output.dtype in (single, half):
+                    halves.add(output.name)
+            elif output.dtype == single and not kind.startswith(_UNHELD):
+                layer.set_output_type(place, single)
+                if not is_half:
                     layer.precision = single
-                    layer.set_output_type(place, single)
 
 
-_WITHOUT_PRECISION = ("CONSTANT", "CONDITION", "LOOP_OUTPUT", "ITERATOR", "RECURRENCE")
+_UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
 """What the names of layers begin with that compute nothing."""
 
 

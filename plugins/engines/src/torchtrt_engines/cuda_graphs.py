@@ -46,7 +46,7 @@ _use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count"
 
 
 _TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
-"""Who records on which stream, by the stream's handle. PyTorch's streams leave weak references to themselves dangling."""
+"""Who records, by the handle of the stream. (Weak references to streams of PyTorch are left dangling.)"""
 
 
 def _own_stream(device: torch.device, lane: CudaLane) -> Any:

@@ -59,9 +59,8 @@ def gelu(ctx: Any, tensor: Any, approximate: str) -> Any:
 
 
 def _tanh_argument(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
-    # sqrt(2 / pi) * (x + 0.044715 * x**3)
-    square = elementwise.combine(ctx, "PROD", tensor, tensor)
-    cube = elementwise.combine(ctx, "PROD", square, tensor)
+    # sqrt(2 / pi) * (x + 0.044715 * x**3). Only by this layer TensorRT 8.6 sees GELU in it.
+    cube = elementwise.arithmetic(ctx, "POW", tensor, 3.0, dtype)
     bent = elementwise.arithmetic(ctx, "PROD", cube, 0.044715, dtype)
     total = elementwise.combine(ctx, "SUM", tensor, bent)
     return elementwise.arithmetic(ctx, "PROD", total, math.sqrt(2 / math.pi), dtype)

@@ -390,6 +390,9 @@ def _factors(editor: _Editor, node: Node) -> tuple[float, list[int], list[Node]]
         number = editor.scalar(slot)
         if number is not None:
             constant *= number
+        elif inner is not None and _is_cube(editor, inner):
+            factors += [inner.inputs[0]] * 3
+            nodes.append(inner)
         elif inner is not None and inner.attributes["op"] == "PROD":
             inner_constant, inner_factors, inner_nodes = _factors(editor, inner)
             constant *= inner_constant
@@ -398,6 +401,10 @@ def _factors(editor: _Editor, node: Node) -> tuple[float, list[int], list[Node]]
         else:
             factors.append(slot)
     return constant, factors, nodes
+
+
+def _is_cube(editor: _Editor, node: Node) -> bool:
+    return node.attributes["op"] == "POW" and editor.scalar(node.inputs[1]) == 3.0
 
 
 _REWRITES = (
