@@ -30,9 +30,19 @@ def test_comparing_a_symbolic_size_raises(graph):
     """Without this the comparison would fix the size for the whole program."""
     with (
         no_new_assumptions(graph),
-        pytest.raises(NewAssumptionError, match="statically_known_true"),
+        pytest.raises(
+            NewAssumptionError, match=r"that Eq\(s\d+, 5\) is True.*statically_known_true"
+        ),
     ):
         bool(size(graph) == 5)
+
+    assert not isinstance(size(graph), int)
+
+
+def test_making_a_number_of_a_symbolic_size_raises(graph):
+    """It would fix the size as well, and the error says to what."""
+    with no_new_assumptions(graph), pytest.raises(NewAssumptionError, match=r"that s\d+ is 5\."):
+        int(size(graph))
 
     assert not isinstance(size(graph), int)
 

@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -171,11 +172,11 @@ def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | str | Non
     if any(isinstance(value, (list, tuple)) for value in values):
         return None
     try:
-        with torch.no_grad(), _fake_mode_of(values):
+        # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers.
+        with torch.no_grad(), _fake_mode_of(values), enable_python_dispatcher():
             parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
             if not rewrite_writes(parts.graph):
-                pure = torch.func.functionalize(function)
-                parts = make_fx(pure, tracing_mode="real")(*values)
+                parts = make_fx(torch.func.functionalize(function), tracing_mode="real")(*values)
     except NotImplementedError as error:
         return f"its decomposition does not apply: {error}"
     except Exception as error:

@@ -39,9 +39,9 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         yield
         return
 
-    def refuse(expression: Any, _: Any) -> NoReturn:
+    def refuse(expression: Any, value: Any) -> NoReturn:
         raise NewAssumptionError(
-            f"This would assume that {expression}. Compare symbolic sizes with "
+            f"This would assume that {expression} is {value}. Compare symbolic sizes with "
             "torch.fx.experimental.symbolic_shapes.statically_known_true(...)."
         )
 

@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 import threading
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -329,7 +330,8 @@ class Archive:
         _write(writer, _SAMPLES, b"")
         writer.write_end_of_file()
         skeleton.seek(0)
-        with _READING:
+        with _READING, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.11 about its own reading
             return torch.export.load(skeleton)
 
     def _entries(self, config: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:

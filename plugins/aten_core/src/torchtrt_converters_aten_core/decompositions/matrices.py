@@ -81,7 +81,13 @@ def meshgrid_by(tensors: Sequence[Tensor], *, indexing: str) -> list[Tensor]:
 @pack.decomposition(aten.cdist.default)
 def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:
     """Returns the distances of the rows of ``x1`` from those of ``x2``, by their differences."""
-    return torch.linalg.vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1)
+    return _length(x1.unsqueeze(-2) - x2.unsqueeze(-3), p)
+
+
+def _length(vectors: Tensor, p: float) -> Tensor:
+    """Returns the norms of vectors along the last dimension."""
+    # Counted from the front: of one element, PyTorch 2.11 keeps a dimension that is counted from the back.
+    return torch.linalg.vector_norm(vectors, p, vectors.dim() - 1)
 
 
 @pack.decomposition(aten.unfold.default)
@@ -160,8 +166,7 @@ def pdist_forward(self: Tensor, p: float = 2) -> Tensor:
         pairs = torch.arange(count * (count - 1) // 2, device=self.device)
         rows = (pairs.unsqueeze(1) >= starts).to(torch.int64).sum(1) - 1
         columns = pairs - starts.index_select(0, rows) + rows + 1
-    difference = self.index_select(0, rows) - self.index_select(0, columns)
-    return torch.linalg.vector_norm(difference, p, -1)
+    return _length(self.index_select(0, rows) - self.index_select(0, columns), p)
 
 
 @pack.decomposition(aten.pdist.default)

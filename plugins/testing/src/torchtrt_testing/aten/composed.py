@@ -34,7 +34,11 @@ CASES = [
     ),
     decomposition_case("aten.glu.default", "batch 6 length", 1),
     decomposition_case("aten._cdist_forward.default", "batch 3 4", "batch length 4", 2.0, None),
+    decomposition_case(
+        "aten._cdist_forward.default", "batch 3 1", "batch length 1", 2.0, None, label="narrow"
+    ),
     decomposition_case("aten._pdist_forward.default", "5 4", 1.0),
+    decomposition_case("aten._pdist_forward.default", "5 1", label="narrow"),
     decomposition_case("aten.pdist.default", "5 4"),
     decomposition_case("aten.linalg_cross.default", "batch 3", "batch 3"),
     decomposition_case("aten.pixel_shuffle.default", "batch 8 3 length", 2),
