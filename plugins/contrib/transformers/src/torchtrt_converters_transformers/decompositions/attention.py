@@ -75,7 +75,7 @@ def cached_attention(
 _library.impl("cached_attention", cached_attention, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("torchtrt_transformers::cached_attention")
+@torch.library.register_fake("torchtrt_transformers::cached_attention", lib=_library)
 def _(
     query: Tensor,
     key: Tensor,
