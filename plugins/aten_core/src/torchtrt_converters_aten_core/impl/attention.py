@@ -105,10 +105,9 @@ def attention(
         bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
         scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
     weights = softmax.softmax(ctx, scores, -1)
-    if keep is None:
-        return matmul.multiply(ctx, weights, value)
     result = matmul.multiply(ctx, weights, value)
-    return elementwise.arithmetic(ctx, "PROD", result, keep, dtype)
+    # Not a product: in float16, whose lowest is less low, what sees nothing may have become NaN.
+    return result if keep is None else elementwise.select(ctx, keep, result, 0.0, dtype)
 
 
 def _dtype(ctx: Any, mask: Any) -> torch.dtype:

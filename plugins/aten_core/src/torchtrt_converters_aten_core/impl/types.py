@@ -13,6 +13,7 @@ from torch.fx import Node
 from torchtrt.conversion import add, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.shims import add_cast
 from torchtrt_converters_aten_core.impl.shape import to_rank
 
 HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -22,11 +23,13 @@ _BYTE_TYPES = (torch.uint8, torch.int8)
 def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
 
-    A cast to the dtype that the tensor has adds no layer.
+    A cast to the dtype that the tensor has adds no layer. A weakly typed network calls float16 Float; from there on it
+    is float32 only behind a cast.
     """
     source, target = ctx.dtype_of(tensor), inner_dtype(dtype)
     if source is target:
-        return tensor
+        is_half = target is torch.float32 and held_dtype(ctx, tensor) is torch.float16
+        return add_cast(ctx.net, tensor, target) if is_half else tensor
     if target is torch.bool and source.is_floating_point:
         from torchtrt.tensorrt import trt
 
@@ -43,6 +46,17 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     ):
         tensor = ctx.tensor(tensor, torch.float32)  # bytes convert to and from it
     return ctx.tensor(tensor, target)
+
+
+def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
+    """Returns the dtype that PyTorch gives a network tensor, or the network's of what is inside a converter.
+
+    They differ in a weakly typed network, which calls float16 Float.
+    """
+    known = ctx.known_value(tensor)
+    if isinstance(known, torch.Tensor) and known.dtype is torch.float16:
+        return torch.float16
+    return ctx.dtype_of(tensor)  # type: ignore[no-any-return]
 
 
 def nested(value: Any, rank: int) -> Any:
@@ -86,7 +100,8 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
         rank: The rank to have; at least the value's.
     """
     if is_network_tensor(value):
-        return to_rank(ctx, cast(ctx, value, dtype), rank)
+        has_dtype = ctx.dtype_of(value) is inner_dtype(dtype)
+        return to_rank(ctx, value if has_dtype else cast(ctx, value, dtype), rank)
     target = inner_dtype(dtype) if dtype is torch.float64 else dtype
     if isinstance(value, torch.Tensor):
         shape = (1,) * (rank - value.dim()) + tuple(value.shape)
