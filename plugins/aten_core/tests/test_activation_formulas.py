@@ -33,6 +33,7 @@ UNLIKE = {
     "a scaled sum": lambda x: (
         0.5 * x * (1.0 + torch.tanh(SCALE * torch.add(x, 0.044715 * x**3, alpha=2)))
     ),
+    "of complex numbers": lambda x: torch.view_as_real(torch.tanh(x) * (x * 1j * 0.5)),
     "a curve that is read again": lambda x: (
         (curve := torch.tanh(SCALE * (x + 0.044715 * x**3))) + 0.5 * x * (1.0 + curve)
     ),
@@ -85,3 +86,15 @@ def test_what_is_like_it_is_not(name):
     assert torch.ops.aten.gelu.default not in ops_of(UNLIKE[name], x)
     result = run_compiled(compiled_alone(UNLIKE[name], x), x)
     torch.testing.assert_close(result, UNLIKE[name](x), rtol=2e-3, atol=2e-3)
+
+
+def test_a_long_product_is_looked_at_in_no_time():
+    """However many factors it has, it is none of the formula's."""
+
+    def long(x):
+        y = torch.tanh(x)
+        for _ in range(1500):
+            y = y * x
+        return y
+
+    assert len(ops_of(long, torch.rand(3))) == 1501

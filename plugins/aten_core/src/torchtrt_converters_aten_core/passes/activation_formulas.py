@@ -54,15 +54,16 @@ def _is_bent(node: Any, source: Node) -> bool:
     return cube == [source] * 3 and math.isclose(constant, 0.044715, rel_tol=1e-4)
 
 
-def _factors(node: Any) -> tuple[float, list[Any]]:
+def _factors(node: Any, depth: int = 3) -> tuple[float, list[Any]]:
     """Returns the numbers that a product of products is a multiple of, as one, and its other factors."""
     if isinstance(node, (int, float)):
         return float(node), []
-    if node.target is aten.pow.Tensor_Scalar and node.args[1] == 3:
+    target = getattr(node, "target", None)  # a complex number has none
+    if target is aten.pow.Tensor_Scalar and node.args[1] == 3:
         return 1.0, [node.args[0]] * 3
-    if node.target is not aten.mul.Tensor:
+    if target is not aten.mul.Tensor or not depth:
         return 1.0, [node]
-    (first, some), (second, others) = map(_factors, node.args)
+    (first, some), (second, others) = (_factors(part, depth - 1) for part in node.args)
     return first * second, some + others
 
 
