@@ -3,6 +3,9 @@
 Run with ``TORCHTRT_TENSORRT=real pytest tests/gpu plugins``.
 """
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -128,3 +131,52 @@ def test_tensors_on_the_cpu_are_refused():
         compiled(torch.rand(2, 4))
     with pytest.raises(InputError):
         compiled(torch.rand(3, 4).cuda())
+
+
+class Mixed(torch.nn.Module):
+    """Computes in float16, and in float32 what has never been anything else."""
+
+    def __init__(self):
+        super().__init__()
+        self.narrow = torch.nn.Linear(16, 16, dtype=torch.float16)
+        self.wide = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        """Returns both, and the second of the first, cast."""
+        half = self.narrow(x.half()) * 300
+        mean = half.float().pow(2).mean(-1)  # beyond what float16 holds
+        return half, self.wide(x), torch.log(x.abs() + 1), torch.full_like(x, -1.7658), mean
+
+
+def test_float32_beside_float16_keeps_its_digits():
+    """TensorRT 8.6 computes in float16 whatever nobody holds to float32, where it may."""
+    model = Mixed().eval().cuda()
+    x = torch.randn(8, 16, device="cuda")
+
+    compiled = torchtrt.compile(model, [x], **SETTINGS)
+
+    with torch.no_grad():
+        results, expected = compiled(x)[1:], model(x)[1:]
+    torch.testing.assert_close(results[:-1], expected[:-1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(results[-1], expected[-1], rtol=1e-2, atol=1e-2)
+
+
+DROPPED = """
+import torch, torchtrt
+
+def run():
+    model = torch.nn.Linear(4, 4).eval().cuda()
+    x = torch.rand(2, 4, device="cuda")
+    compiled = torchtrt.compile(model, [x], min_block_size=1, cuda_graphs=True, tactic_sources=0)
+    for _ in range(5):
+        result = compiled(x)
+
+run()
+"""
+
+
+def test_a_process_that_dropped_recordings_ends_well():
+    """What recordings leave behind is nothing that the interpreter stumbles over when it ends."""
+    ended = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True)
+
+    assert 0 == ended.returncode, ended.stderr
