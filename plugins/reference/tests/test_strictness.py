@@ -135,6 +135,18 @@ def test_8_6_drops_a_cast_to_float16_that_nobody_insists_on(bench: Any) -> None:
         torch.testing.assert_close(n.run(back)[0], expected, rtol=0, atol=0)
 
 
+def test_8_6_calls_what_a_layer_makes_float(bench: Any) -> None:
+    """Constants and casts of float16 too, and what is made of them; an input is what it was declared as."""
+    n = bench("8.6.0", ("EXPLICIT_BATCH",))
+    half = n.input(torch.ones(2).half())
+    constant = only(n.net.add_constant((2,), np.ones(2, np.float16)))
+    cast = only(n.net.add_cast(half, n.trt.float16))
+    total = only(n.net.add_elementwise(constant, cast, n.trt.ElementWiseOperation.SUM))
+    assert [n.trt.float16] + [n.trt.float32] * 3 == [x.dtype for x in (half, constant, cast, total)]
+    total.dtype = n.trt.float16
+    assert n.trt.float16 == total.dtype
+
+
 def test_8_6_may_compute_in_float16_what_nobody_insists_on(bench: Any) -> None:
     """Where it may, the reference does; where float32 is asked for, it stays."""
     x = torch.tensor([1.0009, 2.999])

@@ -149,9 +149,18 @@ class Tensor(Implementation):
 
     @property
     def dtype(self) -> Any:
-        """The type; the default is float32 where it cannot be inferred."""
+        """The type; the default is float32 where it cannot be inferred.
+
+        TensorRT 8.6 calls what a layer makes Float, also where it is a constant or a cast of float16, until it is
+        declared otherwise.
+        """
         fact = self._facts_or_none()
-        return self._trt.DataType.__members__["FLOAT" if fact is None else fact.dtype]
+        name = "FLOAT" if fact is None else fact.dtype
+        is_hint = self._network._rules.types_are_hints and not self._network._strong
+        if is_hint and name == "HALF" and self._producer is not None and self._declared is None:
+            is_set = self._producer._output_types.get(self._index) == "HALF"
+            name = "HALF" if is_set else "FLOAT"
+        return self._trt.DataType.__members__[name]
 
     @dtype.setter
     def dtype(self, value: Any) -> None:
