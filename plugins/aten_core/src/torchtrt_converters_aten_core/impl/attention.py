@@ -71,15 +71,15 @@ def attention(
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
-    # keeps them only where a factor is scaled before: all but a factor of two is.
-    doubled = (is_causal or mask is not None) and not is_strongly_typed()
-    before = scale / 2 if doubled else scale
-    scaled = query
-    if before != 1:
-        scaled = elementwise.arithmetic(ctx, "PROD", query, before, dtype)
-    scores = matmul.multiply(ctx, scaled, key, transpose_second=True)
-    if doubled:
-        scores = elementwise.arithmetic(ctx, "PROD", scores, 2.0, dtype)
+    # keeps them only where a factor is scaled down before: see the pass attention_scales.
+    behind = 1.0
+    if (is_causal or mask is not None) and not is_strongly_typed():
+        behind = scale if scale > 1 else 2.0
+    if scale != behind:
+        query = elementwise.arithmetic(ctx, "PROD", query, scale / behind, dtype)
+    scores = matmul.multiply(ctx, query, key, transpose_second=True)
+    if behind != 1:
+        scores = elementwise.arithmetic(ctx, "PROD", scores, behind, dtype)
     keep = None
     if is_causal:
         rows = sizes.size_of(ctx, query, -2)

@@ -1,0 +1,172 @@
+"""The scale of attention under a mask, in the weights of the projection that makes the query.
+
+TensorRT 8.6 computes such attention in one kernel only where the product of query and key is scaled, and neither of the
+two. Half precision holds that product only if one of them was scaled down before. Weights that are smaller by a power
+of two do both, and lose no digit.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchtrt.conversion import arguments_of, constant_of
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core.impl.attention import WHOLE
+
+aten = torch.ops.aten
+
+_MOVES = (
+    aten.transpose.int,
+    aten.permute.default,
+    aten.view.default,
+    aten.reshape.default,
+    aten.unflatten.int,
+    aten.unsqueeze.default,
+    aten.squeeze.dim,
+    aten.clone.default,
+    aten.contiguous.default,
+)
+"""Ops that only put elements elsewhere."""
+_PARTS = (
+    aten.slice.Tensor,
+    aten.split.Tensor,
+    aten.split_with_sizes.default,
+    aten.chunk.default,
+)
+
+
+@pack.lowering_pass()
+def attention_scales(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Scales queries by a power of two where they are projected, and attention by what is left."""
+    if is_strongly_typed():
+        return
+    for node in graph_module.graph.find_nodes(op="call_function", target=WHOLE):
+        op = arguments_of(node)
+        value = op.query.meta["val"]
+        if torch.float16 not in (value.dtype, settings.autocast):
+            continue
+        if op.query in (op.key, op.value) or not (op.is_causal or op.attn_mask is not None):
+            continue
+        scale = _scale_of(op, value.shape[-1])
+        if scale is None:
+            continue
+        factor = 2.0 ** (math.ceil(math.log2(scale)) - 1)  # what is left is more than 1
+        if factor < 1 and _scale_projection(op.query, factor):
+            node.args, node.kwargs = (), {**vars(op), "scale": scale / factor}
+
+
+def _scale_of(op: Any, width: Any) -> float | None:
+    """Returns the scale of attention, if it is known and positive."""
+    if op.scale is None and isinstance(width, int):
+        return 1 / math.sqrt(width)
+    return op.scale if isinstance(op.scale, (int, float)) and op.scale > 0 else None
+
+
+def _scale_projection(query: Node, factor: float) -> bool:
+    """Scales what a query is projected by, if the projection makes nothing else of it; returns whether it did."""
+    node, columns = _projection(query)
+    if node is None:
+        return False
+    op = arguments_of(node)
+    is_linear = node.target is aten.linear.default
+    if not is_linear and (op.beta, op.alpha) != (1, 1):
+        return False
+    dims = {"weight": 0, "bias": -1} if is_linear else {"mat2": 1, "self": -1}
+    weights = {name: getattr(op, name) for name in dims if getattr(op, name) is not None}
+    width = node.meta["val"].shape[-1]
+    for name, weight in weights.items():
+        if constant_of(weight) is None or weight.meta["val"].shape[dims[name]] != width:
+            return False
+    scaled = {
+        name: _scaled(node, weight, dims[name], columns or (0, width), factor)
+        for name, weight in weights.items()
+    }
+    node.args, node.kwargs = (), {**vars(op), **scaled}
+    return True
+
+
+def _projection(query: Node) -> tuple[Node | None, tuple[int, int] | None]:
+    """Returns the projection that a query comes from, and which of its columns become nothing but the query."""
+    node, columns, is_only = query, None, len(query.users) == 1
+    while is_only and node.op == "call_function":
+        if node.target in (aten.linear.default, aten.addmm.default):
+            return node, columns
+        if node.target in _MOVES and (columns is None or _keeps_columns(node)):
+            node = node.args[0]
+            is_only = len(node.users) == 1
+        elif columns is None and (part := _part(node)) is not None:
+            node, columns = part
+        else:
+            break
+    return None, None
+
+
+def _keeps_columns(node: Node) -> bool:
+    """Returns whether an op that moves elements leaves the last dimension alone."""
+    before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
+    if node.target is aten.transpose.int:
+        return len(before) - 1 not in (node.args[1] % len(before), node.args[2] % len(before))
+    return node.target in (aten.view.default, aten.reshape.default) and before[-1] == after[-1]
+
+
+def _part(node: Node) -> tuple[Node, tuple[int, int]] | None:
+    """Returns what a node is some columns of, and which, where nothing else reads these columns."""
+    taken = _columns(node)
+    if taken is None:
+        return None
+    source, (low, high) = taken
+    readers = list(source.users)
+    if node not in readers:  # but what splits it
+        readers = list(readers[0].users) if len(readers) == 1 else []
+    others = [_columns(each) for each in readers if each is not node]
+    if node not in readers or None in others:
+        return None
+    is_apart = all(end <= low or high <= start for _, (start, end) in filter(None, others))
+    return taken if is_apart else None
+
+
+def _columns(node: Node) -> tuple[Node, tuple[int, int]] | None:
+    """Returns what a node is some columns of, and which; ``None`` if it is no such part."""
+    place = 0
+    if node.target is operator.getitem:
+        node, place = node.args
+    op = arguments_of(node) if node.target in _PARTS else None
+    if op is None or op.dim % (rank := op.self.meta["val"].dim()) != rank - 1:
+        return None
+    if node.target is not aten.slice.Tensor:
+        widths = [each.shape[-1] for each in node.meta["val"]]
+        start = sum(widths[:place])
+    else:
+        widths, start = [node.meta["val"].shape[-1]], op.start or 0
+        if op.step != 1 or start < 0:
+            return None
+    is_static = all(isinstance(size, int) for size in (*widths, start))
+    return (op.self, (start, start + widths[place])) if is_static else None
+
+
+def _scaled(node: Node, weight: Node, dim: int, columns: tuple[int, int], factor: float) -> Node:
+    """Returns a weight of which what makes some columns is multiplied by a factor."""
+    low, high = columns
+    parts = []
+    with node.graph.inserting_before(node):
+        for start, end in ((0, low), (low, high), (high, weight.meta["val"].shape[dim])):
+            if start < end:
+                part = _call(aten.slice.Tensor, weight, dim, start, end)
+                parts.append(_call(aten.mul.Tensor, part, factor) if start == low else part)
+        return parts[0] if len(parts) == 1 else _call(aten.cat.default, parts, dim)
+
+
+def _call(target: Callable[..., Any], *args: Any) -> Node:
+    """Returns a node that calls an op; it is added where the graph of its arguments adds nodes."""
+    first = args[0][0] if isinstance(args[0], list) else args[0]
+    node: Node = first.graph.call_function(target, args)
+    node.meta["val"] = target(*torch.fx.map_arg(args, lambda each: each.meta["val"]))
+    return node
