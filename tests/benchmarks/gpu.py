@@ -41,6 +41,8 @@ COLUMNS = {
 PROGRAMS = ("pytorch", "ours", "onnx")
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
+WRONG = 0.05
+"""The relative error beyond which an engine computes something else."""
 TIMINGS = 1
 """How often TensorRT times each kernel that it may choose."""
 
@@ -267,7 +269,12 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
     """Returns the table of all columns, the best of each row in bold."""
     lines = _head("model", *COLUMNS.values(), "relative error")
     for label, row in rows.items():
-        best = min((row[column][0] for column in COLUMNS if column in row), default=0.0)
+        right = [
+            column
+            for column in COLUMNS
+            if column in row and not (column == "onnx" and row["onnx_error"] > WRONG)
+        ]
+        best = min((row[column][0] for column in right), default=0.0)
         cells = []
         for column in COLUMNS:
             if column not in row:
@@ -276,7 +283,8 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
             median, low, high = row[column]
             text = f"{median:.3g}"
             text = f"**{text}**" if median == best else text
-            cells.append(text + (f" ({low:.3g} to {high:.3g})" if high > 1.1 * low else ""))
+            text += f" ({low:.3g} to {high:.3g})" if high > 1.1 * low else ""
+            cells.append(text if column in right else f"{text}, with wrong values")
         cells.append(f"{row['error']:.1e}" if "error" in row else "-")
         lines.append(_row(label, *cells))
     return "\n".join(lines)
