@@ -65,13 +65,13 @@ def allow_precisions(network: Any, config: Any, has_half: bool) -> None:
             # What follows Dequantize is computed in int8 with it.
             is_half = kind == "DEQUANTIZE" or any(each.name in halves for each in inputs)
         for place, output in enumerate(map(layer.get_output, range(layer.num_outputs))):
-            if is_half and not layer.output_type_is_set(place):
-                if kind == "CAST" or output.dtype in (single, half):
-                    halves.add(output.name)
-            elif output.dtype == single and not kind.startswith(_UNHELD):
+            if layer.output_type_is_set(place):
+                is_half = layer.get_output_type(place) == half
+            if is_half and (kind == "CAST" or output.dtype in (single, half)):
+                halves.add(output.name)
+            elif not is_half and output.dtype == single and not kind.startswith(_UNHELD):
+                layer.precision = single
                 layer.set_output_type(place, single)
-                if not is_half:
-                    layer.precision = single
 
 
 _UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
