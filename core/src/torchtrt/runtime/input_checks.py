@@ -48,14 +48,13 @@ class InputChecks:
         """Returns the checks for a program's inputs."""
         inputs: list[tuple[str, Any]] = []
         for node in placeholders:
-            value = node.meta.get("val")
+            value, name = node.meta.get("val"), str(node.target)
             if isinstance(value, torch.Tensor):
                 sizes = tuple(
                     size if isinstance(size, int) else size.node.expr for size in value.shape
                 )
-                inputs.append((node.name, TensorCheck(node.name, value.dtype, value.layout, sizes)))
-            else:
-                inputs.append((node.name, value))
+                value = TensorCheck(name, value.dtype, value.layout, sizes)
+            inputs.append((name, value))
         shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
         assumptions = [guard.expr for guard in shape_env.guards] if shape_env else []
         known = set(profiles[0])
