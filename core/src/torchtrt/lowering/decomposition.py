@@ -171,18 +171,20 @@ def _trace(decompose: Callable[..., Any], node: Node) -> GraphModule | str | Non
     values = [source.meta["val"] for source in sources]
     if any(isinstance(value, (list, tuple)) for value in values):
         return None
+    is_ours = node.target in decompositions()
     try:
-        # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers.
-        with torch.no_grad(), _fake_mode_of(values), enable_python_dispatcher():
+        # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers, but takes ops apart.
+        dispatcher = enable_python_dispatcher() if is_ours else contextlib.nullcontext()
+        with torch.no_grad(), _fake_mode_of(values), dispatcher:
             parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
             if not rewrite_writes(parts.graph):
                 parts = make_fx(torch.func.functionalize(function), tracing_mode="real")(*values)
     except NotImplementedError as error:
         return f"its decomposition does not apply: {error}"
     except Exception as error:
-        where = qualified_function(decompose)
-        if node.target not in decompositions():
+        if not is_ours:
             return None  # PyTorch's own may refuse its inputs in any way; then the node stays whole
+        where = qualified_function(decompose)
         return f"its decomposition {where} raised {describe(error, where)}"
     placeholders = parts.graph.find_nodes(op="placeholder")
     for placeholder, source in zip(placeholders, sources, strict=True):

@@ -94,5 +94,4 @@ def is_pack_name(name: str) -> bool:
 
 def normalize(name: str) -> str:
     """Returns the pack name that a person means by a pack's or a distribution's name, in any spelling."""
-    flat = re.sub(r"[-_.\s]+", "_", name.strip()).lower()
-    return flat.removeprefix(PACKS.package_name(""))
+    return re.sub(r"[-_.\s]+", "_", name.strip()).lower().removeprefix(PACKS.package_name(""))
