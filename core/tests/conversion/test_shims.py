@@ -21,7 +21,7 @@ def test_what_is_cast_to_float32_is_computed_in_float32_beside_float16():
         narrow = shims.add_cast(network, between.get_output(0), torch.float16)
         after = network.add_unary(narrow, trt.UnaryOperation.ABS)
 
-        shims.allow_precisions(network, config, has_half=True)
+        shims.allow_precisions(network, config)
 
         assert [False, True, False] == [x.precision_is_set for x in (before, between, after)]
         assert config.get_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)

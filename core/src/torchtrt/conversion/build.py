@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import torch
 
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import engine_profiles
@@ -45,8 +44,7 @@ def build_plan(
         BuildError: TensorRT refused the network; the message holds what it logged.
     """
     config = builder.create_builder_config()
-    # Always a profile, even an empty one: 8.6 makes no execution context for data-dependent outputs
-    # without.
+    # Always a profile, even an empty one: without, 8.6 makes no execution context for outputs that depend on data.
     for shapes in engine_profiles(interpreted.inputs):
         profile = builder.create_optimization_profile()
         for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
@@ -75,9 +73,7 @@ def build_plan(
         config.max_aux_streams = settings.max_aux_streams
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
-    known = interpreted.context.known_values()
-    has_half = any(getattr(value, "dtype", None) is torch.float16 for value in known)
-    allow_precisions(interpreted.network.raw, config, has_half)
+    allow_precisions(interpreted.network.raw, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if cache is not None:
         cache.use_timings(config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -125,10 +125,6 @@ class ConversionContext:
     def known_value(self, tensor: Any) -> Any:
         """Returns what :meth:`remember` was told about ``tensor``, or ``None``."""
         return self._values.get(tensor.name)
-
-    def known_values(self) -> Iterable[Any]:
-        """Returns everything that :meth:`remember` was told."""
-        return self._values.values()
 
     def dtype_of(self, tensor: Any) -> torch.dtype:
         """Returns the dtype of a network tensor inside the network, as PyTorch names it."""

@@ -22,9 +22,8 @@ def create_network(builder: Any) -> Any:
     """Returns a network with an explicit batch dimension, strongly typed where TensorRT can."""
     flag = trt.NetworkDefinitionCreationFlag
     names = ("EXPLICIT_BATCH", "STRONGLY_TYPED")
-    return builder.create_network(
-        sum(1 << int(getattr(flag, name)) for name in names if hasattr(flag, name))
-    )
+    bits = sum(1 << int(getattr(flag, name)) for name in names if hasattr(flag, name))
+    return builder.create_network(bits)
 
 
 def is_strongly_typed() -> bool:
@@ -32,50 +31,59 @@ def is_strongly_typed() -> bool:
     return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
 
 
-def allow_precisions(network: Any, config: Any, has_half: bool) -> None:
+def allow_precisions(network: Any, config: Any) -> None:
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
     TensorRT may then compute anything in float16: what is float32 insists on it. A strongly typed network computes as
     its tensors say.
-
-    Args:
-        network: The network.
-        config: Its builder configuration.
-        has_half: Whether any of its tensors is float16.
     """
     if is_strongly_typed():
         return
     if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
-    if not has_half:
+    halves: set[str] = set()
+    if not any(follow_half(layer, halves) for layer in network):
         return
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
-    single, half = trt.DataType.FLOAT, trt.DataType.HALF
-    given = map(network.get_input, range(network.num_inputs))
-    halves = {tensor.name for tensor in given if tensor.dtype == half}
     for layer in network:
-        kind = layer.type.name
-        if kind in ("CAST", "CONSTANT"):
-            # TensorRT 8.6 calls what they return Float, and hands them out as base classes.
-            layer.__class__ = getattr(trt, f"I{kind.capitalize()}Layer")
-            is_half = half == layer.to_type if kind == "CAST" else layer.weights.dtype == np.float16
-        else:
-            inputs = filter(None, map(layer.get_input, range(layer.num_inputs)))
-            # What follows Dequantize is computed in int8 with it.
-            is_half = kind == "DEQUANTIZE" or any(each.name in halves for each in inputs)
-        for place, output in enumerate(map(layer.get_output, range(layer.num_outputs))):
-            if layer.output_type_is_set(place):
-                is_half = layer.get_output_type(place) == half
-            if is_half and (kind == "CAST" or output.dtype in (single, half)):
-                halves.add(output.name)
-            elif not is_half and output.dtype == single and not kind.startswith(_UNHELD):
-                layer.precision = single
-                layer.set_output_type(place, single)
+        _, outputs = _tensors(layer)
+        if layer.type == trt.LayerType.DEQUANTIZE:  # what follows is computed in int8 with it
+            halves.add(outputs[0].name)
+        is_half = follow_half(layer, halves)
+        if layer.type.name.startswith(_UNHELD):
+            continue
+        for place, output in enumerate(outputs):
+            if output.dtype == trt.DataType.FLOAT and output.name not in halves:
+                layer.set_output_type(place, trt.DataType.FLOAT)
+                if not is_half:
+                    layer.precision = trt.DataType.FLOAT
 
 
-_UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
-"""What the names of layers begin with that compute nothing."""
+_UNHELD = ("CAST", "CONDITION", "CONSTANT", "DEQUANTIZE", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
+"""What the names of layers begin with that compute nothing, or in int8."""
+
+
+def follow_half(layer: Any, halves: set[str]) -> bool:
+    """Returns whether a layer reads float16, by the names of what is float16 but called Float, and adds its results."""
+    kind, half = layer.type.name, trt.DataType.HALF
+    inputs, outputs = _tensors(layer)
+    if kind in ("CAST", "CONSTANT"):
+        # TensorRT 8.6 calls what they return Float, and hands them out as base classes.
+        layer.__class__ = getattr(trt, f"I{kind.capitalize()}Layer")
+        is_half = half == layer.to_type if kind == "CAST" else layer.weights.dtype == np.float16
+    else:
+        is_half = any(each.dtype == half or each.name in halves for each in inputs)
+    for place, output in enumerate(outputs):
+        is_number = kind == "CAST" or output.dtype in (trt.DataType.FLOAT, half)
+        if is_half and is_number and not layer.output_type_is_set(place):
+            halves.add(output.name)
+    return bool(is_half)
+
+
+def _tensors(layer: Any) -> tuple[list[Any], list[Any]]:
+    inputs = filter(None, map(layer.get_input, range(layer.num_inputs)))
+    return list(inputs), list(map(layer.get_output, range(layer.num_outputs)))
 
 
 def share_profiles(config: Any) -> None:

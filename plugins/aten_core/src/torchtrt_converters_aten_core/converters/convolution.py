@@ -96,7 +96,7 @@ def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transp
     layer.num_groups = window.groups
     for place, value in enumerate((kernel, bias), start=1):
         if is_network_tensor(value):
-            value = types.cast(ctx, value, dtype)
+            value = types.operand(ctx, value, dtype, len(value.shape))
             if place == 1 and len(value.shape) == 3:
                 value = shape.unsqueeze(ctx, value, [3])
             layer.set_input(place, value)

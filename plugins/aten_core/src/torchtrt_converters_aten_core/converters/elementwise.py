@@ -70,12 +70,8 @@ def _floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
 
 
 def _operands(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> tuple[Any, Any]:
-    narrow = types.operands(ctx, (first, second), dtype)
-    dividend, divisor = (
-        types.cast(ctx, tensor, _WIDE)
-        for tensor, label in zip(narrow, ("dividend", "divisor"), strict=True)
-    )
-    return dividend, divisor
+    dividend, divisor = types.operands(ctx, (first, second), dtype)
+    return types.cast(ctx, dividend, _WIDE), types.cast(ctx, divisor, _WIDE)
 
 
 def _other_side(ctx: Any, rest: Any, divisor: Any) -> Any:

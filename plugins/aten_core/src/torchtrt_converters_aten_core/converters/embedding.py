@@ -78,7 +78,7 @@ def embedding_bag(
     rows = indexing.gather(ctx, weight, indices, 0)
     rows = types.cast(ctx, rows, inner)
     if per_sample_weights is not None:
-        scale = types.operand(ctx, per_sample_weights, inner, 1)
+        scale = types.operand(ctx, types.widened(ctx, per_sample_weights, inner), inner, 1)
         scale = shape.unsqueeze(ctx, scale, [1])
         rows = elementwise.combine(ctx, "PROD", rows, scale)
     if end is not None and padding < 0 and _MODES[mode] != "amax":

@@ -112,6 +112,7 @@ def index_put(ctx, self, indices, values, accumulate):
     inner = torch.int32 if dtype is torch.bool else dtype
     if accumulate:
         inner = types.wide(inner)
+        self, values = types.widened(ctx, self, inner), types.widened(ctx, values, inner)
     tensor = types.operand(ctx, self, inner, rank)
     values = types.operand(ctx, values, inner, types.rank_of(values))
     result = scatter_impl.put(ctx, tensor, indices, values, accumulate)

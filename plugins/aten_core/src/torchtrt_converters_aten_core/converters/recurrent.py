@@ -256,11 +256,11 @@ def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, **
     result = types.output_dtype(ctx, 0)
     # Where networks are weakly typed, half precision does not come around a loop.
     dtype = result if is_strongly_typed() else types.wide(result)
-    sequence = types.operand(ctx, input, dtype, 3)
+    sequence = types.operand(ctx, types.widened(ctx, input, dtype), dtype, 3)
     if batch_first:
         sequence = shape.swap(ctx, sequence, 0, 1)
     given = hx if isinstance(hx, (list, tuple)) else [hx]
-    states = [types.operand(ctx, state, dtype, 3) for state in given]
+    states = [types.operand(ctx, types.widened(ctx, state, dtype), dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
     outputs, last = _run(ctx, CELLS[ctx.node.target], sequence, states, weights)
     if batch_first:

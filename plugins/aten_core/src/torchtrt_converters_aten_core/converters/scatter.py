@@ -32,8 +32,9 @@ def scatter(ctx, self, dim, index, src=None, value=None, reduce="add", include_s
     """Converts a scatter that adds, multiplies, averages or takes extremes; each index has its own place."""
     dtype, inner = _dtypes(ctx)
     rank = max(types.rank_of(self), 1)
-    tensor = types.operand(ctx, self, inner, rank)
+    tensor = types.operand(ctx, types.widened(ctx, self, inner), inner, rank)
     index = types.operand(ctx, index, torch.int64, rank)
+    src = types.widened(ctx, src, inner)
     source = indexing.scatter_source(ctx, src, value, index, inner, rank)
     result = impl.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)
     return _as_given(ctx, result, self, dtype)
@@ -44,8 +45,8 @@ def index_reduce(ctx, self, dim, index, source, reduce="add", alpha=1, include_s
     """Converts slices that are added to those that a vector of indices names, or reduced with them."""
     dtype, inner = _dtypes(ctx)
     rank = max(types.rank_of(self), 1)
-    tensor = types.operand(ctx, self, inner, rank)
-    source = types.operand(ctx, source, inner, rank)
+    tensor = types.operand(ctx, types.widened(ctx, self, inner), inner, rank)
+    source = types.operand(ctx, types.widened(ctx, source, inner), inner, rank)
     if alpha != 1:
         source = elementwise.arithmetic(ctx, "PROD", source, alpha, inner)
     index = types.operand(ctx, index, torch.int64, 1)

@@ -37,7 +37,8 @@ def arithmetic(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype)
     scalars = [value for value in (first, second) if isinstance(value, (int, float))]
     inner = types.compute_dtype(dtype, scalars)
     left, right = types.operands(ctx, (first, second), inner)
-    return types.cast(ctx, combine(ctx, kind, left, right), dtype)
+    result = combine(ctx, kind, left, right)
+    return result if inner is dtype else types.cast(ctx, result, dtype)
 
 
 def compare(ctx: Any, kind: str, first: Any, second: Any) -> Any:
@@ -119,7 +120,8 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
     if types.is_integer(dtype):
         return arithmetic(ctx, "DIV", first, second, dtype)
     # Half precision would round the quotient up to an integer before it is floored.
-    inner = torch.float32 if dtype in types.HALF_TYPES else dtype
+    inner = types.wide(dtype)
+    first, second = types.widened(ctx, first, inner), types.widened(ctx, second, inner)
     quotient = arithmetic(ctx, "DIV", first, second, inner)
     whole = unary.truncate if rounding == "trunc" else unary.floor
     return types.cast(ctx, whole(ctx, quotient), dtype)
@@ -206,7 +208,8 @@ def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> A
     kept = compare(ctx, "lt" if kind == "MAX" else "gt", limit, value)
     nan = unary.is_nan(ctx, value)
     kept = combine(ctx, "OR", kept, nan)
-    return types.cast(ctx, select(ctx, kept, value, limit, inner), dtype)
+    result = select(ctx, kept, value, limit, inner)
+    return result if inner is dtype else types.cast(ctx, result, dtype)
 
 
 def chain(ctx: Any, kind: str, tensors: Sequence[Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from torch.fx import Node
 from torchtrt.conversion import add, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt.tensorrt.shims import add_cast
+from torchtrt.tensorrt.shims import add_cast, follow_half, is_strongly_typed
 from torchtrt_converters_aten_core.impl.shape import to_rank
 
 HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -49,14 +50,22 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
 
 
 def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
-    """Returns the dtype that PyTorch gives a network tensor, or the network's of what is inside a converter.
+    """Returns the dtype that PyTorch gives a network tensor, or of what is inside a converter the one that it has.
 
-    They differ in a weakly typed network, which calls float16 Float.
+    It differs from the network's in a weakly typed one, which calls float16 Float.
     """
+    dtype: torch.dtype = ctx.dtype_of(tensor)
+    if dtype is not torch.float32 or is_strongly_typed():
+        return dtype
     known = ctx.known_value(tensor)
     if isinstance(known, torch.Tensor) and known.dtype is torch.float16:
         return torch.float16
-    return ctx.dtype_of(tensor)  # type: ignore[no-any-return]
+    network = ctx.net.raw
+    followed = ctx.attachments.setdefault(__name__, [0, set()])
+    for place in range(followed[0], network.num_layers):
+        follow_half(network.get_layer(place), followed[1])
+    followed[0] = network.num_layers
+    return torch.float16 if tensor.name in followed[1] else dtype
 
 
 def nested(value: Any, rank: int) -> Any:
@@ -100,7 +109,7 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
         rank: The rank to have; at least the value's.
     """
     if is_network_tensor(value):
-        has_dtype = ctx.dtype_of(value) is inner_dtype(dtype)
+        has_dtype = ctx.dtype_of(value) is inner_dtype(dtype) and not _makes_single(ctx)
         return to_rank(ctx, value if has_dtype else cast(ctx, value, dtype), rank)
     target = inner_dtype(dtype) if dtype is torch.float64 else dtype
     if isinstance(value, torch.Tensor):
@@ -112,7 +121,35 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
 def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """Returns the values as network tensors of ``dtype`` and of one rank, ready to broadcast."""
     rank = common_rank(values)
-    return [operand(ctx, value, dtype, rank) for i, value in enumerate(values)]
+    if dtype is torch.float32 and not all(map(_is_near_half, values)):
+        values = [widened(ctx, value, dtype) for value in values]
+    return [operand(ctx, value, dtype, rank) for value in values]
+
+
+def _is_near_half(value: Any) -> bool:
+    """Returns whether float16 tells a number from others, if it is one: beyond its range it does not."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return not isinstance(value, int) or abs(value) <= _HALF.max
+    return value == 0 or _HALF.smallest_normal <= abs(value) <= _HALF.max
+
+
+_HALF = torch.finfo(torch.float16)
+
+
+def _makes_single(ctx: Any) -> bool:
+    """Returns whether what is float32 in the node in conversion is, and no other name of float16: its result is not.
+
+    A converter that takes a tensor's dtype from a weakly typed network computes float16 as it names it.
+    """
+    values = None if ctx.node is None else ctx.node.meta.get("val")
+    values = values if isinstance(values, (list, tuple)) else [values]
+    return not any(getattr(value, "dtype", None) in (None, torch.float16) for value in values)
+
+
+def widened(ctx: Any, value: Any, dtype: torch.dtype) -> Any:
+    """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth."""
+    is_half = is_network_tensor(value) and held_dtype(ctx, value) is torch.float16
+    return cast(ctx, value, dtype) if dtype is torch.float32 and is_half else value
 
 
 def rank_of(value: Any) -> int:

@@ -14,6 +14,7 @@ from torchtrt_reference.building.precision import (
     is_dropped,
     is_narrowed,
     output_type,
+    reads_narrowed,
 )
 from torchtrt_reference.building.scheduling import inside_conditionals, ordered, units_of
 from torchtrt_reference.graphs.graph import ABSENT, Graph, Node, Port
@@ -158,6 +159,10 @@ class _Lowering:
         graph, name = self._graph, layer._operation.name
         facts = layer._output_facts()
         inputs = self._operand_slots(layer)
+        if reads_narrowed(layer, self._config):
+            floats = [x is not None and x._facts().dtype == "FLOAT" for x in layer._operands()]
+            read = [self._narrow(s) if f else s for s, f in zip(inputs, floats, strict=False)]
+            inputs = (*read, *inputs[len(read) :])
         if name == "constant":
             # The tensor of a constant layer is the constant itself.
             self._slots[id(layer._outputs[0])] = inputs[0]
@@ -186,16 +191,16 @@ class _Lowering:
         )
         for index, tensor in enumerate(layer._outputs):
             if is_narrowed(layer, index, self._config):
-                self._narrow(tensor)
+                self._slots[id(tensor)] = self._narrow(outputs[index])
 
-    def _narrow(self, tensor: Tensor) -> None:
-        """Has what reads a tensor read its values as float16 holds them."""
+    def _narrow(self, slot: int) -> int:
+        """Returns where the values of a slot are as float16 holds them."""
         for dtype in ("HALF", "FLOAT"):
-            slot = self._graph.new_slot()
-            read = self._slots[id(tensor)], slot
-            node = Node("cast", tensor._name, read[:1], read[1:], {"to_type": dtype})
+            made = self._graph.new_slot()
+            node = Node("cast", "narrowed", (slot,), (made,), {"to_type": dtype})
             self._graph.nodes.append(node)
-            self._slots[id(tensor)] = slot
+            slot = made
+        return slot
 
     def _operand_slots(self, layer: Layer) -> tuple[int, ...]:
         """The slots that a layer reads: its tensors, and its weights as constants."""

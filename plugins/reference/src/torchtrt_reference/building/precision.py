@@ -140,10 +140,18 @@ def is_narrowed(layer: Layer, index: int, config: BuilderConfig) -> bool:
         index: Which of its outputs.
         config: The configuration of the build.
     """
+    return reads_narrowed(layer, config) and layer._output_facts()[index].dtype == "FLOAT"
+
+
+def reads_narrowed(layer: Layer, config: BuilderConfig) -> bool:
+    """Returns whether a layer reads what is Float in float16, be it a constant: where TensorRT may, this one does.
+
+    What makes no numbers, as comparisons, reads them as they are: nobody could insist on it.
+    """
     network = layer._network
     if network._strong or not network._rules.types_are_hints or not config._has_flag("FP16"):
         return False
-    if layer._operation.name in _UNNARROWED or layer._output_facts()[index].dtype != "FLOAT":
+    held = layer._precision and layer._precision.name, *layer._output_types.values()
+    if "FLOAT" in held or layer._operation.name in _UNNARROWED:
         return False
-    held = layer._precision and layer._precision.name, layer._output_types.get(index)
-    return "FLOAT" not in held
+    return any(fact.dtype == "FLOAT" for fact in layer._output_facts())

@@ -156,10 +156,8 @@ class Tensor(Implementation):
         """
         fact = self._facts_or_none()
         name = "FLOAT" if fact is None else fact.dtype
-        is_hint = self._network._rules.types_are_hints and not self._network._strong
-        if is_hint and name == "HALF" and self._producer is not None and self._declared is None:
-            is_set = self._producer._output_types.get(self._index) == "HALF"
-            name = "HALF" if is_set else "FLOAT"
+        if name == "HALF" and self._is_hint():
+            name = "FLOAT"
         return self._trt.DataType.__members__[name]
 
     @dtype.setter
@@ -171,6 +169,13 @@ class Tensor(Implementation):
             return
         self._declared = value.name
         self._invalidate()
+
+    def _is_hint(self) -> bool:
+        """Whether the type is a wish that nobody insists on."""
+        layer, network = self._producer, self._network
+        if network._strong or not network._rules.types_are_hints:
+            return False
+        return layer is not None and not (self._declared or layer._output_types.get(self._index))
 
     def _invalidate(self) -> None:
         if self._producer is not None:

@@ -1,0 +1,78 @@
+"""What computes behind a float16 layer, whose results a weakly typed network calls Float."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from .test_pack import compile_everything
+
+TABLE = torch.linspace(-1.0009, 2.0009, 8)
+"""float32, with more digits than float16 has."""
+
+
+class Behind(torch.nn.Module):
+    """A function of what a linear layer copies, so that all that is inexact is the function's."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.copy = torch.nn.Linear(8, 8)
+        torch.nn.init.eye_(self.copy.weight)
+        torch.nn.init.zeros_(self.copy.bias)
+        self.half()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(self.copy(x))
+
+
+def check(function, x, **tolerances):
+    """Compiles a function behind a float16 layer, and compares its results with PyTorch's."""
+    model = Behind(function).eval()
+    compiled = compile_everything(model, x)
+    torch.testing.assert_close(compiled(x), model(x), equal_nan=True, **tolerances)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda v: v + TABLE,
+        lambda v: v * (TABLE * 1000),
+        lambda v: torch.where(v > 0, v, TABLE),
+        lambda v: torch.cat([v, TABLE[None]]),
+        lambda v: torch.stack([v[0], TABLE]),
+        lambda v: torch.maximum(v, TABLE),
+        lambda v: v > TABLE,
+        lambda v: v.float() * v.float() == math.inf,
+    ],
+)
+def test_what_pytorch_promotes_to_float32_is_computed_in_it(version, function):
+    """Of an operand in float16 and one in float32, and what asks only of float32."""
+    torch.manual_seed(0)
+    check(function, (torch.randn(4, 8) * 1000).half(), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda v: torch.div(v, 0.003, rounding_mode="floor"),
+        lambda v: torch.div(v, 0.03, rounding_mode="trunc"),
+        lambda v: torch.fmod(v * 64, 0.003),
+        lambda v: torch.remainder(v, 0.003),
+        lambda v: v * 1e-3 * 1e5,
+        lambda v: v / 1e-8 * 0,
+        lambda v: (v * 100000.0).clamp(max=1000.0),
+        lambda v: functional.max_pool2d(
+            v.reshape(1, 2, 4, 4).masked_fill(v.reshape(1, 2, 4, 4) < 9, -math.inf), 2
+        ),
+        lambda v: v.scatter_reduce(0, torch.zeros(4, 8).long(), v * 1000, "mean"),
+        lambda v: v.index_add(0, torch.zeros(4).long(), v * 1000),
+        lambda v: torch.logcumsumexp(v * 4000, 0),
+        lambda v: torch.linalg.vector_norm(v.gather(0, torch.zeros(4, 8).long()) * 300, dim=-1),
+    ],
+)
+def test_float16_is_computed_in_float32_where_pytorch_does(version, function):
+    """Quotients that are rounded, numbers beyond float16, sums."""
+    torch.manual_seed(0)
+    check(function, torch.randn(4, 8).half(), rtol=2e-3, atol=2e-3)
