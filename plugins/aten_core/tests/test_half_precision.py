@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+import torchtrt
+
 from .test_pack import compile_everything
 
 TABLE = torch.linspace(-1.0009, 2.0009, 8)
@@ -20,7 +22,7 @@ class Behind(torch.nn.Module):
         self.copy = torch.nn.Linear(8, 8)
         torch.nn.init.eye_(self.copy.weight)
         torch.nn.init.zeros_(self.copy.bias)
-        self.half()
+        self.half().requires_grad_(False)
         self.function = function
 
     def forward(self, x):
@@ -43,6 +45,7 @@ def check(function, x, **tolerances):
         lambda v: torch.cat([v, TABLE[None]]),
         lambda v: torch.stack([v[0], TABLE]),
         lambda v: torch.maximum(v, TABLE),
+        lambda v: torch.atan2(v, TABLE),
         lambda v: v > TABLE,
         lambda v: v.float() * v.float() == math.inf,
     ],
@@ -53,6 +56,33 @@ def test_what_pytorch_promotes_to_float32_is_computed_in_it(version, function):
     check(function, (torch.randn(4, 8) * 1000).half(), rtol=2e-6, atol=2e-6)
 
 
+def _conditional(v):
+    return torch.cond(
+        v.sum() > 0,
+        lambda v, w: v * 1.0009 + TABLE,
+        lambda v, w: w - TABLE,
+        (v.float(), v.float() * v.float()),
+    )
+
+
+def _loop(v):
+    return torch.while_loop(
+        lambda i, x, total: i < 5,
+        lambda i, x, total: (i + 1, x * 0.5, total + x.float() * x.float()),
+        (torch.tensor(0), v, v.float() * 0),
+    )
+
+
+@pytest.mark.parametrize("control", [_conditional, _loop])
+def test_branches_and_loops_keep_both(version, control):
+    """What is float32 in them keeps its digits beside what is float16."""
+    torch.manual_seed(0)
+    x = (torch.randn(4, 8) * 1000).half()
+    model = Behind(control).eval()
+    compiled = torchtrt.compile(model, [x], min_block_size=1)
+    torch.testing.assert_close(compiled(x), model(x), rtol=2e-6, atol=2e-6)
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -60,6 +90,7 @@ def test_what_pytorch_promotes_to_float32_is_computed_in_it(version, function):
         lambda v: torch.div(v, 0.03, rounding_mode="trunc"),
         lambda v: torch.fmod(v * 64, 0.003),
         lambda v: torch.remainder(v, 0.003),
+        lambda v: torch.round(v, decimals=2),
         lambda v: v * 1e-3 * 1e5,
         lambda v: v / 1e-8 * 0,
         lambda v: (v * 100000.0).clamp(max=1000.0),

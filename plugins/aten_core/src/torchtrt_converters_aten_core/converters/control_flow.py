@@ -11,7 +11,8 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import add, is_network_tensor
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import shape
+from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import converts
 
 
@@ -87,22 +88,30 @@ def _select(
 
 @converts(torch.ops.higher_order.while_loop, unless=(_unconverted, _carries_numbers), empty=True)
 def while_loop(ctx, condition, body, carried, captured):
-    """The condition is computed from what is carried at the start of each iteration."""
-    starts = [ctx.tensor(value) for value in carried]
+    """The condition is computed from what is carried at the start of each iteration.
+
+    Where networks are weakly typed, half precision comes around a loop as float32.
+    """
+    given = [ctx.tensor(value) for value in carried]
+    starts = [_as_carried(ctx, tensor) for tensor in given]
     loop = ctx.net.add_loop()
     recurrences = [loop.add_recurrence(start) for start in starts]
     before = []
-    for layer, start in zip(recurrences, starts, strict=True):
+    for layer, tensor in zip(recurrences, given, strict=True):
         before.append(layer.get_output(0))
-        ctx.remember(layer.get_output(0), ctx.known_value(start))
+        ctx.remember(layer.get_output(0), ctx.known_value(tensor))
     (going,) = ctx.convert_graph(condition, [*before, *captured])
     loop.add_trip_limit(_apart(ctx, going), trt.TripLimit.WHILE)
     after = ctx.convert_graph(body, [*before, *captured])
     results = []
     for layer, start, old, new in zip(recurrences, starts, before, after, strict=True):
-        layer.set_input(1, _apart(ctx, ctx.tensor(new, ctx.dtype_of(start))))
+        layer.set_input(1, _apart(ctx, _as_carried(ctx, ctx.tensor(new, ctx.dtype_of(start)))))
         results.append(loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0).get_output(0))
     return tuple(results)
+
+
+def _as_carried(ctx: Any, tensor: Any) -> Any:
+    return tensor if is_strongly_typed() else types.widened(ctx, tensor, torch.float32)
 
 
 def _apart(ctx: Any, value: Any) -> Any:

@@ -78,7 +78,7 @@ def _pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool 
     result = layer.get_output(0)
     if kind == "MAX" and _may_be_minus_infinity(arguments_of(ctx.node).self):
         result = _restore_minus_infinity(ctx, tensor, window, result)
-    return types.cast(ctx, result, dtype) if dtype is torch.bfloat16 else result
+    return ctx.tensor(result, dtype)
 
 
 def _layer(ctx: Any, kind: str, tensor: Any, window: Window) -> Any:

@@ -48,11 +48,17 @@ def exp2(self: Tensor) -> Tensor:
 
 @pack.decomposition(aten.round.decimals)
 def round_to(self: Tensor, *, decimals: int) -> Tensor:
-    """Returns each element rounded to decimal places; negative ones are before the point."""
+    """Returns each element rounded to decimal places, in float32 or better; negative ones are before the point."""
     if decimals == 0 or not self.dtype.is_floating_point:
         return torch.round(self)
-    power = float(10 ** abs(decimals))
-    return torch.round(self * power) / power if decimals > 0 else torch.round(self / power) * power
+    power, wide = (
+        float(10 ** abs(decimals)),
+        self.to(torch.promote_types(self.dtype, torch.float32)),
+    )
+    rounded = (
+        torch.round(wide * power) / power if decimals > 0 else torch.round(wide / power) * power
+    )
+    return rounded.to(self.dtype)
 
 
 @pack.decomposition(aten.angle.default)
@@ -129,7 +135,8 @@ def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
 @pack.decomposition(aten.atan2.default)
 def atan2(self: Tensor, other: Tensor) -> Tensor:
     """Returns the angle of the point ``(other, self)``, in the right quadrant for signed zeros and infinities too."""
-    up, right = self * 1.0, other * 1.0
+    dtype = torch.result_type(self * 1.0, other * 1.0)
+    up, right = self.to(dtype), other.to(dtype)
     both = (torch.abs(up) == math.inf) & (torch.abs(right) == math.inf)
     up, right = torch.where(both, torch.sign(up), up), torch.where(both, torch.sign(right), right)
     tall = torch.abs(up) > torch.abs(right)

@@ -16,7 +16,8 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 _FLAGS = {"HALF": "FP16", "BF16": "BF16", "INT8": "INT8", "FP8": "FP8", "INT4": "INT4"}
 _QUANTIZING = ("quantize", "dequantize")
-_UNNARROWED = ("cast", *_QUANTIZING)  # what says the type that it makes
+# What says the type that it makes, and what computes nothing
+_UNNARROWED = ("cast", *_QUANTIZING, "conditional_input", "conditional_output")
 _BESIDE_BYTES = ("cast", "identity")  # what may read and write UINT8
 
 
