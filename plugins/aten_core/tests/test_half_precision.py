@@ -68,7 +68,7 @@ def _conditional(v):
 def _loop(v):
     return torch.while_loop(
         lambda i, x, total: i < 5,
-        lambda i, x, total: (i + 1, x * 0.5, total + x.float() * x.float()),
+        lambda i, x, total: (i + 1, x * 0.9, total + x.float() * x.float()),
         (torch.tensor(0), v, v.float() * 0),
     )
 
