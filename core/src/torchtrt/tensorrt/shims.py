@@ -34,34 +34,33 @@ def is_strongly_typed() -> bool:
 def allow_precisions(network: Any, config: Any) -> None:
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
-    TensorRT may then compute anything in float16: what is float32 insists on it. A strongly typed network computes as
-    its tensors say.
+    TensorRT may then compute anything in float16: what is float32 insists on it, or on its results where it reads int8.
     """
     if is_strongly_typed():
         return
     if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
-    halves: set[str] = set()
+    halves, quantized, single = set[str](), set[str](), trt.DataType.FLOAT
     if not any(follow_half(layer, halves) for layer in network):
         return
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
     for layer in network:
-        _, outputs = _tensors(layer)
-        if layer.type == trt.LayerType.DEQUANTIZE:  # what follows is computed in int8 with it
-            halves.add(outputs[0].name)
-        is_half = follow_half(layer, halves)
-        if layer.type.name.startswith(_UNHELD):
-            continue
-        for place, output in enumerate(outputs):
-            if output.dtype == trt.DataType.FLOAT and output.name not in halves:
-                layer.set_output_type(place, trt.DataType.FLOAT)
-                if not is_half:
-                    layer.precision = trt.DataType.FLOAT
+        inputs, outputs = _tensors(layer)
+        is_half, kind = follow_half(layer, halves), layer.type.name
+        is_int8 = kind == "DEQUANTIZE" or any(each.name in quantized for each in inputs)
+        if is_int8 and kind in ("DEQUANTIZE", "SHUFFLE"):
+            quantized.add(outputs[0].name)
+        elif not kind.startswith(_UNHELD):
+            for place, output in enumerate(outputs):
+                if output.dtype == single and output.name not in halves:
+                    layer.set_output_type(place, single)
+                    if not (is_half or is_int8):
+                        layer.precision = single
 
 
-_UNHELD = ("CAST", "CONDITION", "CONSTANT", "DEQUANTIZE", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
-"""What the names of layers begin with that compute nothing, or in int8."""
+_UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
+"""What the names of layers begin with that compute nothing."""
 
 
 def follow_half(layer: Any, halves: set[str]) -> bool:

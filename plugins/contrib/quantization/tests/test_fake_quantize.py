@@ -126,6 +126,36 @@ def test_channels_have_scales_of_their_own(zero_point, tensorrt):
     assert (op in converters_of(compiled)) == (zero_point == 0)
 
 
+class BesideHalf(torch.nn.Module):
+    """Quantizes float32 and multiplies it, beside a layer in float16."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.wide = torch.nn.Linear(8, 8)
+        self.narrow = torch.nn.Linear(8, 8, dtype=torch.float16)
+
+    def forward(self, x):
+        rows = torch.fake_quantize_per_tensor_affine(x, 0.05, 0, -128, 127)
+        scales, zeros = torch.full((8,), 0.01), torch.zeros(8, dtype=torch.int32)
+        weight = torch.fake_quantize_per_channel_affine(
+            self.wide.weight, scales, zeros, 0, -128, 127
+        )
+        product = torch.nn.functional.linear(rows, weight, self.wide.bias)
+        return rows * 1.0009, torch.softmax(product, -1), product * 1e5, self.narrow(x.half())
+
+
+@pytest.mark.parametrize("tensorrt", tensorrts())
+def test_what_follows_int8_is_float32_beside_float16(tensorrt):
+    """Of what is dequantized to float32, nothing loses digits to float16 or is beyond it."""
+    model, x = BesideHalf().eval(), torch.randn(4, 8)
+    with torchtrt.use_tensorrt(tensorrt):
+        compiled = torchtrt.compile(model, (x,), require_full_compilation=True)
+    expected = model(x)
+    for place, result in enumerate(run_compiled(compiled, x)[:3]):
+        torch.testing.assert_close(result, expected[place], rtol=1e-5, atol=1e-5)
+
+
 SCALE, SCALES = torch.tensor(0.05), torch.tensor([0.1, 0.02, 0.3])
 NOT_NUMBERS = TensorSpec(values=[torch.nan, torch.inf, -torch.inf])
 WIDE = {"low": -9, "high": 9}
