@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 import torchtrt
-from torchtrt.conversion import arguments_of
+from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.testing import run_compiled
 
 WIDTH, LENGTH, HEADS, BATCH = 16, 5, 2, 3
@@ -91,17 +91,22 @@ LEFT = {
 }
 
 
-def scale_of(model, x, **settings):
-    """Returns the scale that attention is converted with; None is PyTorch's own."""
+def the_call(op, model, x, **settings):
+    """Returns the arguments of the only call of an op that is converted."""
     dry = torchtrt.compile(model, [x], dryrun=True, min_block_size=1, **settings)
     (node,) = (
         node
         for part in dry.graph_module.modules()
         if isinstance(part, torch.fx.GraphModule)
         for node in part.graph.nodes
-        if node.target is torch.ops.aten.scaled_dot_product_attention.default
+        if node.target is op
     )
-    return arguments_of(node).scale
+    return arguments_of(node)
+
+
+def scale_of(model, x, **settings):
+    """Returns the scale that attention is converted with; None is PyTorch's own."""
+    return the_call(torch.ops.aten.scaled_dot_product_attention.default, model, x, **settings).scale
 
 
 @pytest.fixture(autouse=True)
@@ -166,3 +171,23 @@ def test_scaled_weights_can_be_replaced():
     refitted = torchtrt.refit_module_weights(compiled, other)
     with torch.no_grad():
         torch.testing.assert_close(run_compiled(refitted, x), other(x), rtol=4e-3, atol=4e-3)
+
+
+def test_large_weights_are_scaled_before_the_engine_runs():
+    """By the factor, in the rows of the query and no others, and without a digit lost."""
+
+    class Large(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.packed = torch.nn.Linear(256, 768, dtype=torch.float16)
+
+        def forward(self, x):
+            heads = (part.view(2, 4, 4, 64).transpose(1, 2) for part in self.packed(x).chunk(3, -1))
+            return F.scaled_dot_product_attention(*heads, is_causal=True)
+
+    model, x = Large().eval(), torch.randn(2, 4, 256).half()
+    linear = the_call(torch.ops.aten.linear.default, model, x)
+    for name in ("weight", "bias"):
+        scaled, given = constant_of(getattr(linear, name)), getattr(model.packed, name)
+        assert torch.equal(scaled[:256], given[:256] / 16)
+        assert torch.equal(scaled[256:], given[256:])

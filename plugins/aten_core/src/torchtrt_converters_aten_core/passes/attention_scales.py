@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
@@ -72,6 +72,8 @@ def _scale_of(op: Any, width: Any) -> float | None:
 
 def _scale_projection(query: Node, factor: float) -> bool:
     """Scales what a query is projected by, if the projection makes nothing else of it; returns whether it did."""
+    from torchtrt.lowering.constant_folding import GROWTH_LIMIT  # slow to import
+
     node, columns = _projection(query)
     if node is None:
         return False
@@ -82,6 +84,8 @@ def _scale_projection(query: Node, factor: float) -> bool:
     dims = {"weight": 0, "bias": -1} if is_linear else {"mat2": 1, "self": -1}
     weights = {name: getattr(op, name) for name in dims if getattr(op, name) is not None}
     width = node.meta["val"].shape[-1]
+    if not isinstance(width, int) or width > GROWTH_LIMIT:
+        return False
     for name, weight in weights.items():
         if constant_of(weight) is None or weight.meta["val"].shape[dims[name]] != width:
             return False
@@ -154,19 +158,21 @@ def _columns(node: Node) -> tuple[Node, tuple[int, int]] | None:
 
 def _scaled(node: Node, weight: Node, dim: int, columns: tuple[int, int], factor: float) -> Node:
     """Returns a weight of which what makes some columns is multiplied by a factor."""
-    low, high = columns
-    parts = []
-    with node.graph.inserting_before(node):
-        for start, end in ((0, low), (low, high), (high, weight.meta["val"].shape[dim])):
-            if start < end:
-                part = _call(aten.slice.Tensor, weight, dim, start, end)
-                parts.append(_call(aten.mul.Tensor, part, factor) if start == low else part)
-        return parts[0] if len(parts) == 1 else _call(aten.cat.default, parts, dim)
+    value, (low, high) = weight.meta["val"], columns
+    with node.graph.inserting_before(node), value.fake_mode:
+        if high - low == value.shape[dim]:
+            return _call(node.graph, aten.mul.Tensor, weight, factor)
+        # A vector, and not parts that are put together: only what is no larger than its inputs is computed beforehand.
+        like = {"dtype": value.dtype, "device": value.device}
+        counts = ((low, 1.0), (high - low, factor), (value.shape[dim] - high, 1.0))
+        parts = [_call(node.graph, aten.full.default, [n], by, **like) for n, by in counts if n]
+        factors = _call(node.graph, aten.cat.default, parts)
+        if dim == 0 and value.dim() == 2:
+            factors = _call(node.graph, aten.unsqueeze.default, factors, 1)
+        return _call(node.graph, aten.mul.Tensor, weight, factors)
 
 
-def _call(target: Callable[..., Any], *args: Any) -> Node:
-    """Returns a node that calls an op; it is added where the graph of its arguments adds nodes."""
-    first = args[0][0] if isinstance(args[0], list) else args[0]
-    node: Node = first.graph.call_function(target, args)
-    node.meta["val"] = target(*torch.fx.map_arg(args, lambda each: each.meta["val"]))
+def _call(graph: Graph, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
+    node = graph.call_function(target, args, kwargs)
+    node.meta["val"] = target(*torch.fx.map_arg(args, lambda each: each.meta["val"]), **kwargs)
     return node
