@@ -182,10 +182,7 @@ class _Lowering:
             key: None if isinstance(value, Weights) else value
             for key, value in layer._attributes.items()
         }
-        types = tuple(
-            tensor._declared or layer._output_types.get(index)
-            for index, tensor in enumerate(layer._outputs)
-        )
+        types = tuple(tensor._asked_type() for tensor in layer._outputs)
         graph.nodes.append(
             Node(name, layer._name, inputs, outputs, attributes, types, layer._metadata)
         )

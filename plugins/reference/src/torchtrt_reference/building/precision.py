@@ -85,7 +85,7 @@ def output_type(tensor: Tensor) -> str:
         RefusedError: The one cannot be made of the other.
     """
     natural = tensor._facts().dtype
-    if not tensor._network._rules.types_are_hints or tensor._network._strong:
+    if not tensor._network._types_are_hints:
         return natural
     nominal = _nominal(tensor)
     quantized = nominal == "FLOAT" and natural in ("HALF", "INT8")
@@ -101,7 +101,7 @@ def output_type(tensor: Tensor) -> str:
 def _nominal(tensor: Tensor) -> str:
     """The type of a tensor as far as TensorRT 8.6 knows while the network is built: that of a cast is its input's."""
     layer = tensor._producer
-    declared = tensor._declared or (layer and layer._output_types.get(tensor._index))
+    declared = tensor._asked_type()
     if declared:
         return declared
     if layer is not None and layer._operation.name == "cast" and layer._inputs[0] is not None:
@@ -118,7 +118,7 @@ def is_dropped(layer: Layer, config: BuilderConfig) -> bool:
         config: The configuration of the build.
     """
     network = layer._network
-    if network._strong or not network._rules.types_are_hints:
+    if not network._types_are_hints:
         return False
     operation = layer._operation.name
     if operation not in ("cast", "quantize") or layer._outputs[0]._declared:
@@ -150,7 +150,7 @@ def reads_narrowed(layer: Layer, config: BuilderConfig) -> bool:
     What makes no numbers, as comparisons, reads them as they are: nobody could insist on it.
     """
     network = layer._network
-    if network._strong or not network._rules.types_are_hints or not config._has_flag("FP16"):
+    if not network._types_are_hints or not config._has_flag("FP16"):
         return False
     held = layer._precision and layer._precision.name, *layer._output_types.values()
     if "FLOAT" in held or layer._operation.name in _UNNARROWED:

@@ -40,6 +40,10 @@ class NetworkDefinition(Implementation, Named, Ported):
     _inputs: list[Tensor]
     _outputs: list[Tensor]
 
+    @property
+    def _types_are_hints(self) -> bool:
+        return self._rules.types_are_hints and not self._strong
+
     def _initialize(self, builder: Any, flags: int) -> None:
         self._builder = builder
         self._flags = flags

@@ -23,6 +23,10 @@ class Surroundings(Protocol):
     def _rules(self) -> Rules:
         """The rules of the version."""
 
+    @property
+    def _types_are_hints(self) -> bool:
+        """Whether types are wishes: in a weakly typed network, in versions that treat them so."""
+
     def _next_position(self) -> int:
         """The number of a new layer."""
 
@@ -156,8 +160,8 @@ class Tensor(Implementation):
         """
         fact = self._facts_or_none()
         name = "FLOAT" if fact is None else fact.dtype
-        if name == "HALF" and self._is_hint():
-            name = "FLOAT"
+        is_hint = self._network._types_are_hints and self._producer and not self._asked_type()
+        name = "FLOAT" if name == "HALF" and is_hint else name
         return self._trt.DataType.__members__[name]
 
     @dtype.setter
@@ -170,12 +174,11 @@ class Tensor(Implementation):
         self._declared = value.name
         self._invalidate()
 
-    def _is_hint(self) -> bool:
-        """Whether the type is a wish that nobody insists on."""
-        layer, network = self._producer, self._network
-        if network._strong or not network._rules.types_are_hints:
-            return False
-        return layer is not None and not (self._declared or layer._output_types.get(self._index))
+    def _asked_type(self) -> str | None:
+        """The type that somebody insists on: set for the tensor, or for what its layer makes."""
+        if self._declared or self._producer is None:
+            return self._declared
+        return self._producer._output_types.get(self._index)
 
     def _invalidate(self) -> None:
         if self._producer is not None:
@@ -320,10 +323,7 @@ class Layer(Implementation, Ported):
             self._input_facts(),
             self._network._rules,
             self._network._strong,
-            [
-                tensor._declared or self._output_types.get(index)
-                for index, tensor in enumerate(self._outputs)
-            ],
+            [tensor._asked_type() for tensor in self._outputs],
         )
 
     def _output_facts(self) -> tuple[TensorFacts, ...]:
