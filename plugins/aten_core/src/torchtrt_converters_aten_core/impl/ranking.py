@@ -86,9 +86,7 @@ _NO_PLACE = float(1 << 23)
 """Beyond every index, and so small that float32 holds its sums with indices."""
 
 
-def top_k(
-    ctx: Any, tensor: Any, k: int, dim: int, largest: bool, dtype: torch.dtype | None = None
-) -> tuple[Any, Any]:
+def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
     """Returns the ``k`` largest (or smallest) elements along a dimension in order, and their int32 indices.
 
     What is NaN ranks with infinity, above all numbers.
@@ -99,16 +97,15 @@ def top_k(
         k: How many, at most :data:`LIMIT`.
         dim: The dimension; it is moved to the end where TensorRT cannot look along it.
         largest: Whether the largest come first.
-        dtype: The dtype of the elements, where it is known better than the network tells.
     """
-    rank, dtype = len(tensor.shape), dtype or types.held_dtype(ctx, tensor)
+    rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if dtype is torch.bool:
         number = types.cast(ctx, tensor, torch.float32)
         values, indices = top_k(ctx, number, k, dim, largest)
         return types.cast(ctx, values, torch.bool), indices
     if rank < 2:  # TensorRT needs two dimensions
         wide = shape.to_rank(ctx, tensor, 2)
-        values, indices = top_k(ctx, wide, k, -1, largest, dtype)
+        values, indices = top_k(ctx, wide, k, -1, largest)
         gone = [0] if rank else [0, 1]
         return (
             shape.squeeze(ctx, values, gone),
@@ -121,7 +118,7 @@ def top_k(
     place = rank - 1 if far else dim
     ranked = tensor
     if dtype.is_floating_point:
-        ranked = _ranked(ctx, tensor, largest, dtype)
+        ranked = _ranked(ctx, tensor, largest)
     kind = trt.TopKOperation.MAX if largest else trt.TopKOperation.MIN
     layer = add_layer(ctx, "topk", ranked, kind, k, 1 << place)
     values, indices = layer.get_output(0), layer.get_output(1)
@@ -133,15 +130,14 @@ def top_k(
     return values, indices
 
 
-def _ranked(ctx: Any, tensor: Any, largest: bool, dtype: torch.dtype) -> Any:
+def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
     """Returns numbers that TopK puts in PyTorch's order, in which what is NaN is above all.
 
     TensorRT 8.6 never chooses an infinity at the wrong end nor what is NaN, and says -1
     for its index.
     """
-    limit = torch.finfo(dtype).min if largest else torch.finfo(dtype).max
-    dtype = ctx.dtype_of(tensor)
-    end = types.operand(ctx, limit, dtype, len(tensor.shape))
+    dtype, numbers = ctx.dtype_of(tensor), torch.finfo(types.held_dtype(ctx, tensor))
+    end = types.operand(ctx, numbers.min if largest else numbers.max, dtype, len(tensor.shape))
     # TensorRT's MAX and MIN return the second operand where the first is NaN.
     if not largest:
         return elementwise.combine(ctx, "MIN", tensor, end)
@@ -192,7 +188,7 @@ def _sort_from_both_ends(ctx: Any, tensor: Any, dim: int, descending: bool) -> t
     size = tensor.shape[dim]
     front = top_k(ctx, tensor, LIMIT, dim, descending)
     reverse = padding.flip(ctx, tensor, [dim])
-    back = top_k(ctx, reverse, size - LIMIT, dim, not descending, types.held_dtype(ctx, tensor))
+    back = top_k(ctx, reverse, size - LIMIT, dim, not descending)
     last = elementwise.arithmetic(ctx, "SUB", size - 1, back[1], torch.int32)
     results = []
     for first, second in ((front[0], back[0]), (front[1], last)):
