@@ -1,6 +1,7 @@
 """Fixtures for this pack's tests."""
 
 import pytest
+import torch
 
 import torchtrt
 from torchtrt.testing import tensorrts
@@ -11,3 +12,15 @@ def version(request):
     """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
     with torchtrt.use_tensorrt(request.param):
         yield request.param
+
+
+def lowered_calls(model, inputs, **settings):
+    """Returns the nodes of ops that a model is lowered to, of engines and of PyTorch."""
+    dry = torchtrt.compile(model, inputs, dryrun=True, **settings)
+    return [
+        node
+        for part in dry.graph_module.modules()
+        if isinstance(part, torch.fx.GraphModule)
+        for node in part.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+    ]

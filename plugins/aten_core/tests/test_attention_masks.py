@@ -11,6 +11,8 @@ import torchtrt
 from torchtrt.conversion import arguments_of
 from torchtrt.testing import run_compiled
 
+from .conftest import lowered_calls
+
 LENGTH = 5
 TRIANGLE = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
 
@@ -39,14 +41,9 @@ class Attention(torch.nn.Module):
 def masks_read(model, inputs=None, **settings):
     """Returns the masks and flags that are left of a model's attention."""
     inputs = inputs or [torch.randn(2, 3, LENGTH, 4)]
-    compiled = torchtrt.compile(model, inputs, dryrun=True, **settings)
-    (node,) = (
-        node
-        for part in compiled.graph_module.modules()
-        if isinstance(part, torch.fx.GraphModule)
-        for node in part.graph.nodes
-        if node.target is torch.ops.aten.scaled_dot_product_attention.default
-    )
+    calls = lowered_calls(model, inputs, **settings)
+    attention = torch.ops.aten.scaled_dot_product_attention.default
+    (node,) = (call for call in calls if call.target is attention)
     op = arguments_of(node)
     return op.attn_mask, op.is_causal
 

@@ -6,6 +6,8 @@ import torch
 import torchtrt
 from torchtrt.testing import run_compiled
 
+from .conftest import lowered_calls
+
 
 class SelfAttention(torch.nn.Module):
     """PyTorch's multi-head attention of a tensor to itself, or to another."""
@@ -21,14 +23,7 @@ class SelfAttention(torch.nn.Module):
 
 def ops_of(model, *inputs):
     """Returns the names of the ops that a model is lowered to."""
-    compiled = torchtrt.compile(model, inputs, dryrun=True)
-    return [
-        str(node.target)
-        for part in compiled.modules()
-        if isinstance(part, torch.fx.GraphModule)
-        for node in part.graph.nodes
-        if node.op == "call_function"
-    ]
+    return [str(node.target) for node in lowered_calls(model, inputs)]
 
 
 @pytest.mark.parametrize("batch_first", [True, False])

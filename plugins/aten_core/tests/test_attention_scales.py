@@ -10,6 +10,8 @@ import torchtrt
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.testing import run_compiled
 
+from .conftest import lowered_calls
+
 WIDTH, LENGTH, HEADS, BATCH = 16, 5, 2, 3
 SCALE = 1 / math.sqrt(WIDTH // HEADS)
 
@@ -93,14 +95,8 @@ LEFT = {
 
 def the_call(op, model, x, **settings):
     """Returns the arguments of the only call of an op that is converted."""
-    dry = torchtrt.compile(model, [x], dryrun=True, min_block_size=1, **settings)
-    (node,) = (
-        node
-        for part in dry.graph_module.modules()
-        if isinstance(part, torch.fx.GraphModule)
-        for node in part.graph.nodes
-        if node.target is op
-    )
+    calls = lowered_calls(model, [x], min_block_size=1, **settings)
+    (node,) = (call for call in calls if call.target is op)
     return arguments_of(node)
 
 
