@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import torchtrt
+from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.testing import tensorrts
 
 
@@ -12,6 +13,21 @@ def version(request):
     """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
     with torchtrt.use_tensorrt(request.param):
         yield request.param
+
+
+@pytest.fixture
+def layers(monkeypatch):
+    """The layers of all networks that are made meanwhile."""
+    seen = []
+    run = TRTInterpreter.run
+
+    def noting(interpreter):
+        result = run(interpreter)
+        seen.extend(map(result.network.get_layer, range(result.network.num_layers)))
+        return result
+
+    monkeypatch.setattr(TRTInterpreter, "run", noting)
+    return seen
 
 
 def lowered_calls(model, inputs, **settings):

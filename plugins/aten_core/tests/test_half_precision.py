@@ -14,6 +14,34 @@ TABLE = torch.linspace(-1.0009, 2.0009, 8)
 """float32, with more digits than float16 has."""
 
 
+class Residual(torch.nn.Module):
+    """Convolutions, and what surrounds them."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolutions = torch.nn.ModuleList(
+            torch.nn.Conv2d(4, 4, 3, padding=1) for _ in range(3)
+        )
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.linear = torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        first, second, third = self.convolutions
+        x = functional.max_pool2d(first(x).relu(), 2)
+        x = (self.norm(second(x)) + x).relu()
+        x = torch.cat([third(x) * 0.5, x.clamp(min=0.25)], -1)
+        return self.linear(x.mean((2, 3))).softmax(-1)
+
+
+def test_what_is_float16_is_not_cast_to_it(version, layers):
+    """TensorRT computes a convolution, a sum and an activation in one kernel, if there is no cast between them."""
+    torch.manual_seed(0)
+    model, x = Residual().eval().half(), torch.randn(2, 4, 8, 8).half()
+    compiled = compile_everything(model, x)
+    assert "CAST" not in {layer.type.name for layer in layers}
+    torch.testing.assert_close(compiled(x), model(x), rtol=2e-3, atol=2e-3)
+
+
 class Behind(torch.nn.Module):
     """A function of what a linear layer copies, so that all that is inexact is the function's."""
 

@@ -37,7 +37,8 @@ def arithmetic(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype)
     scalars = [value for value in (first, second) if isinstance(value, (int, float))]
     inner = types.compute_dtype(dtype, scalars)
     left, right = types.operands(ctx, (first, second), inner)
-    return ctx.tensor(combine(ctx, kind, left, right), dtype)
+    result = combine(ctx, kind, left, right)
+    return result if inner is dtype else types.cast(ctx, result, dtype)
 
 
 def compare(ctx: Any, kind: str, first: Any, second: Any) -> Any:
@@ -207,7 +208,8 @@ def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> A
     kept = compare(ctx, "lt" if kind == "MAX" else "gt", limit, value)
     nan = unary.is_nan(ctx, value)
     kept = combine(ctx, "OR", kept, nan)
-    return ctx.tensor(select(ctx, kept, value, limit, inner), dtype)
+    result = select(ctx, kept, value, limit, inner)
+    return result if inner is dtype else types.cast(ctx, result, dtype)
 
 
 def chain(ctx: Any, kind: str, tensors: Sequence[Any]) -> Any:

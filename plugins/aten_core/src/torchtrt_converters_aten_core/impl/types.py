@@ -24,13 +24,14 @@ _BYTE_TYPES = (torch.uint8, torch.int8)
 def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
 
-    A cast to the dtype that the tensor has adds no layer. A weakly typed network calls float16 Float; from there on it
-    is float32 only behind a cast.
+    A cast to the dtype that the tensor has adds no layer, which would keep TensorRT from fusing what is around it.
     """
     source, target = ctx.dtype_of(tensor), inner_dtype(dtype)
-    if source is target:
-        is_half = target is torch.float32 and held_dtype(ctx, tensor) is torch.float16
-        return add_cast(ctx.net, tensor, target) if is_half else tensor
+    held = held_dtype(ctx, tensor)
+    if held is target:
+        return tensor
+    if source is target:  # by the name only that a weakly typed network has for it
+        return add_cast(ctx.net, tensor, target)
     if target is torch.bool and source.is_floating_point:
         from torchtrt.tensorrt import trt
 
