@@ -68,7 +68,7 @@ class CompiledModule(torch.nn.Module):
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         flat = pytree.tree_structure(((0,) * len(checks.inputs), {}))
-        self._takes_flat_inputs = input_tree == flat
+        self._flat_inputs = len(checks.inputs) if input_tree == flat else -1
         self._returns_one_leaf = output_tree == pytree.tree_structure(0)
         self.eval()
 
@@ -88,7 +88,8 @@ class CompiledModule(torch.nn.Module):
                 memory that is given to it under two names.
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
-        leaves = self.flatten(args, kwargs)
+        is_flat = len(args) == self._flat_inputs and not kwargs
+        leaves = args if is_flat else self.flatten(args, kwargs)
         self.usage_checks.check_surroundings()
         self.checks.check(leaves)
         if self._memory_checks is not None:
@@ -115,7 +116,9 @@ class CompiledModule(torch.nn.Module):
         if self._cuda_graphs is not None:
             return self._cuda_graphs(graph_module, leaves)  # type: ignore[no-any-return]
         if self._whole_engine is not None:
-            return graph_module._modules[self._whole_engine](*leaves)  # type: ignore[no-any-return]
+            engine = graph_module._modules[self._whole_engine]
+            if not (engine._forward_hooks or engine._forward_pre_hooks):
+                return engine.forward(*leaves)  # type: ignore[no-any-return]
         # Not a call: hooks and wrappers of the whole are this module's business.
         return graph_module.forward(*leaves)  # type: ignore[no-any-return]
 
@@ -138,8 +141,6 @@ class CompiledModule(torch.nn.Module):
 
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """Returns a call's inputs as the graph takes them; an :class:`InputError` where they nest otherwise."""
-        if self._takes_flat_inputs and not kwargs and len(args) == len(self.checks.inputs):
-            return args
         if self.signature is not None:
             args, kwargs = self.signature.arrange(args, kwargs)
         names = [name for name, _ in self.checks.inputs]

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import get_autocast_dtype, is_autocast_enabled
+from torch._C import _is_any_autocast_enabled, _is_tracing
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.lowering.memory import storage_of
@@ -46,6 +47,7 @@ class UsageChecks:
         ]
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
         self.autocast = _autocast() if autocast is None else autocast
+        self._was_autocast = any(self.autocast)
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
         return self
@@ -56,19 +58,18 @@ class UsageChecks:
 
     def check_surroundings(self) -> None:
         """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
-        if _autocast() != self.autocast:
+        if (self._was_autocast or _is_any_autocast_enabled()) and _autocast() != self.autocast:
             raise EngineError(
                 "The model was compiled inside autocast and is called outside or inside another, or the other way "
                 "round: casts are compiled in. Compile and call it alike."
             )
-        if torch._C._is_tracing():
+        if _is_tracing():
             raise EngineError("torch.jit.trace sees no engines. Trace the model, and compile that.")
 
     def check_weights(self) -> None:
         """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
         for reference, version, name, owner, leaf in self._watched:
-            weight = reference()
-            module = None if owner is None else owner()
+            weight, module = reference(), owner and owner()
             is_other = module is not None and _attribute(module, leaf) is not weight
             if is_other or (weight is not None and weight._version != version):
                 raise EngineError(
@@ -124,7 +125,7 @@ class _Untrainable(torch.autograd.Function):
 def _attribute(module: torch.nn.Module, name: str) -> Any:
     parameters: Any = module._parameters
     if isinstance(parameters, dict):  # faster than the attribute, which scripted modules need
-        return parameters.get(name, module._buffers.get(name))
+        return parameters[name] if name in parameters else module._buffers.get(name)
     return getattr(module, name, None)
 
 

@@ -95,7 +95,7 @@ class CudaLane:
                 if not leaf.is_cuda:
                     return None
                 index = leaf.get_device()
-        if index != torch._C._cuda_getDevice() or torch.cuda.is_current_stream_capturing():
+        if index != torch._C._cuda_getDevice() or torch._C._cuda_isCurrentStreamCapturing():
             return None
         return index, torch._C._cuda_getCurrentRawStream(index)
 
