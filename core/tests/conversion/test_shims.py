@@ -27,6 +27,22 @@ def test_what_is_cast_to_float32_is_computed_in_float32_beside_float16():
         assert config.get_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
 
 
+def test_products_of_float16_are_computed_in_it_and_those_of_float32_in_that():
+    """TensorRT 8.6 makes whole transformers float32, of twice the size, where nobody insists."""
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        builder = trt.Builder(trt.Logger())
+        network, config = shims.create_network(builder), builder.create_builder_config()
+        no_operation = trt.MatrixOperation.NONE
+        products = []
+        for place, dtype in enumerate((trt.float16, trt.float32)):
+            x = network.add_input(f"x{place}", dtype, (2, 2))
+            products.append(network.add_matrix_multiply(x, no_operation, x, no_operation))
+
+        shims.allow_precisions(network, config)
+
+        assert [trt.float16, trt.float32] == [product.precision for product in products]
+
+
 class Mixed(torch.nn.Module):
     """Computes in float16, and in float32 what has never been anything else."""
 
