@@ -10,7 +10,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from torchtrt.contract import qualified_function
-from torchtrt.errors import PackError
+from torchtrt.errors import PackError, UnsupportedProgramError
 from torchtrt.packs import PackInfo, current_packs
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.state import local_pack
@@ -34,10 +34,13 @@ class PackPass:
         """Rewrites a graph.
 
         Raises:
-            PackError: The pass raised, or returned another graph.
+            UnsupportedProgramError: The pass refuses the model.
+            PackError: The pass raised something else, or returned another graph.
         """
         try:
             result = self.function(graph_module, settings)
+        except UnsupportedProgramError:
+            raise
         except Exception as error:
             what = describe(error, qualified_function(self.function))
             raise PackError(

@@ -71,8 +71,7 @@ class _Execution:
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
         self.layouts: list[tuple[str, Any, Any, torch.dtype]] = []
-        # What code that PyTorch compiles allocates with takes half as long.
-        self.empty = getattr(_guards, f"_empty_strided_{device.type}")
+        self.empty = getattr(_guards, f"_empty_strided_{device.type}")  # takes half as long
         self.allocators = []
         if module.requires_output_allocator:
             for name in module.outputs:
@@ -163,9 +162,8 @@ class _Execution:
         if not self.allocators:
             self.layouts = []
             for output, dtype, _ in self.outputs:
-                size = tuple(self.context.get_tensor_shape(output))
-                strides = torch.empty(size, device="meta").stride()
-                self.layouts.append((output, size, strides, dtype))
+                like = torch.empty(tuple(self.context.get_tensor_shape(output)), device="meta")
+                self.layouts.append((output, tuple(like.shape), like.stride(), dtype))
         self.shapes = shapes
 
 

@@ -34,8 +34,7 @@ def is_strongly_typed() -> bool:
 def allow_precisions(network: Any, config: Any) -> None:
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
-    TensorRT may then compute anything in either: what is float32 insists on it, or on its results where it reads int8,
-    and products of float16 on that. (Not convolutions: of those by channel 8.6 has faster ones in float32.)
+    TensorRT may then compute anything in either: what is float32, and products of float16, insist on what they are.
     """
     if is_strongly_typed():
         return
