@@ -62,9 +62,11 @@ def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
     dtype: torch.dtype = ctx.dtype_of(tensor)
     if dtype is not torch.float32 or is_strongly_typed():
         return dtype
-    known = ctx.known_value(tensor)
-    is_known = isinstance(known, torch.Tensor) and known.dtype is torch.float16
-    return torch.float16 if is_known or _is_half(ctx, tensor) else dtype
+    return torch.float16 if _is_known_half(ctx, tensor) or _is_half(ctx, tensor) else dtype
+
+
+def _is_known_half(ctx: Any, tensor: Any) -> bool:
+    return getattr(ctx.known_value(tensor), "dtype", None) is torch.float16
 
 
 def _is_half(ctx: Any, tensor: Any) -> bool:
@@ -74,7 +76,11 @@ def _is_half(ctx: Any, tensor: Any) -> bool:
     network = ctx.net.raw
     followed = ctx.attachments.setdefault(__name__, [0, set()])
     for place in range(followed[0], network.num_layers):
-        follow_half(network.get_layer(place), followed[1])
+        layer = network.get_layer(place)
+        follow_half(layer, followed[1])
+        # int8 becomes what reads it, and a cast would keep TensorRT from computing in int8.
+        if layer.type.name == "DEQUANTIZE" and _is_known_half(ctx, layer.get_output(0)):
+            followed[1].add(layer.get_output(0).name)
     followed[0] = network.num_layers
     return tensor.name in followed[1]
 
