@@ -219,6 +219,15 @@ def test_an_input_that_no_engine_can_read_is_an_error(model, make, match):
         compiled(model)(make())
 
 
+def test_a_device_without_memory_is_an_error(model):
+    """Whether the engine has run before or not."""
+    fast = compiled(model)
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"runs on CUDA and CPU tensors, but .* on meta"):
+            fast(X.to("meta"))
+        fast(X)
+
+
 def test_a_traced_call_is_an_error(model):
     """A trace would record nothing of it."""
     fast = compiled(model.requires_grad_(False))
@@ -300,6 +309,30 @@ def test_what_the_graph_holds_is_what_runs(model):
     other.graph_module = double.graph_module
     torch.testing.assert_close(other(X), double(X))
     torch.testing.assert_close(copy.deepcopy(other)(X), double(X))
+
+
+def test_hooks_of_all_modules_see_engines(model):
+    """And what they return counts, also where one engine is the whole model; not once they are removed."""
+    fast = compiled(model.requires_grad_(False))
+    expected, seen = fast(X), []
+
+    def twice(module, _, outputs):
+        seen.append(type(module))
+        return tuple(output * 2 for output in outputs) if isinstance(outputs, tuple) else None
+
+    hooks = [
+        nn.modules.module.register_module_forward_hook(twice),
+        nn.modules.module.register_module_forward_pre_hook(lambda *_: seen.append("before")),
+    ]
+    try:
+        doubled = fast(X)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    engine, whole = type(fast.graph_module.block_0), type(fast)
+    assert seen == ["before", "before", engine, whole]
+    torch.testing.assert_close(doubled, expected * 2)
+    torch.testing.assert_close(fast(X), expected)
 
 
 def test_compiling_draws_nothing_of_the_callers_random_numbers(model):

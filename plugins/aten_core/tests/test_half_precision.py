@@ -111,6 +111,31 @@ def test_branches_and_loops_keep_both(version, control):
     torch.testing.assert_close(compiled(x), model(x), rtol=2e-6, atol=2e-6)
 
 
+def _overflowing_loop(v):
+    return torch.while_loop(
+        lambda i, x, beyond: i < 2,
+        lambda i, x, beyond: (i + 1, x * 1.0, beyond | torch.isinf(x.abs() * x)),
+        (torch.tensor(0), v, v > math.inf),
+    )
+
+
+def _square_of_looped(v):
+    _, looped = torch.while_loop(
+        lambda i, x: i < 2, lambda i, x: (i + 1, x * 1.0), (torch.tensor(0), v)
+    )
+    return torch.isinf(looped * looped)
+
+
+@pytest.mark.parametrize("control", [_overflowing_loop, _square_of_looped])
+def test_what_comes_around_a_loop_is_float16_in_it_and_behind_it(version, control):
+    """Beyond its range it is infinite, although a weakly typed network carries it as float32."""
+    torch.manual_seed(0)
+    x = (torch.randn(4, 8) * 300).half()
+    model = Behind(control).eval()
+    compiled = torchtrt.compile(model, [x], min_block_size=1)
+    torch.testing.assert_close(compiled(x), model(x), rtol=2e-3, atol=2e-3)
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.nn.modules.module import _has_any_global_hook
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import EngineError, InputError
@@ -117,7 +118,8 @@ class CompiledModule(torch.nn.Module):
             return self._cuda_graphs(graph_module, leaves)  # type: ignore[no-any-return]
         if self._whole_engine is not None:
             engine = graph_module._modules[self._whole_engine]
-            if not (engine._forward_hooks or engine._forward_pre_hooks):
+            has_hooks = engine._forward_hooks or engine._forward_pre_hooks
+            if not (has_hooks or _has_any_global_hook()):  # type: ignore[no-untyped-call]
                 return engine.forward(*leaves)  # type: ignore[no-any-return]
         # Not a call: hooks and wrappers of the whole are this module's business.
         return graph_module.forward(*leaves)  # type: ignore[no-any-return]

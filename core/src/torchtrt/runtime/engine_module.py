@@ -73,10 +73,9 @@ class _Execution:
         self.layouts: list[tuple[str, Any, Any, torch.dtype]] = []
         self.empty = getattr(_guards, f"_empty_strided_{device.type}")  # Inductor's, quicker
         self.allocators = []
-        if module.requires_output_allocator:
-            for name in module.outputs:
-                self.allocators.append(make_output_allocator(device))
-                self.context.set_output_allocator(name, self.allocators[-1])
+        for name in module.outputs if module.requires_output_allocator else ():
+            self.allocators.append(make_output_allocator(device))
+            self.context.set_output_allocator(name, self.allocators[-1])
 
     def __del__(self) -> None:
         # Freeing it would end what this stream records; the next one that is made frees it.
@@ -109,8 +108,7 @@ class _Execution:
         for allocator, (_, dtype, _) in zip(self.allocators, self.outputs, strict=False):
             outputs.append(allocator.take(dtype))
         if self.widens:
-            wanted = self.module.outputs.values()
-            return tuple(map(torch.Tensor.to, outputs, wanted))
+            return tuple(map(torch.Tensor.to, outputs, self.module.outputs.values()))
         return tuple(outputs)
 
     def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -274,8 +272,9 @@ class EngineModule(torch.nn.Module):
         self, device: torch.device, stream: int, inputs: Sequence[torch.Tensor]
     ) -> tuple[list[_Execution], _Execution]:
         with use_module(self._tensorrt), self._lock:
-            if is_real() and device.type != "cuda":
-                message = f"{describe()} runs on CUDA tensors, but {self.name} was called with tensors on {device}."
+            takes = "CUDA" if is_real() else "CUDA and CPU"
+            if device.type.upper() not in takes:
+                message = f"{describe()} runs on {takes} tensors, but {self.name} was called with tensors on {device}."
                 raise EngineError(message)
             if stream and torch.cuda.is_current_stream_capturing():
                 return [], self._to_record(device, [tensor.shape for tensor in inputs])

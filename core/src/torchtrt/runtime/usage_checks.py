@@ -134,5 +134,4 @@ def _no_view(value: torch.Tensor) -> torch.Tensor:
     value = value.resolve_neg()  # memory says nothing of signs
     if not value._is_view():
         return value
-    alias: Any = torch.empty(0, dtype=value.dtype, device=value.device)
-    return alias.set_(value)  # type: ignore[no-any-return]
+    return value.new_empty(0).set_(value)  # type: ignore[call-overload,no-any-return]

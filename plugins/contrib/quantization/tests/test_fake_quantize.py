@@ -239,3 +239,25 @@ class TestQuantization(PackConformance):
             }.items()
         ),
     )
+
+
+class SumOfQuantized(nn.Module):
+    """What TensorRT adds in int8, with a view between."""
+
+    def forward(self, x, y):
+        first = torch.fake_quantize_per_tensor_affine(x * 2, 0.05, 0, -128, 127)
+        second = torch.fake_quantize_per_tensor_affine(y.relu(), 0.05, 0, -128, 127)
+        return first.reshape(-1) + second.reshape(-1)
+
+
+def test_what_is_quantized_in_float16_has_no_more_layers_than_in_float32():
+    """A cast between a Dequantize layer and its reader would keep a weakly typed TensorRT from computing in int8."""
+    inputs, counts = (torch.randn(3, 6), torch.randn(3, 6)), []
+    model = SumOfQuantized().eval()
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        for dtype in (torch.float32, torch.float16):
+            given = [value.to(dtype) for value in inputs]
+            compiled = torchtrt.compile(model, given, require_full_compilation=True)
+            torch.testing.assert_close(run_compiled(compiled, *given), model(*given))
+            counts.append(compiled.report.blocks[0].layers)
+    assert len(set(counts)) == 1

@@ -27,8 +27,12 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     A cast to the dtype that the tensor has adds no layer, which would keep TensorRT from fusing what is around it.
     """
     source, target = ctx.dtype_of(tensor), inner_dtype(dtype)
-    held = held_dtype(ctx, tensor)
-    if held is target:
+    if target is torch.float16:
+        # PyTorch's word for it is not enough: what comes around a loop is float32 in a weakly typed network.
+        is_held = source is target or _is_half(ctx, tensor)
+    else:
+        is_held = held_dtype(ctx, tensor) is target
+    if is_held:
         return tensor
     if source is target:  # by the name only that a weakly typed network has for it
         return add_cast(ctx.net, tensor, target)
@@ -58,15 +62,27 @@ def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
     dtype: torch.dtype = ctx.dtype_of(tensor)
     if dtype is not torch.float32 or is_strongly_typed():
         return dtype
-    known = ctx.known_value(tensor)
-    if isinstance(known, torch.Tensor) and known.dtype is torch.float16:
-        return torch.float16
+    return torch.float16 if _is_known_half(ctx, tensor) or _is_half(ctx, tensor) else dtype
+
+
+def _is_known_half(ctx: Any, tensor: Any) -> bool:
+    return getattr(ctx.known_value(tensor), "dtype", None) is torch.float16
+
+
+def _is_half(ctx: Any, tensor: Any) -> bool:
+    """Returns whether a weakly typed network computes in float16 what it calls Float."""
+    if is_strongly_typed():
+        return False
     network = ctx.net.raw
     followed = ctx.attachments.setdefault(__name__, [0, set()])
     for place in range(followed[0], network.num_layers):
-        follow_half(network.get_layer(place), followed[1])
+        layer = network.get_layer(place)
+        follow_half(layer, followed[1])
+        # int8 becomes what reads it, and a cast would keep TensorRT from computing in int8.
+        if layer.type.name == "DEQUANTIZE" and _is_known_half(ctx, layer.get_output(0)):
+            followed[1].add(layer.get_output(0).name)
     followed[0] = network.num_layers
-    return torch.float16 if tensor.name in followed[1] else dtype
+    return tensor.name in followed[1]
 
 
 def nested(value: Any, rank: int) -> Any:
