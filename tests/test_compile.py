@@ -18,6 +18,7 @@ from torchtrt.errors import (
     ExportError,
     FullCompilationError,
     InputError,
+    NoEngineWarning,
     PackError,
     SettingsError,
     TensorRTUnavailableError,
@@ -148,7 +149,8 @@ def test_torch_executed_ops_stay_in_pytorch(small, spelling):
 
 def test_small_blocks_stay_in_pytorch(small):
     """With a min_block_size that no block reaches there is no engine, and the result is the same."""
-    compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=50)
+    with pytest.warns(NoEngineWarning, match="fewer than min_block_size=50"):
+        compiled = torchtrt.compile(small, (torch.rand(4, 8),), min_block_size=50)
 
     assert [] == engines(compiled)
     assert_same(compiled, small, torch.rand(4, 8))
@@ -243,7 +245,8 @@ def test_double_precision_is_truncated_only_on_request(version):
     model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).double().eval()
     x = torch.rand(2, 4, dtype=torch.float64)
 
-    exact = torchtrt.compile(model, (x,), min_block_size=1)
+    with pytest.warns(NoEngineWarning, match="can run 0 of its 2 ops"):
+        exact = torchtrt.compile(model, (x,), min_block_size=1)
     truncated = torchtrt.compile(model, (x,), min_block_size=1, truncate_double=True)
 
     assert [] == engines(exact)
@@ -364,7 +367,9 @@ def test_a_buffer_that_the_model_writes_is_not_frozen():
 def test_a_model_in_training_mode_is_compiled_with_a_warning():
     """Dropout that drops is probably not what a person wants in an engine."""
     with pytest.warns(UserWarning, match="training mode"):
-        torchtrt.compile(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), (torch.rand(1, 2),))
+        torchtrt.compile(
+            nn.Sequential(nn.Linear(2, 2), nn.ReLU()), (torch.rand(1, 2),), min_block_size=1
+        )
 
 
 def test_compiling_prints_nothing(small, capfd):

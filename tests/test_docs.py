@@ -97,7 +97,10 @@ import torch
 
 class MyModel(torch.nn.Module):
     def forward(self, x, mask=None):
-        return x * 2 if mask is None else x * mask
+        x = x * 2 if mask is None else x * mask
+        for _ in range(4):  # enough for an engine
+            x = abs(x + 1)
+        return x
 
 ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
 """,

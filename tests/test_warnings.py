@@ -32,7 +32,7 @@ str(compiled.report), compiled.report.to_json()
 torchtrt.explain(model, (images,))
 same(torchtrt.compile(model, (images,), min_block_size=1, autocast=torch.float16))
 """,
-    "torch.compile": f"{MODEL}\nsame(torch.compile(model, backend='torchtrt'))",
+    "torch.compile": f"{MODEL}\nsame(torch.compile(model, backend='torchtrt', options={{'min_block_size': 1}}))",
     "scripted": f"""{MODEL}
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # TorchScript is deprecated, which PyTorch says

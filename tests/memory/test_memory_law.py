@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 from tests.memory.law import Discarded, ahead_of_time, check, just_in_time
 from tests.memory.programs import programs
 
+# What stays in PyTorch, all of it if need be, keeps the same law.
+pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+
 SHARDS = 12
 PROGRAMS = 200
 """Of each shard. A program takes about an eighth of a second, most of it in exporting."""

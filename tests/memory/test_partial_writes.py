@@ -11,6 +11,9 @@ from tests.memory.law import quiet
 from torchtrt.runtime import EngineModule
 from torchtrt_reference import VERSIONS
 
+# What stays in PyTorch, all of it if need be, keeps the same law.
+pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+
 LENGTH = 16
 
 

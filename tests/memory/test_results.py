@@ -7,6 +7,9 @@ from torch import nn
 import torchtrt
 from torchtrt.runtime import EngineModule
 
+# What stays in PyTorch, all of it if need be, keeps the same law.
+pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+
 COPIES = {
     "clone": lambda x: x[:2].clone(),
     "view and clone": lambda x: x.view(-1).clone(),

@@ -10,6 +10,9 @@ import torchtrt
 from tests.memory.test_results import Stateful, compiled, x  # noqa: F401  (a fixture)
 from torchtrt.errors import InputError, UnsupportedProgramError
 
+# What stays in PyTorch, all of it if need be, keeps the same law.
+pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+
 
 def assert_eager(modules, *inputs, calls=3):
     """Checks results, inputs and state against eager PyTorch, call after call."""

@@ -16,7 +16,7 @@ from torchtrt.conversion.build import build_plan, builder_flags
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import Profile, profile_input
 from torchtrt.engines import engine_cache, engines
-from torchtrt.errors import BuildError, FullCompilationError, InputError, PackError
+from torchtrt.errors import BuildError, InputError, PackError
 from torchtrt.exporting import export, narrowed_sizes, size_profiles
 from torchtrt.lowering import (
     Program,
@@ -32,7 +32,7 @@ from torchtrt.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt.partitioning.blocks import leave_block, split_block
 from torchtrt.progress import Stages
 from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
-from torchtrt.report import BlockReport, CompilationReport
+from torchtrt.report import BlockReport, CompilationReport, check_complete, warn_without_engines
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
 from torchtrt.runtime.input_checks import InputChecks
@@ -109,7 +109,9 @@ def compile(
             partition = partition_nodes(program.graph_module.graph, options)
             report.add_partition(partition)
             if options.require_full_compilation:
-                _check_complete(report)
+                check_complete(report)
+            if not (report.blocks or options.dryrun):
+                warn_without_engines(report, options.min_block_size)
         if options.dryrun:
             graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
         else:
@@ -268,19 +270,3 @@ def explain(
 ) -> CompilationReport:
     """Returns what :func:`compile` would do with a model, without building anything."""
     return compile(model, inputs, **{**settings, "dryrun": True}).report
-
-
-def _check_complete(report: CompilationReport) -> None:
-    missing = tuple(entry for entry in report.in_torch if "write" not in entry.codes)
-    if not missing:
-        return
-    lines = []
-    for each in missing:
-        lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
-        lines += [f"  model  {each.model_line}"] if each.model_line else []
-    message = (
-        f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
-        + "\n".join(lines)
-        + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
-    )
-    raise FullCompilationError(message, missing)

@@ -82,6 +82,10 @@ class CacheWarning(UserWarning):
     """The cache of engines cannot be used as asked. Compiling goes on without it."""
 
 
+class NoEngineWarning(UserWarning):
+    """Nothing of a model became an engine, so that all of it runs in PyTorch."""
+
+
 class InputError(TorchTRTError, ValueError):
     """An input, given to compile for or to run on, does not fit: its kind, dtype, shape or number."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.interpreter import model_line
-from torchtrt.errors import TorchOp
+from torchtrt.errors import FullCompilationError, NoEngineWarning, TorchOp
 from torchtrt.lowering import resolution_of
 from torchtrt.partitioning import Partition
 from torchtrt.targets import qualified_name
@@ -160,3 +161,33 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
             dtypes.setdefault(key, Counter())[name] += 1
     for (op, pack, converter), counts in sorted(dtypes.items(), key=lambda item: -item[1].total()):
         yield ConvertedOps(op, pack, converter, counts.total(), dict(counts.most_common()))
+
+
+def check_complete(report: CompilationReport) -> None:
+    """Raises a :class:`FullCompilationError` where more stays in PyTorch than writes to buffers and inputs."""
+    missing = tuple(entry for entry in report.in_torch if "write" not in entry.codes)
+    if not missing:
+        return
+    lines = []
+    for each in missing:
+        lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
+        lines += [f"  model  {each.model_line}"] if each.model_line else []
+    message = (
+        f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
+        + "\n".join(lines)
+        + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
+    )
+    raise FullCompilationError(message, missing)
+
+
+def warn_without_engines(report: CompilationReport, smallest: int) -> None:
+    """Warns that all ops stay in PyTorch, unless they must, or somebody asked for each by name."""
+    ops = [each for each in report.in_torch if not {"write", "no-input", "kept"} & {*each.codes}]
+    small = sum("block-too-small" in each.codes for each in ops)
+    message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
+    if small:
+        message += f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1, or with "
+        message += "require_full_compilation=True, which leaves none in PyTorch"
+    message += ". The report says why for each: rich.print(compiled.report), or torchtrt.explain(model, inputs)."
+    if ops:
+        warnings.warn(message, NoEngineWarning, stacklevel=3)

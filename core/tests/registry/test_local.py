@@ -85,7 +85,7 @@ def test_a_decomposition_that_raises_is_told_with_its_line(local: ConverterPack)
 
     inputs = (torch.rand(3), torch.rand(3))
     exported = torch.export.export(_Igamma(), inputs)
-    (stayed,) = torchtrt.compile(exported, min_block_size=1).report.in_torch
+    (stayed,) = torchtrt.compile(exported, dryrun=True).report.in_torch
 
     assert re.search(
         r"its decomposition .*decompose raised AttributeError: .*no_such_function.* \(.*test_local.py:\d+\)",

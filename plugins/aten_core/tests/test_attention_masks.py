@@ -90,7 +90,7 @@ def test_a_mask_that_the_model_writes_to_stays():
     """Its value is another at the next call."""
     model = Attention(torch.ones(LENGTH, LENGTH, dtype=torch.bool), write=True).eval()
     x = torch.randn(2, 3, LENGTH, 4)
-    compiled = torchtrt.compile(copy.deepcopy(model), [x])
+    compiled = torchtrt.compile(copy.deepcopy(model), [x], min_block_size=1)
     for _ in range(3):
         torch.testing.assert_close(compiled(x), model(x))
 
@@ -119,6 +119,6 @@ def test_a_mask_that_is_expanded_to_a_varying_batch_is_none():
         x = torch.randn(size, 3, LENGTH, 4)
         torch.testing.assert_close(compiled(x), model(x))
     varying = torchtrt.Input(min_shape=(1, 3, 2, 4), opt_shape=(2, 3, 5, 4), max_shape=(6, 3, 9, 4))
-    sizes = torchtrt.compile(Attention(TRIANGLE[:1, :1]).eval(), [varying])
+    sizes = torchtrt.compile(Attention(TRIANGLE[:1, :1]).eval(), [varying], min_block_size=1)
     x = torch.randn(3, 3, 7, 4)
     torch.testing.assert_close(sizes(x), Attention(TRIANGLE[:1, :1])(x))

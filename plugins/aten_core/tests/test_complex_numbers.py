@@ -112,6 +112,7 @@ def test_rotary_embeddings_take_sizes_that_vary(version):
         )
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
 @pytest.mark.parametrize(
     "function",
     [

@@ -3,10 +3,13 @@
 import copy
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
 from torch import nn
+
+from torchtrt.errors import NoEngineWarning
 
 OPTIONS = {"min_block_size": 1}
 
@@ -164,7 +167,8 @@ def test_graphs_of_any_kind_of_output_run(function):
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead", "max-autotune"])
 def test_pytorchs_modes_are_taken(mode):
     """As for other backends; torch.compile allows a mode or options, not both."""
-    model, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.rand(2, 3)
+    layers = (nn.Linear(3, 3), nn.ReLU()) * 3  # enough for an engine
+    model, x = nn.Sequential(*layers).eval(), torch.rand(2, 3)
 
     with torch.no_grad():
         assert_same(torch.compile(model, backend="torchtrt", mode=mode)(x), model(x))
@@ -240,3 +244,27 @@ def test_a_write_through_a_dropout_that_drops_nothing_reaches_its_input(name):
     for expected, actual in zip(model(x), compiled(other), strict=True):
         torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(other, x)
+
+
+def test_a_graph_without_engines_warns_once():
+    """With its first call, and not again for each size; graphs that Dynamo broke off are parts, of which none warns."""
+
+    def small(x):
+        return x * 2
+
+    def broken(x):
+        y = x * 3
+        torch._dynamo.graph_break()
+        for _ in range(6):
+            y = (y + 1).relu()
+        return y
+
+    fast, parted = (torch.compile(each, backend="torchtrt") for each in (small, broken))
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always", NoEngineWarning)
+        for rows in (3, 4, 5, 6):
+            assert_same(fast(torch.ones(rows)), small(torch.ones(rows)))
+    assert 2 == len(shown)  # a graph for the first size, and one for any
+    assert all("can run 1 of its 1 ops" in str(each.message) for each in shown)
+
+    assert_same(parted(torch.ones(3)), broken(torch.ones(3)))

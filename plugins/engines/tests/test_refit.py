@@ -202,6 +202,20 @@ def test_a_refitted_model_computes_what_the_new_model_does(
     agree(newer, again, torchtrt.refit_module_weights(results[1], newer), tolerance=tolerance)
 
 
+def test_autocast_looks_only_at_weights_that_it_would_lower():
+    """An embedding is float32 whatever its weights are: other ones may be smaller than float16 holds."""
+    torch.manual_seed(0)
+    old, new = (nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 3)).eval() for _ in range(2))
+    nn.init.ones_(old[0].weight)
+    nn.init.constant_(new[0].weight, 1e-6)
+    ids = torch.tensor([0, 3, 1])
+    options = {"min_block_size": 1, "immutable_weights": False, "autocast": torch.float16}
+
+    refitted = torchtrt.refit_module_weights(torchtrt.compile(old, [ids], **options), new)
+
+    torch.testing.assert_close(refitted(ids), new(ids), rtol=1e-2, atol=1e-2)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     changed=st.sets(st.sampled_from(sorted(made(Folded, 0).state_dict()))), seed=st.integers(1, 9)

@@ -251,6 +251,7 @@ def arguments(call):
     return copy.deepcopy(call if isinstance(call, tuple) else (call,))
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")  # of dtypes that 8.6 lacks
 @pytest.mark.parametrize("case", MODELS)
 @pytest.mark.parametrize("executed", ["", "aten.linear aten.add aten.mul aten.mm"])
 def test_a_saved_model_computes_what_the_model_does(case, executed, tmp_path, every_tensorrt):
@@ -350,7 +351,8 @@ def test_a_torchscript_model_is_saved(make, tmp_path, every_tensorrt):
 def test_a_model_is_saved_to_and_read_from_any_stream():
     """Bytes in memory will do."""
     stream = io.BytesIO()
-    torchtrt.save(torchtrt.compile(function(lambda m, x: x + 1), [torch.rand(3)]), stream)
+    model = function(lambda m, x: x + 1)
+    torchtrt.save(torchtrt.compile(model, [torch.rand(3)], min_block_size=1), stream)
     stream.seek(0)
 
     same(torch.ones(3), torchtrt.load(stream)(torch.zeros(3)))
@@ -554,7 +556,9 @@ def test_shared_and_expanded_weights_take_their_memory_once(tmp_path):
         b=large[1:4, :3],
         c=torch.rand(1, 3).expand(3, 3),
     )
-    path = saved(model, [torch.rand(3, 3)], tmp_path, torch_executed_ops={"aten.add"})
+    path = saved(
+        model, [torch.rand(3, 3)], tmp_path, torch_executed_ops={"aten.add", "aten.linalg_svdvals"}
+    )
     loaded = torchtrt.load(path)
     x = torch.rand(3, 3)
 

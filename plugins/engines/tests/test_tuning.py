@@ -90,6 +90,17 @@ def test_ops_that_the_caller_leaves_in_pytorch_stay_there(times):
     assert len(compiled.report.tried) == 2
 
 
+def test_an_attempt_without_engines_is_no_warning(times):
+    """It may be the fastest, and the report says that it was."""
+    times[frozenset()], times[frozenset({LINEAR, "aten.relu.default"})] = 2.0, 1.0
+    model = nn.Sequential(nn.Linear(16, 512), nn.ReLU()).eval()
+
+    compiled = torchtrt.compile(model, [X], min_block_size=2, tune=True)
+
+    assert not compiled.report.blocks
+    assert compiled.report.tried[1].endswith("1 ms, kept")
+
+
 def test_what_was_tried_is_saved(times, tmp_path):
     """And compiling as the model says gives the same model again."""
     times[frozenset()] = times[frozenset({CONVOLUTION})] = 4

@@ -117,7 +117,7 @@ def test_tolerance_is_that_of_the_dtype():
 def test_the_parameters_are_what_use_tensorrt_takes(tensorrt):
     """A compiled model's results come back to the CPU."""
     with torchtrt.use_tensorrt(tensorrt):
-        compiled = torchtrt.compile(torch.nn.Tanh().eval(), [torch.ones(3)])
+        compiled = torchtrt.compile(torch.nn.Tanh().eval(), [torch.ones(3)], min_block_size=1)
         assert_close(run_compiled(compiled, torch.ones(3)), torch.ones(3).tanh())
 
 

@@ -7,35 +7,22 @@ from torch.fx import Graph, GraphModule, Node
 
 aten = torch.ops.aten
 
-_ASSERTIONS = frozenset(
-    {
-        aten._assert_tensor_metadata.default,
-        aten._assert_scalar.default,
-        aten._assert_async.msg,
-        aten.sym_constrain_range.default,
-        aten.sym_constrain_range_for_size.default,
-    }
-)
-_COPIES = frozenset(
-    {
-        aten.alias.default,
-        aten.clone.default,
-        aten.contiguous.default,
-        aten.detach.default,
-        aten.lift_fresh_copy.default,
-    }
-)
+_ASSERTIONS = frozenset({
+    aten._assert_tensor_metadata.default, aten._assert_scalar.default, aten._assert_async.msg,
+    aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default,
+})  # fmt: skip
+_COPIES = frozenset({
+    aten.alias.default, aten.clone.default, aten.contiguous.default, aten.detach.default,
+    aten.lift_fresh_copy.default,
+})  # fmt: skip
 _STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
 _VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
-_CASTS = frozenset(
-    {
-        aten._to_copy.default,
-        aten.to.device,
-        aten.to.dtype,
-        aten.to.dtype_layout,
-        aten.type_as.default,
-    }
-)
+_CASTS = frozenset({
+    aten._to_copy.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.type_as.default,
+})  # fmt: skip
+_SIZES_AND_RANGES = frozenset({
+    aten.sym_size.int, aten.arange.default, aten.arange.start, aten.arange.start_step,
+})  # fmt: skip
 
 
 def remove_no_ops(graph_module: GraphModule) -> None:
@@ -88,12 +75,7 @@ def _merge_equal_nodes(graph: Graph) -> None:
     """Merges nodes without inputs that make the same value (sizes and ranges asked for again and again)."""
     seen: dict[tuple[object, ...], Node] = {}
     for node in list(graph.nodes):
-        if node.op != "call_function" or node.target not in (
-            aten.sym_size.int,
-            aten.arange.default,
-            aten.arange.start,
-            aten.arange.start_step,
-        ):
+        if node.target not in _SIZES_AND_RANGES:
             continue
         key = (node.target, node.args, tuple(sorted(node.kwargs.items(), key=lambda item: item[0])))
         first = seen.setdefault(key, node)

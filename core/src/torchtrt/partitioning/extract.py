@@ -60,12 +60,7 @@ class _Extraction:
         return GraphModule(self.source, self.graph, class_name="CompiledGraph"), self.blocks
 
     def copy(self, node: Node) -> Node:
-        """Returns the node in the new graph, copying it and the numbers and weights it needs on first use."""
-        if node not in self.env:
-            for source in node.all_input_nodes:
-                self.copy(source)
-            self.env[node] = self.graph.node_copy(node, self.env.__getitem__)
-        return self.env[node]
+        return _copy(node, self.graph, self.env)
 
     def add_block(self, name: str, members: tuple[Node, ...]) -> None:
         inside = set(members)
@@ -80,16 +75,8 @@ class _Extraction:
             env[source] = graph.placeholder(source.name)
             env[source].meta = dict(source.meta)
 
-        def copy_in(node: Node) -> Node:
-            if node not in env:
-                assert node in inside or is_scalar(node) or self.is_constant(node)
-                for source in node.all_input_nodes:
-                    copy_in(source)
-                env[node] = graph.node_copy(node, env.__getitem__)
-            return env[node]
-
         for node in members:
-            copy_in(node)
+            _copy(node, graph, env)
         outputs = [
             node for node in members if any(self.leaves(node, user, inside) for user in node.users)
         ]
@@ -110,3 +97,12 @@ class _Extraction:
         if is_scalar(user):
             return any(self.leaves(user, further, inside) for further in user.users)
         return user not in inside
+
+
+def _copy(node: Node, graph: Graph, env: dict[Node, Node]) -> Node:
+    """Returns the node in the new graph, copying it and the numbers and weights it needs on first use."""
+    if node not in env:
+        for source in node.all_input_nodes:
+            _copy(source, graph, env)
+        env[node] = graph.node_copy(node, env.__getitem__)
+    return env[node]

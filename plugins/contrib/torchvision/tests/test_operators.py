@@ -101,6 +101,7 @@ def test_nms_of_a_number_of_boxes_that_varies(version):
         assert ops.nms(*inputs, 0.4).tolist() == engine(*inputs).tolist()
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
 def test_nms_of_no_boxes_keeps_none(version):
     """A number that is known to be 0 leaves nothing to compute."""
     inputs = torch.zeros(0, 4), torch.zeros(0)
@@ -267,6 +268,7 @@ def test_a_mean_reads_nothing_outside_of_its_cell(version):
     )
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
 @pytest.mark.parametrize(
     ("function", "images", "reason"),
     [

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torchtrt.compiler import compile as compile_model
-from torchtrt.errors import SettingsError
+from torchtrt.errors import NoEngineWarning, SettingsError
 from torchtrt.inputs import Input
 from torchtrt.packs.state import with_known_packs
 from torchtrt.settings import CompilationSettings
@@ -77,10 +77,14 @@ def torchtrt(
         raise SettingsError(message)
     settings = {**_MODES[mode], **(options or {})}
     with_known_packs(CompilationSettings.from_keywords(**settings))  # now, not on the first call
+    reason = getattr(graph_module, "compile_subgraph_reason", None)
+    compiler = functools.partial(
+        _compile, settings=settings, is_broken_off=getattr(reason, "graph_break", False)
+    )
     backend = aot_autograd(
-        fw_compiler=functools.partial(_compile, settings=settings, bake_weights=False),
+        fw_compiler=functools.partial(compiler, bake_weights=False),
         bw_compiler=_run_in_pytorch,
-        inference_compiler=functools.partial(_compile, settings=settings, bake_weights=True),
+        inference_compiler=functools.partial(compiler, bake_weights=True),
         keep_inference_input_mutations=True,
     )
     _declare_views(graph_module)
@@ -101,13 +105,14 @@ def _compile(
     graph_module: GraphModule,
     example_inputs: Sequence[Any],
     settings: Mapping[str, Any],
+    is_broken_off: bool,
     bake_weights: bool,
 ) -> Callable[[list[Any]], Any]:
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     roles = _Roles.of(placeholders, bake_weights)
     if not roles.tensors or not _returns_tensors(graph_module):
         return _run_in_pytorch(graph_module, example_inputs)
-    return _boxed(_Engines(graph_module, placeholders, roles, settings))
+    return _boxed(_Engines(graph_module, placeholders, roles, settings, is_broken_off))
 
 
 def _run_in_pytorch(
@@ -167,11 +172,13 @@ class _Engines:
         placeholders: Sequence[Node],
         roles: _Roles,
         settings: Mapping[str, Any],
+        is_broken_off: bool,
     ) -> None:
         self._graph_module = graph_module
         self._placeholders = placeholders
         self._roles = roles
         self._settings = settings
+        self._is_broken_off = is_broken_off
         self._bounds = [_bounds(placeholders[place]) for place in roles.tensors]
         self._written = frozenset(
             node.args[0]
@@ -230,9 +237,10 @@ class _Engines:
                 stacklevel=3,
             )
         given = [_input(*pair) for pair in zip(tensors, self._bounds, strict=True)]
-        with (
-            _disable_current_modes()
-        ):  # PyTorch watches the first call with one, which no export survives
+        with warnings.catch_warnings(), _disable_current_modes():
+            # PyTorch watches the first call with a mode, which no export survives.
+            if self._is_broken_off or self._compiled:
+                warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough
             compiled = compile_model(self._over_tensors(inputs), given, **self._settings)
         self._compiled[key] = compiled
         return compiled

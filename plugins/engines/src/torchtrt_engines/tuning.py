@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import textwrap
+import warnings
 from collections.abc import Mapping, Sequence
 from operator import getitem
 from typing import Any
@@ -19,7 +20,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 import torchtrt
-from torchtrt.errors import SettingsError, TorchTRTError
+from torchtrt.errors import NoEngineWarning, SettingsError, TorchTRTError
 from torchtrt.lowering.aliasing import declares_alias, writes
 from torchtrt.partitioning.blocks import is_scalar
 from torchtrt.runtime import CompiledModule
@@ -88,7 +89,9 @@ def tuned(
     for op in ops:
         what = f"with {qualified_name(op)} in PyTorch"
         try:
-            attempt = compile_with(**{**settings, "torch_executed_ops": given | {op}})
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", NoEngineWarning)  # that may be the fastest
+                attempt = compile_with(**{**settings, "torch_executed_ops": given | {op}})
             needed = milliseconds(attempt, leaves)
         except _FAILURES as error:
             tried.append(f"{what}: fails, {_first_line(error)}")

@@ -235,18 +235,19 @@ class _Autocast:
         if node.target in BATCH_NORMALIZATIONS:
             return self.holds_normalization(node) and sources[0] in self.lowered
         is_promoting = rule is AutocastRule.PROMOTE
-        if not all(self.fits(constant, is_promoting) for constant in self.constants(node)):
+        if is_promoting and not self.takes_lowered(node, dtypes):
             return False
-        if not is_promoting:
-            return True
-        if (
-            dtypes & _INTEGERS
-            and getattr(node.target, "overloadpacket", None) not in TAKING_INDICES
-        ):
+        # Last: with other weights it has to come out the same, or they cannot be given to the model.
+        return all(self.fits(constant, is_promoting) for constant in self.constants(node))
+
+    def takes_lowered(self, node: Node, dtypes: set[torch.dtype]) -> bool:
+        """Returns whether all that a node computes with, constants aside, is of the lower precision."""
+        packet = getattr(node.target, "overloadpacket", None)
+        if dtypes & _INTEGERS and packet not in TAKING_INDICES:
             return False
         values = [
             source
-            for source in sources
+            for source in node.all_input_nodes
             if source.op != "get_attr"
             and any(leaf.is_floating_point() for leaf in _tensors(source))
         ]
