@@ -1,5 +1,6 @@
 """Whatever is done with a compiled model gives eager's values, or an error that says what to do."""
 
+import contextlib
 import copy
 import io
 import warnings
@@ -7,6 +8,8 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
 
 import torchtrt
 from torchtrt.errors import EngineError, InputError
@@ -237,6 +240,25 @@ def test_a_traced_call_is_an_error(model):
         warnings.simplefilter("ignore")
         with pytest.raises(EngineError, match=r"torch\.jit\.trace sees no engines"):
             torch.jit.trace(fast, X)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_forward_mode_is_an_error(model):
+    """Tangents would be lost without a word."""
+    fast = compiled(model.requires_grad_(False))
+
+    with forward_ad.dual_level(), pytest.raises(EngineError, match="compute no gradients"):
+        fast(forward_ad.make_dual(X, torch.ones_like(X)))
+    torch.testing.assert_close(fast(X), model(X))
+
+
+def test_a_first_call_among_fake_tensors_leaves_none(model):
+    """Memory that an engine keeps is real, whatever becomes of the call."""
+    fast = compiled(model)
+
+    with FakeTensorMode(allow_non_fake_inputs=True), contextlib.suppress(EngineError):
+        fast(X)
+    torch.testing.assert_close(fast(X), model(X))
 
 
 def test_a_negated_view_has_its_sign():

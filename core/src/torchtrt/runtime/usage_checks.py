@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import get_autocast_dtype, is_autocast_enabled
 from torch._C import _is_any_autocast_enabled, _is_tracing
+from torch.autograd import forward_ad
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.lowering.memory import storage_of
@@ -65,6 +66,8 @@ class UsageChecks:
             )
         if _is_tracing():
             raise EngineError("torch.jit.trace sees no engines. Trace the model, and compile that.")
+        if forward_ad._current_level >= 0:
+            raise EngineError(f"Engines compute no gradients, in forward mode neither. {_TRAIN}")
 
     def check_weights(self) -> None:
         """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
