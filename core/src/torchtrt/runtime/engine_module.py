@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch._C._dynamo import guards as _guards
-from torch.utils._python_dispatch import _disable_current_modes
 
 from torchtrt.conversion.size_ranges import InputProfile, engine_profiles
 from torchtrt.errors import EngineError
@@ -267,7 +266,7 @@ class EngineModule(torch.nn.Module):
         self, device: torch.device, stream: int, inputs: Sequence[torch.Tensor]
     ) -> tuple[list[_Execution], _Execution]:
         # What is loaded among fake tensors serves the calls after them too.
-        with use_module(self._tensorrt), self._lock, _disable_current_modes():
+        with use_module(self._tensorrt), self._lock, torch._C._DisableTorchDispatch():
             takes = "CUDA" if is_real() else "CUDA and CPU"
             if device.type.upper() not in takes:
                 message = f"{describe()} runs on {takes} tensors, but {self.name} was called with tensors on {device}."
