@@ -132,7 +132,7 @@ def compile(
         _signature(model, program),
         options,
         recipes,
-        engines().CudaGraphs.of(options),
+        engines().runner_of(options),
     )
 
 

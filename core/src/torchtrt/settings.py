@@ -116,6 +116,7 @@ class CompilationSettings:
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
+        inductor: Compile what stays in PyTorch as ``torch.compile`` does.
         tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
@@ -145,6 +146,7 @@ class CompilationSettings:
     max_aux_streams: int | None = None
     cuda_graphs: bool | str = False
     engine_cache: bool | str | os.PathLike[str] | None = None
+    inductor: bool = False
     tune: bool = False
     progress: bool | None = None
 

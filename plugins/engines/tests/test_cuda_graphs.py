@@ -66,7 +66,7 @@ def compiled_model(model=None, inputs=None, **settings):
         batch = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(99, 4))
         inputs = [batch, torchtrt.Input(shape=(3,))]
     compiled = torchtrt.compile(model, inputs, min_block_size=1, cuda_graphs=True, **settings)
-    compiled._cuda_graphs = CudaGraphs(lane=Tape)
+    compiled._runner = CudaGraphs(lane=Tape)
     return model, compiled
 
 
@@ -86,7 +86,7 @@ def test_the_same_memory_is_recorded_once_and_read_in_place():
     for _ in range(6):
         check(compiled, model, x.normal_(), y.normal_())
     assert Tape.made == 1
-    (lane,) = compiled._cuda_graphs._lanes.values()
+    (lane,) = compiled._runner._lanes.values()
     (entry,) = lane.entries.values()
     assert not entry.moved
 
@@ -98,7 +98,7 @@ def test_inputs_that_move_are_copied_into_a_buffer():
     for _ in range(6):
         held.append(torch.randn(2, 4))
         check(compiled, model, held[-1], y)
-    (lane,) = compiled._cuda_graphs._lanes.values()
+    (lane,) = compiled._runner._lanes.values()
     (entry,) = lane.entries.values()
     assert entry.moved == {0}
     assert Tape.made <= 2
@@ -157,7 +157,7 @@ def test_each_combination_of_shapes_has_recordings_and_the_longest_unused_go():
     for _ in range(3):
         for batch in range(1, 21):
             check(compiled, model, torch.randn(batch, 4), y)
-    (lane,) = compiled._cuda_graphs._lanes.values()
+    (lane,) = compiled._runner._lanes.values()
     assert len(lane.entries) == 8
     for _ in range(4):
         check(compiled, model, torch.randn(7, 4), y)
@@ -286,7 +286,7 @@ def test_copies_record_for_themselves():
     for _ in range(3):
         check(compiled, model, *inputs)
     twin = copy.deepcopy(compiled)
-    assert not twin._cuda_graphs._lanes
+    assert not twin._runner._lanes
     check(twin, model, *inputs)
     assert isinstance(pickle.loads(pickle.dumps(CudaGraphs())), CudaGraphs)
 
@@ -332,7 +332,7 @@ def test_threads_may_share_a_compiled_model():
 def test_results_are_overwritten_where_that_is_asked_for():
     """One recording serves all calls, whoever holds its results; they are the same memory each time."""
     model, compiled = compiled_model()
-    compiled._cuda_graphs = CudaGraphs(overwrites=True, lane=Tape)
+    compiled._runner = CudaGraphs(overwrites=True, lane=Tape)
     x, y = torch.randn(2, 4), torch.randn(3)
     for _ in range(2):
         check(compiled, model, x, y)
@@ -362,7 +362,7 @@ def test_copies_and_files_keep_what_was_asked_for(wanted, tmp_path):
     ]
     for each in (compiled, *others):
         assert each.settings.cuda_graphs == wanted
-        assert each._cuda_graphs._overwrites == (wanted == "overwrite")
+        assert each._runner._overwrites == (wanted == "overwrite")
 
 
 @pytest.mark.parametrize("wrong", ["yes", 1, None])

@@ -101,6 +101,38 @@ def test_an_attempt_without_engines_is_no_warning(times):
     assert compiled.report.tried[1].endswith("1 ms, kept")
 
 
+@pytest.mark.parametrize(
+    ("parts", "torch_alone", "inductor_alone", "kept"),
+    [
+        (3, 5, 5, "and that compiled by Inductor"),
+        (9, 2, 5, "with all in PyTorch"),
+        (3, 5, 1, "with all in PyTorch, compiled by Inductor"),
+        (9, 9, 9, "with aten.linear.default in PyTorch"),
+    ],
+)
+def test_on_a_gpu_the_compiler_of_pytorch_is_tried(
+    monkeypatch, parts, torch_alone, inductor_alone, kept
+):
+    """On what is left to PyTorch, and on everything."""
+
+    def measured(compiled, leaves):
+        if not compiled.report.blocks:
+            return inductor_alone if compiled.settings.inductor else torch_alone
+        left = in_torch(compiled)
+        return parts if compiled.settings.inductor else 4 if left == {LINEAR} else 10
+
+    monkeypatch.setattr(tuning, "milliseconds", measured)
+    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
+    monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
+    compiled = tuned()
+    lines = compiled.report.tried
+    assert len(lines) == 5
+    assert [line for line in lines if line.endswith(", kept")][-1].startswith(f"{kept}: ")
+    assert compiled.settings.inductor == ("Inductor" in kept)
+    assert bool(compiled.report.blocks) == ("all" not in kept)
+    assert compiled.report.in_torch
+
+
 def test_what_was_tried_is_saved(times, tmp_path):
     """And compiling as the model says gives the same model again."""
     times[frozenset()] = times[frozenset({CONVOLUTION})] = 4

@@ -53,7 +53,7 @@ class CompiledModule(torch.nn.Module):
         signature: CallSignature | None = None,
         settings: CompilationSettings | None = None,
         weight_recipes: Mapping[str, Any] | None = None,
-        cuda_graphs: Any = None,
+        runner: Any = None,
     ) -> None:
         super().__init__()
         self.report = report
@@ -63,7 +63,7 @@ class CompiledModule(torch.nn.Module):
         self.signature = signature
         self.settings = settings or CompilationSettings()
         self.weight_recipes = weight_recipes
-        self._cuda_graphs = cuda_graphs
+        self._runner = runner
         self.graph_module = graph_module
         self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
@@ -114,8 +114,8 @@ class CompiledModule(torch.nn.Module):
 
     def _run(self, leaves: Sequence[Any]) -> Sequence[Any]:
         graph_module: Any = self._modules["graph_module"]  # the attribute takes longer
-        if self._cuda_graphs is not None:
-            return self._cuda_graphs(graph_module, leaves)  # type: ignore[no-any-return]
+        if self._runner is not None:
+            return self._runner(graph_module, leaves)  # type: ignore[no-any-return]
         if self._whole_engine is not None:
             engine = graph_module._modules[self._whole_engine]
             has_hooks = engine._forward_hooks or engine._forward_pre_hooks

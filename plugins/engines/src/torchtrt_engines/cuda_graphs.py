@@ -15,6 +15,7 @@ launches all of it at once. It reads and writes the addresses that it was record
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import threading
 import warnings
@@ -31,7 +32,6 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import EngineModule
-from torchtrt.settings import CompilationSettings
 
 _SHAPES = 8
 """The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
@@ -126,7 +126,11 @@ class CudaLane:
 
 class _Recording:
     def __init__(
-        self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
+        self,
+        lane: Any,
+        run: Callable[[Sequence[Any]], Sequence[Any]],
+        leaves: Sequence[Any],
+        moved: set[int],
     ) -> None:
         self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
         self.addresses = [
@@ -136,7 +140,7 @@ class _Recording:
         ]
         buffers = dict(self.buffers)
         read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
-        self.replay, self.outputs = lane.record(lambda: graph_module.forward(*read))
+        self.replay, self.outputs = lane.record(lambda: run(read))
         storages = {}
         for output in self.outputs:
             if isinstance(output, torch.Tensor):
@@ -208,18 +212,15 @@ class CudaGraphs:
     Args:
         overwrites: Whether a call's results are where those of the last one are.
         lane: What records; for tests.
+        run: What runs a graph, for inputs that it is given after it.
     """
 
-    def __init__(self, overwrites: bool = False, lane: Any = CudaLane) -> None:
-        self._overwrites, self._lane = overwrites, lane
+    def __init__(
+        self, overwrites: bool = False, lane: Any = CudaLane, run: Callable[..., Any] | None = None
+    ) -> None:
+        self._overwrites, self._lane, self._plain = overwrites, lane, run or _forward
         self._lock = threading.Lock()
         self._reset(None)
-
-    @classmethod
-    def of(cls, settings: CompilationSettings) -> CudaGraphs | None:
-        """Returns what records calls, if the settings ask for it."""
-        wanted = settings.cuda_graphs
-        return cls(overwrites=wanted == "overwrite") if wanted else None
 
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
@@ -240,10 +241,10 @@ class CudaGraphs:
             warnings.warn(message, stacklevel=6)
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
-        return CudaGraphs(self._overwrites, self._lane)
+        return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self._plain, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CudaGraphs, (self._overwrites,)
+        return CudaGraphs, (self._overwrites, CudaLane, self._plain)
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
@@ -329,11 +330,11 @@ class CudaGraphs:
             # What TensorRT puts off when shapes change must be done before it is recorded. A model that writes to its
             # buffers would write twice, and has one entry.
             lane.run(lambda: self._plain(graph_module, leaves), leaves)
-        return _Recording(lane, graph_module, leaves, moved)
+        return _Recording(lane, lambda read: self._plain(graph_module, read), leaves, moved)
 
-    @staticmethod
-    def _plain(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
-        return graph_module.forward(*leaves)  # type: ignore[no-any-return]
+
+def _forward(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+    return graph_module.forward(*leaves)  # type: ignore[no-any-return]
 
 
 def _addresses(leaves: Sequence[Any]) -> list[int]:

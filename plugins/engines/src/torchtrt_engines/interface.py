@@ -24,8 +24,8 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt_engines import expressions
 from torchtrt_engines.containers import tree_from_json, tree_to_json, unnamed
-from torchtrt_engines.cuda_graphs import CudaGraphs
 from torchtrt_engines.description import dtype_from_json, dtype_to_json
+from torchtrt_engines.runner import runner_of
 
 _ROWS = {
     "blocks": BlockReport,
@@ -113,7 +113,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         signature and _signature_from_json(signature, input_tree),
         settings,
         data["weight_recipes"],
-        CudaGraphs.of(settings),
+        runner_of(settings),
     )
 
 

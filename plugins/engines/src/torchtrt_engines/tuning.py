@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import textwrap
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any
 
@@ -49,7 +51,8 @@ def tuned(
     """Returns the fastest of several compilations, which report what each of them takes.
 
     The first is compiled as it would be without tuning. Then the op that takes longest in PyTorch stays there, if the
-    model is faster so; then the next. Ops that work element by element are not tried: they cost an engine nothing.
+    model is faster so; then the next. Ops that work element by element are not tried: they cost an engine nothing. On
+    a GPU, what stays in PyTorch is tried compiled by Inductor, and so is the whole model, as it is and compiled.
 
     Args:
         model: As ``torchtrt.compile`` takes it, and so the other arguments.
@@ -77,35 +80,83 @@ def tuned(
     best = compile_with(**settings)
     if best.settings.dryrun:
         return best
-    given = best.settings.torch_executed_ops
-    leaves = _leaves(best, inputs, kwarg_inputs or {})
-    tried, ops = [], []
-    try:
-        shortest = milliseconds(best, leaves)
-        tried.append(f"as it was partitioned: {shortest:.3g} ms")
-        ops = _candidates(compile_with(**{**settings, "dryrun": True}), leaves)
-    except _FAILURES as error:
-        tried.append(f"nothing else, because that fails: {_first_line(error)}")
-    for op in ops:
-        what = f"with {qualified_name(op)} in PyTorch"
+    search = _Search(
+        lambda **changed: compile_with(**{**settings, **changed}),
+        _leaves(best, inputs, kwarg_inputs or {}),
+        best,
+    )
+    search.run()
+    search.best.report = dataclasses.replace(search.best.report, tried=search.tried)
+    return search.best
+
+
+@dataclass
+class _Search:
+    """Compiles a model with other settings, and keeps what is faster.
+
+    Attributes:
+        compile_with: Compiles with settings changed.
+        leaves: The inputs to measure with, flattened.
+        best: The fastest so far.
+        milliseconds: What a call of it takes.
+        tried: What each attempt took.
+    """
+
+    compile_with: Callable[..., CompiledModule]
+    leaves: Sequence[Any]
+    best: CompiledModule
+    milliseconds: float = math.inf
+    tried: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        try:
+            self.milliseconds = milliseconds(self.best, self.leaves)
+            self.tried.append(f"as it was partitioned: {self.milliseconds:.3g} ms")
+            partitioned = self.compile_with(dryrun=True)
+            candidates = _candidates(partitioned, self.leaves)
+        except _FAILURES as error:
+            self.tried.append(f"nothing else, because that fails: {_first_line(error)}")
+            return
+        for op in candidates:
+            kept = self.best.settings.torch_executed_ops
+            self.attempt(f"with {qualified_name(op)} in PyTorch", torch_executed_ops=kept | {op})
+        if _are_on_a_gpu(self.leaves):
+            self.try_inductor(_all_ops(partitioned.graph_module))
+
+    def try_inductor(self, ops: frozenset[Any]) -> None:
+        """Tries the compiler of PyTorch, on what is left to PyTorch so far and on all of a model's ops."""
+        settings = self.best.settings
+        if self.best.report.in_torch and not settings.inductor:
+            kept = settings.torch_executed_ops
+            self.attempt("and that compiled by Inductor", torch_executed_ops=kept, inductor=True)
+        if self.best.report.blocks:
+            self.attempt("with all in PyTorch", torch_executed_ops=ops)
+            if not settings.inductor:
+                what = "with all in PyTorch, compiled by Inductor"
+                self.attempt(what, torch_executed_ops=ops, inductor=True)
+
+    def attempt(self, what: str, **changed: Any) -> None:
+        """Compiles with settings changed, and keeps that if it is faster."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", NoEngineWarning)  # that may be the fastest
-                attempt = compile_with(**{**settings, "torch_executed_ops": given | {op}})
-            needed = milliseconds(attempt, leaves)
+                compiled = self.compile_with(**changed)
+            needed = milliseconds(compiled, self.leaves)
         except _FAILURES as error:
-            tried.append(f"{what}: fails, {_first_line(error)}")
-            continue
-        is_better = needed < (1 - GAIN) * shortest
-        tried.append(f"{what}: {needed:.3g} ms, {'kept' if is_better else 'not kept'}")
+            self.tried.append(f"{what}: fails, {_first_line(error)}")
+            return
+        is_better = needed < (1 - GAIN) * self.milliseconds
+        self.tried.append(f"{what}: {needed:.3g} ms, {'kept' if is_better else 'not kept'}")
         if is_better:
-            best, shortest, given = attempt, needed, given | {op}
-    best.report = dataclasses.replace(best.report, tried=tried)
-    return best
+            self.best, self.milliseconds = compiled, needed
 
 
 def _first_line(error: Exception) -> str:
     return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
+
+
+def _are_on_a_gpu(leaves: Sequence[Any]) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
 
 
 def _leaves(
@@ -160,6 +211,13 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]
     total = sum(clock.times.values())
     ops = [op for op, spent in clock.times.items() if spent >= SHARE * total and _is_kernel(op)]
     return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
+
+
+def _all_ops(graph_module: GraphModule) -> frozenset[Any]:
+    """Returns the ops of a partitioned model, those of its blocks too."""
+    graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
+    targets = {node.target for graph in graphs for node in graph.nodes}
+    return frozenset(each for each in targets if isinstance(each, torch._ops.OpOverload))
 
 
 def _is_kernel(op: Any) -> bool:

@@ -1,0 +1,21 @@
+"""How the graph of a compiled model runs, where the settings ask for more than one op after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torchtrt.settings import CompilationSettings
+from torchtrt_engines.cuda_graphs import CudaGraphs
+from torchtrt_engines.torch_parts import TorchParts
+
+Runner = Callable[..., Sequence[Any]]
+"""Takes a graph and its inputs in a sequence, and returns its outputs."""
+
+
+def runner_of(settings: CompilationSettings) -> Runner | None:
+    """Returns what runs graphs as the settings ask, or None where a graph is just called."""
+    run = TorchParts() if settings.inductor else None
+    if not settings.cuda_graphs:
+        return run
+    return CudaGraphs(overwrites=settings.cuda_graphs == "overwrite", run=run)
