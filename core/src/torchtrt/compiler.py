@@ -138,21 +138,17 @@ def compile(
 
 def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.Tensor]:
     """Returns the weights that no call changes, under any of their names or through any of their views."""
-    tensors = {
-        name: value
-        for name, value in {**exported.state_dict, **exported.constants}.items()
-        if isinstance(value, torch.Tensor)
-    }
+    named = {**exported.state_dict, **exported.constants}.items()
+    tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
     written = {storage_of(tensors[name]) for name in program.mutated if name in tensors}
     return {name: value for name, value in tensors.items() if storage_of(value) not in written}
 
 
 def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
     """Returns what the model's ``forward`` takes; None where only the exported program knows."""
-    try:
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # none, or not of Python
         return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
-    except (AttributeError, TypeError, ValueError):  # none, or one that is not written in Python
-        return None
+    return None
 
 
 def _build_engines(
@@ -200,13 +196,20 @@ def _build_engines(
 def lower(
     exported: ExportedProgram, settings: CompilationSettings, recorder: Any = None
 ) -> Program:
-    """Returns the exported program as a graph whose nodes all know their resolution."""
+    """Returns the exported program as a graph whose nodes all know their resolution.
+
+    Nothing is rewritten for TensorRT where the settings leave every op to PyTorch.
+    """
     program = open_program(exported)
-    remove_no_ops(program.graph_module)
+    targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
+    ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
+    is_for_torch = ops <= settings.torch_executed_ops
+    if not is_for_torch:
+        remove_no_ops(program.graph_module)
     with contextlib.nullcontext() if recorder is None else recorder.recording():
         fold_constants(program.graph_module, program.mutated)
         calls = _calls(program.graph_module)
-        for lowering_pass in lowering_passes():
+        for lowering_pass in () if is_for_torch else lowering_passes():
             lowering_pass.run(program.graph_module, settings)
             before, calls = calls, _calls(program.graph_module)
             if calls != before:

@@ -32,6 +32,10 @@ def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
+def _switch_or(word: str) -> tuple[Callable[[Any], bool], str]:
+    return lambda value: type(value) is bool or value == word, f"True, False or {word!r}"
+
+
 _COUNT = (lambda value: is_integer(value, 1), "an integer from 1 to 2**31 - 1")
 _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: type(value) is bool, "True or False"),
@@ -60,10 +64,8 @@ _ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: value is None or is_integer(value, 0, 5),
         "0 to 5 or None",
     ),
-    "cuda_graphs": (
-        lambda value: type(value) is bool or value == "overwrite",
-        "True, False or 'overwrite'",
-    ),
+    "cuda_graphs": _switch_or("overwrite"),
+    "inductor": _switch_or("max-autotune"),
     "autocast": (
         lambda value: value in (None, torch.float16, torch.bfloat16),
         "torch.float16, torch.bfloat16 or None",
@@ -116,7 +118,7 @@ class CompilationSettings:
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
-        inductor: Compile what stays in PyTorch as ``torch.compile`` does.
+        inductor: Compile what stays in PyTorch as ``torch.compile`` does, ``"max-autotune"`` with that mode.
         tune: Measure which ops PyTorch should run although TensorRT could, and build as is fastest.
         progress: Show progress bars; ``None`` shows them when standard error is a terminal.
     """
@@ -146,7 +148,7 @@ class CompilationSettings:
     max_aux_streams: int | None = None
     cuda_graphs: bool | str = False
     engine_cache: bool | str | os.PathLike[str] | None = None
-    inductor: bool = False
+    inductor: bool | str = False
     tune: bool = False
     progress: bool | None = None
 

@@ -102,22 +102,22 @@ def test_an_attempt_without_engines_is_no_warning(times):
 
 
 @pytest.mark.parametrize(
-    ("parts", "torch_alone", "inductor_alone", "kept"),
+    ("parts", "alone", "kept"),
     [
-        (3, 5, 5, "and that compiled by Inductor"),
-        (9, 2, 5, "with all in PyTorch"),
-        (3, 5, 1, "with all in PyTorch, compiled by Inductor"),
-        (9, 9, 9, "with aten.linear.default in PyTorch"),
+        (3, (5, 5, 5), "and that compiled by Inductor"),
+        (9, (2, 5, 5), "with all in PyTorch"),
+        (3, (5, 1, 1), "with all in PyTorch, compiled by Inductor"),
+        (3, (5, 2, 1), "with all in PyTorch, compiled by Inductor with max-autotune"),
+        (9, (9, 9, 9), "with aten.linear.default in PyTorch"),
     ],
 )
-def test_on_a_gpu_the_compiler_of_pytorch_is_tried(
-    monkeypatch, parts, torch_alone, inductor_alone, kept
-):
-    """On what is left to PyTorch, and on everything."""
+def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, kept):
+    """On what is left to PyTorch, and on everything, which is then left as it was exported."""
 
     def measured(compiled, leaves):
         if not compiled.report.blocks:
-            return inductor_alone if compiled.settings.inductor else torch_alone
+            assert not compiled.report.passes
+            return alone[(False, True, "max-autotune").index(compiled.settings.inductor)]
         left = in_torch(compiled)
         return parts if compiled.settings.inductor else 4 if left == {LINEAR} else 10
 
@@ -126,9 +126,9 @@ def test_on_a_gpu_the_compiler_of_pytorch_is_tried(
     monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
     compiled = tuned()
     lines = compiled.report.tried
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert [line for line in lines if line.endswith(", kept")][-1].startswith(f"{kept}: ")
-    assert compiled.settings.inductor == ("Inductor" in kept)
+    assert bool(compiled.settings.inductor) == ("Inductor" in kept)
     assert bool(compiled.report.blocks) == ("all" not in kept)
     assert compiled.report.in_torch
 

@@ -130,9 +130,7 @@ def _best_cut(nodes: Sequence[Node]) -> int | None:
     ]
     best: tuple[int, int, int] | None = None
     for cut in range(max(1, count // 4), count - count // 4):
-        crossing = [
-            node for node, last in zip(nodes[:cut], last_readers, strict=False) if last >= cut
-        ]
+        crossing = [node for node in nodes[:cut] if last_readers[places[node]] >= cut]
         if any(map(_must_stay_inside, crossing)):
             continue
         rank = (len(crossing), abs(2 * cut - count), cut)
@@ -236,10 +234,8 @@ def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _R
             reason = "It depends on no input of the model, so an engine would have none."
             demoted.update(dict.fromkeys(nodes, _rule(reason, "no-input")))
         elif len(calls) < smallest:
-            reason = (
-                f"TensorRT could run it, but its block has {len(calls)} "
-                f"{'op' if len(calls) == 1 else 'ops'} and min_block_size is {smallest}."
-            )
+            count = f"{len(calls)} op{'s' * (len(calls) != 1)}"
+            reason = f"TensorRT could run it, but its block has {count} and min_block_size is {smallest}."
             demoted.update(dict.fromkeys(nodes, _rule(reason, "block-too-small")))
         for node in nodes:
             for source in tensor_inputs(node):

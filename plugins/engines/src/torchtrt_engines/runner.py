@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torchtrt.settings import CompilationSettings
@@ -12,10 +12,13 @@ from torchtrt_engines.torch_parts import TorchParts
 Runner = Callable[..., Sequence[Any]]
 """Takes a graph and its inputs in a sequence, and returns its outputs."""
 
+_MODES: Mapping[bool | str, str | None] = {True: None, "max-autotune": "max-autotune-no-cudagraphs"}
+"""The mode of ``torch.compile`` for a setting: to record calls is another one."""
+
 
 def runner_of(settings: CompilationSettings) -> Runner | None:
     """Returns what runs graphs as the settings ask, or None where a graph is just called."""
-    run = TorchParts() if settings.inductor else None
+    run = TorchParts(_MODES[settings.inductor]) if settings.inductor else None
     if not settings.cuda_graphs:
         return run
     return CudaGraphs(overwrites=settings.cuda_graphs == "overwrite", run=run)

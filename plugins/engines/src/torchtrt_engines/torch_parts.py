@@ -35,17 +35,21 @@ class TorchParts:
 
     A stretch is compiled when it is first called, and again for other dtypes and sizes, as ``torch.compile`` does it.
     What Inductor cannot compile runs op by op, and a warning says why.
+
+    Args:
+        mode: The mode of ``torch.compile``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str | None = None) -> None:
+        self._mode = mode
         self._compiled: tuple[GraphModule | None, Callable[..., Any] | None] = (None, None)
         self._known: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> TorchParts:
-        return TorchParts()
+        return TorchParts(self._mode)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return TorchParts, ()
+        return TorchParts, (self._mode,)
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
@@ -72,13 +76,14 @@ class TorchParts:
             # With other weights it is another module that does the same, whose weights are read in each call.
             is_same = compiled_of is not None and compiled_of.code == graph_module.code
             if run is None or not is_same:
-                run, self._known = _with_stretches(graph_module), set()
+                run = _with_stretches(graph_module, self._mode)
+                self._known = set()
             self._compiled = graph_module, run
         assert run is not None
         return run
 
 
-def _with_stretches(graph_module: GraphModule) -> Callable[..., Any]:
+def _with_stretches(graph_module: GraphModule, mode: str | None) -> Callable[..., Any]:
     """Returns a graph's ``forward``, of the module and its inputs, that calls each stretch of ops as one.
 
     Engines and weights are those that the module has when it is called.
@@ -87,7 +92,7 @@ def _with_stretches(graph_module: GraphModule) -> Callable[..., Any]:
     stretch: list[Node] = []
 
     def end_stretch() -> None:
-        env.update(_add_stretch(graph, stretch, env))
+        env.update(_add_stretch(graph, stretch, env, mode))
         stretch.clear()
 
     for node in graph_module.graph.nodes:
@@ -114,7 +119,9 @@ def _is_fit(node: Node, stretch: Sequence[Node]) -> bool:
     return are_tensors and _UNFIT.isdisjoint(node.target.tags)
 
 
-def _add_stretch(graph: Graph, nodes: Sequence[Node], env: dict[Node, Node]) -> dict[Node, Node]:
+def _add_stretch(
+    graph: Graph, nodes: Sequence[Node], env: dict[Node, Node], mode: str | None
+) -> dict[Node, Node]:
     """Adds a call of what some nodes compute together, or the nodes if they compute little."""
     inside = set(nodes)
     if sum(map(_computes, nodes)) < _LEAST:
@@ -133,7 +140,7 @@ def _add_stretch(graph: Graph, nodes: Sequence[Node], env: dict[Node, Node]) -> 
     outputs = [node for node in nodes if not inside.issuperset(node.users)]
     part.output(tuple(inner[node] for node in outputs))
     call = graph.call_function(
-        _compiled(GraphModule({}, part, class_name="TorchPart")),
+        _compiled(GraphModule({}, part, class_name="TorchPart"), mode),
         tuple(env[source] for source in inputs),
     )
     return {node: graph.call_function(getitem, (call, at)) for at, node in enumerate(outputs)}
@@ -143,11 +150,11 @@ def _computes(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and not declares_alias(node.target)
 
 
-def _compiled(part: GraphModule) -> Callable[..., Any]:
+def _compiled(part: GraphModule, mode: str | None) -> Callable[..., Any]:
     """Returns a function that runs a part as Inductor compiles it or, where it cannot, op by op."""
     from torch._dynamo.exc import TorchDynamoException  # takes a second to import
 
-    call: Callable[..., Any] = torch.compile(part)
+    call: Callable[..., Any] = torch.compile(part, mode=mode)
     count = sum(map(_computes, part.graph.nodes))
 
     def torch_part(*inputs: Any) -> Any:

@@ -18,11 +18,14 @@ from operator import getitem
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 import torchtrt
+from torchtrt.compiler import TRACING
 from torchtrt.errors import NoEngineWarning, SettingsError, TorchTRTError
+from torchtrt.exporting import export
 from torchtrt.lowering.aliasing import declares_alias, writes
 from torchtrt.partitioning.blocks import is_scalar
 from torchtrt.runtime import CompiledModule
@@ -37,6 +40,12 @@ GAIN = 0.02
 """The part of a call's time that must be gained: less is chance."""
 ROUNDS, ROUND = 7, 0.02
 """How many rounds of calls are measured, and how many seconds each takes."""
+_ALL_IN_TORCH: Mapping[bool | str, str] = {
+    False: "",
+    True: ", compiled by Inductor",
+    "max-autotune": ", compiled by Inductor with max-autotune",
+}
+"""How a model without engines is tried: the setting ``inductor``, and what the report says of it."""
 _FAILURES = (TorchTRTError, RuntimeError, IndexError)
 """What compiling without an op, and running it in PyTorch, may come to."""
 
@@ -82,6 +91,7 @@ def tuned(
         return best
     search = _Search(
         lambda **changed: compile_with(**{**settings, **changed}),
+        lambda: _exported(model, inputs, kwarg_inputs or {}, dynamic_shapes),
         _leaves(best, inputs, kwarg_inputs or {}),
         best,
     )
@@ -90,12 +100,18 @@ def tuned(
     return search.best
 
 
+def _exported(*arguments: Any) -> ExportedProgram:
+    with TRACING, torch.no_grad():
+        return export(*arguments)
+
+
 @dataclass
 class _Search:
     """Compiles a model with other settings, and keeps what is faster.
 
     Attributes:
         compile_with: Compiles with settings changed.
+        export: Returns the model as a program.
         leaves: The inputs to measure with, flattened.
         best: The fastest so far.
         milliseconds: What a call of it takes.
@@ -103,6 +119,7 @@ class _Search:
     """
 
     compile_with: Callable[..., CompiledModule]
+    export: Callable[[], ExportedProgram]
     leaves: Sequence[Any]
     best: CompiledModule
     milliseconds: float = math.inf
@@ -112,8 +129,7 @@ class _Search:
         try:
             self.milliseconds = milliseconds(self.best, self.leaves)
             self.tried.append(f"as it was partitioned: {self.milliseconds:.3g} ms")
-            partitioned = self.compile_with(dryrun=True)
-            candidates = _candidates(partitioned, self.leaves)
+            candidates = _candidates(self.compile_with(dryrun=True), self.leaves)
         except _FAILURES as error:
             self.tried.append(f"nothing else, because that fails: {_first_line(error)}")
             return
@@ -121,19 +137,18 @@ class _Search:
             kept = self.best.settings.torch_executed_ops
             self.attempt(f"with {qualified_name(op)} in PyTorch", torch_executed_ops=kept | {op})
         if _are_on_a_gpu(self.leaves):
-            self.try_inductor(_all_ops(partitioned.graph_module))
+            self.try_inductor()
 
-    def try_inductor(self, ops: frozenset[Any]) -> None:
-        """Tries the compiler of PyTorch, on what is left to PyTorch so far and on all of a model's ops."""
-        settings = self.best.settings
-        if self.best.report.in_torch and not settings.inductor:
-            kept = settings.torch_executed_ops
+    def try_inductor(self) -> None:
+        """Tries the compiler of PyTorch: on what is left to PyTorch so far, and on the whole model."""
+        given = self.best.settings
+        if self.best.report.in_torch and not given.inductor:
+            kept = given.torch_executed_ops
             self.attempt("and that compiled by Inductor", torch_executed_ops=kept, inductor=True)
-        if self.best.report.blocks:
-            self.attempt("with all in PyTorch", torch_executed_ops=ops)
-            if not settings.inductor:
-                what = "with all in PyTorch, compiled by Inductor"
-                self.attempt(what, torch_executed_ops=ops, inductor=True)
+        ops = ops_of(self.export())
+        for inductor, how in _ALL_IN_TORCH.items():
+            what = f"with all in PyTorch{how}"
+            self.attempt(what, torch_executed_ops=ops | given.torch_executed_ops, inductor=inductor)
 
     def attempt(self, what: str, **changed: Any) -> None:
         """Compiles with settings changed, and keeps that if it is faster."""
@@ -213,9 +228,10 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]
     return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
 
 
-def _all_ops(graph_module: GraphModule) -> frozenset[Any]:
-    """Returns the ops of a partitioned model, those of its blocks too."""
-    graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
+def ops_of(exported: ExportedProgram) -> frozenset[Any]:
+    """Returns the ops of a program, those of its branches and loops too."""
+    modules = exported.graph_module.modules()
+    graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
     targets = {node.target for graph in graphs for node in graph.nodes}
     return frozenset(each for each in targets if isinstance(each, torch._ops.OpOverload))
 
