@@ -201,11 +201,10 @@ def lower(
     Nothing is rewritten for TensorRT where the settings leave every op to PyTorch.
     """
     program = open_program(exported)
+    remove_no_ops(program.graph_module)
     targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
     ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
     is_for_torch = ops <= settings.torch_executed_ops
-    if not is_for_torch:
-        remove_no_ops(program.graph_module)
     with contextlib.nullcontext() if recorder is None else recorder.recording():
         fold_constants(program.graph_module, program.mutated)
         calls = _calls(program.graph_module)

@@ -26,6 +26,7 @@ import torchtrt
 from torchtrt.compiler import TRACING
 from torchtrt.errors import NoEngineWarning, SettingsError, TorchTRTError
 from torchtrt.exporting import export
+from torchtrt.lowering import open_program, remove_no_ops
 from torchtrt.lowering.aliasing import declares_alias, writes
 from torchtrt.partitioning.blocks import is_scalar
 from torchtrt.runtime import CompiledModule
@@ -229,8 +230,10 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]
 
 
 def ops_of(exported: ExportedProgram) -> frozenset[Any]:
-    """Returns the ops of a program, those of its branches and loops too."""
-    modules = exported.graph_module.modules()
+    """Returns the ops that compiling a program begins with, those of its branches and loops too."""
+    graph_module = open_program(exported).graph_module
+    remove_no_ops(graph_module)
+    modules = graph_module.modules()
     graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
     targets = {node.target for graph in graphs for node in graph.nodes}
     return frozenset(each for each in targets if isinstance(each, torch._ops.OpOverload))
