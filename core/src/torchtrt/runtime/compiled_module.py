@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import EngineError, InputError
@@ -119,7 +119,7 @@ class CompiledModule(torch.nn.Module):
         if self._whole_engine is not None:
             engine = graph_module._modules[self._whole_engine]
             has_hooks = engine._forward_hooks or engine._forward_pre_hooks
-            if not (has_hooks or _has_any_global_hook()):  # type: ignore[no-untyped-call]
+            if not (has_hooks or _global_forward_hooks or _global_forward_pre_hooks):
                 return engine.forward(*leaves)  # type: ignore[no-any-return]
         # Not a call: hooks and wrappers of the whole are this module's business.
         return graph_module.forward(*leaves)  # type: ignore[no-any-return]

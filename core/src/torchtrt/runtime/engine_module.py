@@ -65,7 +65,7 @@ class _Execution:
         self.widens = any(dtype is not wanted for _, dtype, wanted in self.outputs)
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
-        self.layouts: list[tuple[str, Any, Any, torch.dtype]] = []
+        self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
             self.allocators.append(make_output_allocator(device))
@@ -93,14 +93,14 @@ class _Execution:
                 context.set_tensor_address(known[0], address or self.nowhere)
                 known[2] = address
         outputs = []
-        for name, *layout in self.layouts:
+        for name, layout in self.layouts:
             output = self.empty(*layout)
             context.set_tensor_address(name, output.data_ptr() or self.nowhere)
             outputs.append(output)
         if not context.execute_async_v3(stream):
             raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
-        for allocator, (_, dtype, _) in zip(self.allocators, self.outputs, strict=False):
-            outputs.append(allocator.take(dtype))
+        if self.allocators:
+            outputs = [each.take(spec[1]) for each, spec in zip(self.allocators, self.outputs)]  # noqa: B905
         if self.widens:
             return tuple(map(torch.Tensor.to, outputs, self.module.outputs.values()))
         return tuple(outputs)
@@ -155,7 +155,7 @@ class _Execution:
             self.layouts = []
             for output, dtype, _ in self.outputs:
                 like = torch.empty(tuple(self.context.get_tensor_shape(output)), device="meta")
-                self.layouts.append((output, tuple(like.shape), like.stride(), dtype))
+                self.layouts.append((output, (tuple(like.shape), like.stride(), dtype)))
         self.shapes = shapes
 
 
@@ -243,7 +243,7 @@ class EngineModule(torch.nn.Module):
                 built for, or execution failed.
         """
         device = inputs[0].device
-        for tensor in inputs[1:]:
+        for tensor in inputs:
             if tensor.device != device:
                 message = f"The inputs of {self.name} are on {device} and {tensor.device}; move them to one device."
                 raise EngineError(message)
