@@ -20,6 +20,7 @@ class Tape:
 
     def __init__(self, device):
         self.device, self.lock, self.entries = device, threading.RLock(), OrderedDict()
+        self.latest = None
 
     @staticmethod
     def takes(leaves):

@@ -22,7 +22,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -85,6 +85,7 @@ class CudaLane:
         self.lock = threading.Lock()
         self.side = _own_stream(device, self)
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self.latest: _Entry | None = None
 
     @staticmethod
     def takes(leaves: Sequence[Any]) -> Any:
@@ -155,18 +156,16 @@ class _Recording:
             if output.numel()
         )
 
-    def fits(self, leaves: Sequence[Any]) -> bool:
-        """Returns whether inputs that were not copied are where they were."""
-        for place, address in self.addresses:  # noqa: SIM110  (a generator takes longer)
+    def fits(self, leaves: Sequence[Any], is_handed_out: bool) -> bool:
+        """Returns whether inputs that were not copied are where they were, and nobody holds outputs handed out."""
+        for place, address in self.addresses:
             if leaves[place].data_ptr() != address:
                 return False
-        return True
-
-    def is_free(self) -> bool:
-        """Returns whether nobody holds the outputs of the last replay."""
+        if not is_handed_out:
+            return True
         if _use_count is None:
             return False
-        for storage, count in self.counts:  # noqa: SIM110
+        for storage, count in self.counts:  # noqa: SIM110  (a generator takes longer)
             if _use_count(storage) != count:
                 return False
         return True
@@ -184,7 +183,8 @@ class _Recording:
 class _Entry:
     """What is known of one combination of shapes."""
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
+    def __init__(self, parts: Sequence[Any], leaves: Sequence[Any]) -> None:
+        self.parts = parts
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
         self.recordings: list[_Recording] = []
@@ -192,7 +192,7 @@ class _Entry:
 
     def find(self, leaves: Sequence[Any], overwrites: bool) -> _Recording | None:
         for recording in self.recordings:
-            if recording.fits(leaves) and (overwrites or recording.is_free()):
+            if recording.fits(leaves, not overwrites):
                 return recording
         return None
 
@@ -225,14 +225,14 @@ class CudaGraphs:
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
         self._lanes: dict[Any, Any] = {}
-        self._places: list[tuple[Any, str]] = []
+        self._parts: list[tuple[Any, str, Any]] = []
         self._writes = False
         self.refusal = ""
         if graph_module is not None:
-            self._places = list(_parts(graph_module))
+            places = _parts(graph_module)
+            self._parts = [(owner, name, getattr(owner, name)) for owner, name in places]
             self._writes = any(map(writes, graph_module.graph.nodes))
             self._refuse(_refusal(graph_module))
-        self._parts = [getattr(owner, name) for owner, name in self._places]
 
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
@@ -263,8 +263,10 @@ class CudaGraphs:
             return self._run(lane, graph_module, leaves)
 
     def _has_other_parts(self) -> bool:
-        now = [getattr(owner, name) for owner, name in self._places]
-        return any(map(is_not, now, self._parts))
+        for owner, name, part in self._parts:  # noqa: SIM110  (a generator takes longer)
+            if getattr(owner, name) is not part:
+                return True
+        return False
 
     def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
         device = next(leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -280,8 +282,10 @@ class CudaGraphs:
             else leaf
             for leaf in leaves
         ]
-        key = (torch.is_inference_mode_enabled(), *parts)
-        entry: _Entry | None = lane.entries.get(key)
+        parts.append(torch.is_inference_mode_enabled())
+        entry: _Entry | None = lane.latest
+        if entry is None or parts != entry.parts:  # to compare takes less than to hash
+            entry = self._entry_of(lane, parts)
         if entry is None:
             if self._writes and lane.entries:
                 self._refuse(
@@ -290,10 +294,8 @@ class CudaGraphs:
                 return self._plain(graph_module, leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
-            lane.entries[key] = _Entry(leaves)
+            lane.entries[tuple(parts)] = lane.latest = _Entry(parts, leaves)
             return lane.run(lambda: self._plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
-        if len(lane.entries) > 1:
-            lane.entries.move_to_end(key)
         recording = entry.find(leaves, self._overwrites)
         if recording is None:
             entry.note(leaves)
@@ -302,7 +304,7 @@ class CudaGraphs:
             return recording.run(leaves)
         copies = not self._overwrites and (not _use_count or len(entry.recordings) == _HANDED_OUT)
         recording = entry.copied if copies else None
-        if recording is None or not recording.fits(leaves):
+        if recording is None or not recording.fits(leaves, is_handed_out=False):
             try:
                 recording = self._record(lane, graph_module, leaves, entry.moved)
             except RuntimeError as error:
@@ -322,6 +324,15 @@ class CudaGraphs:
         return [
             output.clone() if isinstance(output, torch.Tensor) else output for output in outputs
         ]
+
+    @staticmethod
+    def _entry_of(lane: Any, parts: list[Any]) -> _Entry | None:
+        key = tuple(parts)
+        entry: _Entry | None = lane.entries.get(key)
+        if entry is not None:
+            lane.entries.move_to_end(key)
+            lane.latest = entry
+        return entry
 
     def _record(
         self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
