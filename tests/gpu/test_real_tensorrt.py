@@ -5,6 +5,7 @@ Run with ``TORCHTRT_TENSORRT=real pytest tests/gpu plugins``.
 
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -159,6 +160,82 @@ def test_float32_beside_float16_keeps_its_digits():
         results, expected = compiled(x)[1:], model(x)[1:]
     torch.testing.assert_close(results[:-1], expected[:-1], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(results[-1], expected[-1], rtol=1e-2, atol=1e-2)
+
+
+class NormedLayers(torch.nn.Module):
+    """Products, and between them what Inductor makes one kernel of."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.second = (
+            torch.nn.Linear(32, 64),
+            torch.nn.LayerNorm(64),
+            torch.nn.Linear(64, 8),
+        )
+
+    def forward(self, x):
+        """Returns the products, and what comes between them."""
+        hidden = self.first(x).relu()
+        hidden = self.norm(hidden) * 2 + hidden
+        return self.second(hidden), hidden
+
+
+@pytest.mark.parametrize("graphs", [False, True, "overwrite"])
+def test_inductor_compiles_what_lies_between_engines(graphs, tmp_path):
+    """For sizes that vary, from threads, recorded, and after loading."""
+    model = NormedLayers().eval().cuda()
+    rows = torchtrt.Input(min_shape=(1, 32), opt_shape=(4, 32), max_shape=(64, 32))
+    left = {"aten.layer_norm", "aten.mul", "aten.add"}
+    settings = {"disable_tf32": True, "tactic_sources": 0, "min_block_size": 1}
+
+    compiled = torchtrt.compile(
+        model, [rows], inductor=True, cuda_graphs=graphs, torch_executed_ops=left, **settings
+    )
+
+    assert 2 == len(compiled.report.blocks)
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    for each in (compiled, torchtrt.load(tmp_path / "model.pt2")):
+        for count in (4, 4, 4, 9, 64, 1, 4):
+            assert_same(each, model, torch.rand(count, 32, device="cuda"))
+    wrong = []
+
+    def call(count):
+        try:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                for _ in range(20):
+                    x = torch.rand(count, 32, device="cuda")
+                    assert_same(compiled, model, x)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=call, args=(count,)) for count in (2, 4, 9, 64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_tuning_keeps_what_is_right():
+    """Whatever is fastest: engines, PyTorch, or Inductor."""
+    model = NormedLayers().eval().cuda()
+    x = torch.rand(16, 32, device="cuda")
+
+    compiled = torchtrt.compile(
+        model,
+        [x],
+        tune=True,
+        cuda_graphs=True,
+        min_block_size=1,
+        disable_tf32=True,
+        tactic_sources=0,
+    )
+
+    lines = compiled.report.tried
+    assert any("compiled by Inductor" in line for line in lines)
+    assert not any("fails" in line for line in lines), lines
+    for _ in range(4):
+        assert_same(compiled, model, torch.rand(16, 32, device="cuda"))
 
 
 DROPPED = """
