@@ -133,6 +133,17 @@ def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, ke
     assert compiled.report.in_torch
 
 
+def test_on_a_gpu_what_is_most_of_a_model_is_not_tried_alone(times, monkeypatch):
+    """It is tried with all of the model, without a build."""
+    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
+    monkeypatch.setattr(tuning._Search, "try_inductor", lambda self: None)
+    monkeypatch.setattr(tuning, "MOST", 0.15)
+    times[frozenset()], times[frozenset({CONVOLUTION})] = 10, 10
+    tried = tuned().report.tried
+    assert [LINEAR in line for line in tried] == [False, False]
+    assert CONVOLUTION in tried[1]
+
+
 def test_what_was_tried_is_saved(times, tmp_path):
     """And compiling as the model says gives the same model again."""
     times[frozenset()] = times[frozenset({CONVOLUTION})] = 4

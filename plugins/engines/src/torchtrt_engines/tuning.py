@@ -37,6 +37,8 @@ TRIES = 3
 """How many ops are tried, each of which builds the model anew."""
 SHARE = 0.05
 """The part of the time of all ops, run by PyTorch, that an op must take to be tried."""
+MOST = 0.5
+"""The part of that time beyond which an op is not tried alone on a GPU, where the whole model is tried."""
 GAIN = 0.02
 """The part of a call's time that must be gained: less is chance."""
 ROUNDS, ROUND = 7, 0.02
@@ -130,7 +132,8 @@ class _Search:
         try:
             self.milliseconds = milliseconds(self.best, self.leaves)
             self.tried.append(f"as it was partitioned: {self.milliseconds:.3g} ms")
-            candidates = _candidates(self.compile_with(dryrun=True), self.leaves)
+            most = MOST if _are_on_a_gpu(self.leaves) else 1.0
+            candidates = _candidates(self.compile_with(dryrun=True), self.leaves, most)
         except _FAILURES as error:
             self.tried.append(f"nothing else, because that fails: {_first_line(error)}")
             return
@@ -216,8 +219,8 @@ def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
         return min(calls(count) for _ in range(ROUNDS))
 
 
-def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]:
-    """Returns the ops of engines that PyTorch takes longest for, the longest first."""
+def _candidates(partitioned: CompiledModule, leaves: Sequence[Any], most: float) -> list[Any]:
+    """Returns the ops of engines that PyTorch takes longest for, up to a part of the whole, the longest first."""
     clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
     with torch.no_grad(), unchanged(partitioned, leaves) as restore:
         clock.run(*leaves)
@@ -225,7 +228,8 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any]) -> list[Any]
         clock.times.clear()  # what is loaded on a first call is not what calls take
         clock.run(*leaves)
     total = sum(clock.times.values())
-    ops = [op for op, spent in clock.times.items() if spent >= SHARE * total and _is_kernel(op)]
+    shares = {op: spent / total for op, spent in clock.times.items()}
+    ops = [op for op, share in shares.items() if SHARE <= share <= most and _is_kernel(op)]
     return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
 
 
