@@ -44,7 +44,7 @@ def times(monkeypatch):
     known, ticks = {}, itertools.count(1)
 
     def measured(compiled, leaves):
-        assert [tuple(leaf.shape) for leaf in leaves] == [(32, 3, 16, 16)]
+        assert [leaf.shape[0] for leaf in leaves] == [32]
         return known[frozenset(in_torch(compiled))]
 
     monkeypatch.setattr(tuning, "milliseconds", measured)
@@ -148,6 +148,24 @@ def test_one_op_in_pytorch_is_nothing_to_compile(monkeypatch):
     monkeypatch.setattr(tuning, "milliseconds", lambda *_: 1)
     assert len(tuned(torch_executed_ops={"aten.linear"}).report.tried) == 1 + 3
     assert len(tuned(torch_executed_ops={"aten.linear", "aten.sigmoid"}).report.tried) == 1 + 4
+    assert len(tuned(nn.ReLU().eval()).report.tried) == 1 + 1
+
+
+def test_what_compiling_warns_of_is_said_once(times):
+    """And not with each attempt: Python forgets that it has said it."""
+    times.update(dict.fromkeys([frozenset(), frozenset({LINEAR}), frozenset({CONVOLUTION})], 4))
+
+    class Sliced(Model):
+        def forward(self, x):
+            return super().forward(x[:, -5:-2])
+
+    channels = torchtrt.Input(
+        min_shape=(32, 2, 16, 16), opt_shape=(32, 8, 16, 16), max_shape=(32, 9, 16, 16)
+    )
+    with pytest.warns(UserWarning, match="You asked for 2 to 9|training mode") as warned:
+        compiled = torchtrt.compile(Sliced().train(), [channels], min_block_size=1, tune=True)
+    assert len(compiled.report.tried) == 3
+    assert len(warned) == 2
 
 
 @pytest.mark.usefixtures("on_a_gpu")

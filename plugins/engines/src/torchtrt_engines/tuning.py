@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.compiler import TRACING, lower
-from torchtrt.errors import NoEngineWarning, SettingsError, TorchOp, TorchTRTError
+from torchtrt.errors import SettingsError, TorchOp, TorchTRTError
 from torchtrt.exporting import export
 from torchtrt.lowering import open_program, remove_no_ops
 from torchtrt.lowering.aliasing import declares_alias, writes
@@ -100,8 +100,8 @@ def tuned(
     if best.settings.dryrun:
         return best
     search = _Search(
-        lambda **changed: compile_with(**{**settings, **changed}),
-        lambda: _exported(model, inputs, kwarg_inputs or {}, dynamic_shapes),
+        lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),
+        lambda: _without_warnings(_exported, model, inputs, kwarg_inputs or {}, dynamic_shapes),
         _leaves(best, inputs, kwarg_inputs or {}),
         best,
     )
@@ -120,6 +120,13 @@ def _with_own_reasons(entries: Iterable[TorchOp], given: CompilationSettings) ->
     for entry in entries:
         is_own = "kept" in entry.codes and entry.op not in asked
         yield dataclasses.replace(entry, **_MEASURED) if is_own else entry
+
+
+def _without_warnings(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Returns what a function returns; what it warns of has been said, or, as having no engine, may be the fastest."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
 
 
 def _exported(*arguments: Any) -> ExportedProgram:
@@ -171,27 +178,29 @@ class _Search:
         ops = kept | ops_of(self.export(), given)
         for inductor, how in _ALL_IN_TORCH.items():
             what = f"with all in PyTorch{how}"
-            self.attempt(what, torch_executed_ops=ops, inductor=inductor)
+            compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
+            if compiled is not None and not has_stretches(compiled.graph_module):
+                break
 
-    def attempt(self, what: str, **changed: Any) -> None:
-        """Compiles with settings changed, and keeps that if it is faster."""
+    def attempt(self, what: str, **changed: Any) -> CompiledModule | None:
+        """Compiles with settings changed, and keeps that if it is faster; returns it unless that failed."""
         try:
+            compiled = self.compile_with(**changed)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NoEngineWarning)  # that may be the fastest
                 warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
-                compiled = self.compile_with(**changed)
                 needed = milliseconds(compiled, self.leaves)
         except _FAILURES as error:
             self.tried.append(f"{what}: fails, {_first_line(error)}")
-            return
+            return None
         failures = inductor_failures(compiled._runner)
         if failures and "inductor" in changed:  # no matter how fast: what is said of it is not so
             self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
-            return
+            return None
         is_better = needed < (1 - GAIN) * self.milliseconds
         self.tried.append(f"{what}: {needed:.3g} ms, {'kept' if is_better else 'not kept'}")
         if is_better:
             self.best, self.milliseconds = compiled, needed
+        return compiled
 
 
 def _first_line(error: Exception) -> str:
