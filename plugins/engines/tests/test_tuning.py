@@ -223,6 +223,24 @@ def test_the_report_says_who_left_an_op_in_pytorch(times):
     assert advice
 
 
+@pytest.mark.usefixtures("on_a_gpu")
+def test_what_would_be_in_pytorch_anyway_has_its_reason(monkeypatch):
+    """Nobody gets it into an engine by compiling without tuning."""
+
+    class Values(nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(torch.softmax(x, -1))
+
+    monkeypatch.setattr(tuning, "milliseconds", lambda compiled, _: len(compiled.report.blocks))
+    compiled = torchtrt.compile(Values().eval(), [X], min_block_size=1, tune=True)
+    assert not compiled.report.blocks
+    reasons = {entry.op: (entry.reason, entry.codes) for entry in compiled.report.in_torch}
+    assert "tune=True" in reasons.pop("aten.softmax.int")[0]
+    ((reason, codes),) = reasons.values()
+    assert "tune" not in reason
+    assert codes == ("no-converter",)
+
+
 def test_what_was_tried_is_saved(times, tmp_path):
     """And compiling as the model says gives the same model again."""
     times[frozenset()] = times[frozenset({CONVOLUTION})] = 4

@@ -108,18 +108,23 @@ def tuned(
     search.run()
     search.best.report = dataclasses.replace(
         search.best.report,
-        in_torch=list(_with_own_reasons(search.best.report.in_torch, best.settings)),
+        in_torch=list(_with_own_reasons(search.best.report.in_torch, best)),
         tried=search.tried,
     )
     return search.best
 
 
-def _with_own_reasons(entries: Iterable[TorchOp], given: CompilationSettings) -> Iterator[TorchOp]:
-    """Yields what stayed in PyTorch; what the caller did not leave there says that it was measured."""
-    asked = {qualified_name(op) for op in given.torch_executed_ops}
+def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> Iterator[TorchOp]:
+    """Yields what stayed in PyTorch, with the reason that it has without tuning, or that it was measured."""
+    asked = {qualified_name(op) for op in untuned.settings.torch_executed_ops}
+    before = {entry.op: entry for entry in untuned.report.in_torch}
     for entry in entries:
-        is_own = "kept" in entry.codes and entry.op not in asked
-        yield dataclasses.replace(entry, **_MEASURED) if is_own else entry
+        if "kept" not in entry.codes or entry.op in asked:
+            yield entry
+        elif known := before.get(entry.op):
+            yield dataclasses.replace(known, node=entry.node, model_line=entry.model_line)
+        else:
+            yield dataclasses.replace(entry, **_MEASURED)
 
 
 def _without_warnings(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
