@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+import pickle
 import warnings
 
 import pytest
@@ -12,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 import torchtrt
-from torchtrt.errors import EngineError, InputError
+from torchtrt.errors import EngineError, InputError, NoEngineWarning
 
 X = torch.rand(4, 3)
 
@@ -26,7 +27,7 @@ def model():
 
 def compiled(model, *inputs, **settings):
     """The model, compiled with blocks of any size."""
-    return torchtrt.compile(model, inputs or (X,), min_block_size=1, **settings)
+    return torchtrt.compile(model, inputs or (X,), **{"min_block_size": 1, **settings})
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,21 @@ def test_a_model_that_is_gone_is_not_missed(model):
     del model
 
     torch.testing.assert_close(fast(X), expected)
+
+
+def test_a_constant_of_a_weight_that_changed_is_an_error_without_engines_too(model):
+    """Where PyTorch reads the weight itself, the next call has the new one."""
+    settings = {"torch_executed_ops": {"aten.linear", "aten.relu"}}
+    plain = compiled(model, **settings)
+    with pytest.warns(NoEngineWarning):
+        cast = compiled(model, autocast=torch.bfloat16, min_block_size=9, **settings)
+    for each in (plain, cast):
+        assert not each.report.blocks
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    torch.testing.assert_close(plain(X), model(X))
+    with pytest.raises(EngineError, match=r"'0\.weight' has changed"):
+        cast(X)
 
 
 def test_a_buffer_that_the_model_writes_to_may_change():
@@ -250,6 +266,26 @@ def test_forward_mode_is_an_error(model):
     with forward_ad.dual_level(), pytest.raises(EngineError, match="compute no gradients"):
         fast(forward_ad.make_dual(X, torch.ones_like(X)))
     torch.testing.assert_close(fast(X), model(X))
+
+
+def test_a_pickled_model_computes_from_its_buffers_in_each_call():
+    """PyTorch's reader takes what needs no input for a constant, and a write of it for done."""
+
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return self.linear(x) * self.calls
+
+    expected = Counter().eval()
+    ours = compiled(copy.deepcopy(expected), torch_executed_ops={"aten.add"})
+    read = pickle.loads(pickle.dumps(ours))
+    for _ in range(3):
+        torch.testing.assert_close(read(X), expected(X))
 
 
 def test_a_first_call_among_fake_tensors_leaves_none(model):

@@ -86,7 +86,7 @@ def compile(
     if options.tune:
         return engines().tuned(model, inputs, kwarg_inputs, dynamic_shapes, settings)  # type: ignore[no-any-return]
     builder_flags(options)  # an error here, and not after exporting
-    report = CompilationReport(describe())
+    report = CompilationReport(describe(), inductor=options.inductor)
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
             "No converter pack is in use: `pip install torchtrt` brings the first, `torchtrt packs` says what there is."
@@ -119,19 +119,20 @@ def compile(
                 program, partition, profiles, options, report, stages, recorder
             )
     shared_inputs = keep_results_apart(graph_module, program.origins)
-    checks = InputChecks.of(program.placeholders, profiles)
-    recipes = recorder and recorder.attributes(program.graph_module)
+    # Where no engine holds weights, calls read the model's own: all but those of which a constant was computed.
+    own = set() if report.blocks else set(map(storage_of, graph_module.state_dict().values()))
+    watched = {name: weight for name, weight in weights.items() if storage_of(weight) not in own}
     return CompiledModule(
         graph_module,
         program.input_tree,
         program.output_tree,
-        checks,
+        InputChecks.of(program.placeholders, profiles),
         report,
         shared_inputs,
-        UsageChecks(weights if report.blocks else {}, model=model),
+        UsageChecks(watched, model=model),
         _signature(model, program),
         options,
-        recipes,
+        recorder and recorder.attributes(program.graph_module),
         engines().runner_of(options),
     )
 
@@ -198,13 +199,13 @@ def lower(
 ) -> Program:
     """Returns the exported program as a graph whose nodes all know their resolution.
 
-    Nothing is rewritten for TensorRT where the settings leave every op to PyTorch.
+    Nothing is rewritten for TensorRT where the settings leave every op to PyTorch, and ask for no autocast.
     """
     program = open_program(exported)
     remove_no_ops(program.graph_module)
     targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
     ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
-    is_for_torch = ops <= settings.torch_executed_ops
+    is_for_torch = settings.autocast is None and ops <= settings.torch_executed_ops
     with contextlib.nullcontext() if recorder is None else recorder.recording():
         fold_constants(program.graph_module, program.mutated)
         calls = _calls(program.graph_module)

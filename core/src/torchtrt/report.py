@@ -102,6 +102,7 @@ class CompilationReport:
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
         tried: With ``tune=True``, what was measured.
+        inductor: The setting: whether, and how, Inductor compiles what stayed in PyTorch when it is first called.
     """
 
     tensorrt: str
@@ -113,6 +114,7 @@ class CompilationReport:
     narrowed: list[NarrowedSize] = field(default_factory=list)
     splits: list[str] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
+    inductor: bool | str = False
 
     def add_partition(self, partition: Partition) -> None:
         """Fills in what partitioning decided."""
@@ -151,9 +153,7 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
     """Yields, most frequent first, which converter handles how many nodes of which op."""
     dtypes: dict[tuple[str, str, str], Counter[str]] = {}
     for node in nodes:
-        resolution = resolution_of(node)
-        if resolution is not None and resolution.chosen is not None:
-            chosen = resolution.chosen
+        if (resolution := resolution_of(node)) and (chosen := resolution.chosen):
             pack = f"{chosen.pack.name} {chosen.pack.version}"
             key = qualified_name(node.target), pack, chosen.qualified_function
             first = next(iter(pytree.tree_leaves(node.meta.get("val"))), None)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import rich
 import torch
 from torch import nn
 
@@ -66,6 +67,30 @@ def test_a_saved_model_is_described_to_a_person(path, capsys):
         "aten_core 0.1.0",
     ):
         assert part in text
+
+
+@pytest.mark.parametrize("inductor", [False, True, "max-autotune"])
+def test_what_inductor_compiles_and_what_was_measured_is_told(tmp_path, capsys, inductor):
+    """In the heading of what PyTorch runs, as in the report; and what tuning tried."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    compiled = torchtrt.compile(
+        model,
+        [torch.rand(2, 4)],
+        min_block_size=1,
+        torch_executed_ops={"aten.relu"},
+        inductor=inductor,
+    )
+    compiled.report.tried.append("as it was partitioned: 1 ms")
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    assert 0 == main(["inspect", str(tmp_path / "model.pt2")])
+    inspected = capsys.readouterr().out
+    rich.print(compiled.report)
+    for printed in (inspected, capsys.readouterr().out):
+        assert ("compiled by Inductor" in printed) == bool(inductor)
+        assert ("max-autotune when" in printed) == (inductor == "max-autotune")
+        assert compiled.report.tried[0] in printed
+    main(["inspect", str(tmp_path / "model.pt2"), "--json"])
+    assert compiled.report.tried == json.loads(capsys.readouterr().out)["tried"]
 
 
 def test_a_file_that_is_no_saved_model_makes_no_sense(tmp_path, capsys):

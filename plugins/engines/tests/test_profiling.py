@@ -94,6 +94,26 @@ def test_every_call_starts_from_the_same_state():
     assert (model.at.item(), model.keys.count_nonzero().item(), inputs[1].item()) == (0, 0, 0)
 
 
+def test_a_whole_call_runs_as_any_other(compiled, monkeypatch):
+    """With Inductor and CUDA graphs where the model has them; only the parts are looked at without."""
+    run, runs = compiled._run, []
+    monkeypatch.setattr(compiled, "_run", lambda leaves: runs.append(leaves) or run(leaves))
+    assert not torchtrt.profile(compiled, calls=2).has_inductor
+    assert len(runs) > 2
+
+
+def test_ops_that_inductor_compiles_are_told(tmp_path, capsys):
+    """They are measured one by one, and a call takes less than their sum."""
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    compiled = torchtrt.compile(
+        model, [torch.rand(2, 4)], min_block_size=1, torch_executed_ops={"aten.relu"}, inductor=True
+    )
+    assert torchtrt.profile(compiled, calls=1).has_inductor
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    assert main(["profile", str(tmp_path / "model.pt2"), "--calls", "1"]) == 0
+    assert "Inductor compiles what runs in PyTorch" in capsys.readouterr().out
+
+
 def test_inputs_are_made_where_none_are_given():
     """Of the sizes that engines are optimized for."""
     sizes = torchtrt.Input(min_shape=(1, 6), opt_shape=(5, 6), max_shape=(8, 6))

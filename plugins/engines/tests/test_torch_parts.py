@@ -29,6 +29,14 @@ class Model(nn.Module):
         return torch.sigmoid(self.second(torch.cat((right, left), -1))), y.transpose(0, 1)
 
 
+class Twice(nn.Module):
+    """More of what is left to PyTorch, after an engine."""
+
+    def forward(self, both):
+        y = torch.sigmoid(both[0])
+        return y * 2 + y
+
+
 @pytest.fixture
 def compilations(monkeypatch):
     """The ops of each part that was compiled: traced as by ``torch.compile``, without a compiler of C++ or a GPU."""
@@ -162,20 +170,25 @@ def test_copies_and_files_compile_their_own(compilations, tmp_path):
         before = len(compilations)
         torch.testing.assert_close(each(x), model(x))
         assert each.settings.inductor
+        assert each.report.inductor
         assert len(compilations) == before + 1
 
 
 def test_what_cannot_be_compiled_runs_op_by_op(monkeypatch):
     """With a warning that says why, once."""
+    failed = []
 
     def broken(graph_module, inputs):
+        failed.append(graph_module)
         raise RuntimeError("no compiler is installed")
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
-    model, x = Model().eval(), torch.rand(3, 6)
+    model, x = nn.Sequential(Model(), Twice()).eval(), torch.rand(3, 6)
     fast = compiled(model)
-    with pytest.warns(UserWarning, match="no compiler is installed"):
+    with pytest.warns(UserWarning, match="no compiler is installed") as warned:
         torch.testing.assert_close(fast(x), model(x))
+    assert len(failed) == 2
+    assert [each.filename for each in warned] == [__file__]
     torch.testing.assert_close(fast(x), model(x))
 
 

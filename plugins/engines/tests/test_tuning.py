@@ -1,6 +1,7 @@
 """What stays in PyTorch where that is faster, by measured times that are given here."""
 
 import copy
+import functools
 import itertools
 import weakref
 
@@ -12,6 +13,7 @@ import torchtrt
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt_engines import tuning
 
+aten = torch.ops.aten
 LINEAR, CONVOLUTION = "aten.linear.default", "aten.conv2d.default"
 
 
@@ -42,7 +44,7 @@ def times(monkeypatch):
     known, ticks = {}, itertools.count(1)
 
     def measured(compiled, leaves):
-        assert [tuple(leaf.shape) for leaf in leaves] == [(32, 3, 16, 16)]
+        assert [leaf.shape[0] for leaf in leaves] == [32]
         return known[frozenset(in_torch(compiled))]
 
     monkeypatch.setattr(tuning, "milliseconds", measured)
@@ -104,7 +106,7 @@ def test_an_attempt_without_engines_is_no_warning(times):
 @pytest.mark.parametrize(
     ("parts", "alone", "kept"),
     [
-        (3, (5, 5, 5), "and that compiled by Inductor"),
+        (3, (5, 5, 5), "with what stays in PyTorch so far compiled by Inductor"),
         (9, (2, 5, 5), "with all in PyTorch"),
         (3, (5, 1, 1), "with all in PyTorch, compiled by Inductor"),
         (3, (5, 2, 1), "with all in PyTorch, compiled by Inductor with max-autotune"),
@@ -119,12 +121,12 @@ def test_on_a_gpu_the_compiler_of_pytorch_is_tried(monkeypatch, parts, alone, ke
             assert not compiled.report.passes
             return alone[(False, True, "max-autotune").index(compiled.settings.inductor)]
         left = in_torch(compiled)
-        return parts if compiled.settings.inductor else 4 if left == {LINEAR} else 10
+        return parts if compiled.settings.inductor else 4 if LINEAR in left else 10
 
     monkeypatch.setattr(tuning, "milliseconds", measured)
     monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
     monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
-    compiled = tuned()
+    compiled = tuned(torch_executed_ops={"aten.sigmoid"})
     lines = compiled.report.tried
     assert len(lines) == 6
     assert [line for line in lines if line.endswith(", kept")][-1].startswith(f"{kept}: ")
@@ -142,6 +144,112 @@ def test_on_a_gpu_what_is_most_of_a_model_is_not_tried_alone(times, monkeypatch)
     tried = tuned().report.tried
     assert [LINEAR in line for line in tried] == [False, False]
     assert CONVOLUTION in tried[1]
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Inductor is tried as on a GPU, and no op is left to PyTorch by itself."""
+    monkeypatch.setattr(tuning, "_are_on_a_gpu", lambda leaves: True)
+    monkeypatch.setattr(tuning, "_candidates", lambda *_: [])
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_one_op_in_pytorch_is_nothing_to_compile(monkeypatch):
+    """An attempt would be the same model again, faster or slower by chance."""
+    monkeypatch.setattr(tuning, "milliseconds", lambda *_: 1)
+    assert len(tuned(torch_executed_ops={"aten.linear"}).report.tried) == 1 + 3
+    assert len(tuned(torch_executed_ops={"aten.linear", "aten.sigmoid"}).report.tried) == 1 + 4
+    assert len(tuned(nn.ReLU().eval()).report.tried) == 1 + 1
+
+
+def test_what_compiling_warns_of_is_said_once(times):
+    """And not with each attempt: Python forgets that it has said it."""
+    times.update(dict.fromkeys([frozenset(), frozenset({LINEAR}), frozenset({CONVOLUTION})], 4))
+
+    class Sliced(Model):
+        def forward(self, x):
+            return super().forward(x[:, -5:-2])
+
+    channels = torchtrt.Input(
+        min_shape=(32, 2, 16, 16), opt_shape=(32, 8, 16, 16), max_shape=(32, 9, 16, 16)
+    )
+    with pytest.warns(UserWarning, match="You asked for 2 to 9|training mode") as warned:
+        compiled = torchtrt.compile(Sliced().train(), [channels], min_block_size=1, tune=True)
+    assert len(compiled.report.tried) == 3
+    assert len(warned) == 2
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_what_inductor_cannot_compile_is_not_kept_however_fast(monkeypatch, recwarn):
+    """The report says why, and no warning does: nothing of it is left in the model."""
+
+    def broken(graph_module, inputs, **_):
+        raise RuntimeError("no compiler is installed")
+
+    def measured(compiled, leaves):
+        compiled(*leaves)
+        return 1 if compiled.settings.inductor else 10
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=broken))
+    monkeypatch.setattr(tuning, "milliseconds", measured)
+    compiled = tuned(cuda_graphs=True)
+    assert compiled.report.blocks
+    assert not compiled.settings.inductor
+    fails = [line for line in compiled.report.tried if "fails" in line]
+    assert len(fails) == 2
+    assert all("no compiler is installed" in line for line in fails)
+    assert not [each for each in recwarn if "inductor" in str(each.message)]
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_all_in_pytorch_computes_as_autocast_asks(monkeypatch):
+    """Otherwise it is slower than it needs to be, and another model."""
+    seen = []
+    monkeypatch.setattr(
+        tuning, "milliseconds", lambda compiled, leaves: seen.append(compiled) or 9 - len(seen)
+    )
+    model = Model().eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        expected = model(X).float()
+    compiled = tuned(model, autocast=torch.bfloat16)
+    assert len(seen) == 4
+    assert seen[-1] is compiled
+    for each in seen[1:]:
+        assert not each.report.blocks
+        calls = each.graph_module.graph.find_nodes(op="call_function", target=aten.linear.default)
+        assert [node.meta["val"].dtype for node in calls] == [torch.bfloat16]
+    torch.testing.assert_close(seen[1](X), expected, rtol=0.01, atol=0.01)
+
+
+def test_the_report_says_who_left_an_op_in_pytorch(times):
+    """The caller, or a measurement: there is nothing to take out of a setting that nobody gave."""
+    times[frozenset({CONVOLUTION})] = 4
+    times[frozenset({LINEAR, CONVOLUTION})] = 3
+    report = tuned(torch_executed_ops={"aten.conv2d"}).report
+    reasons = {entry.op: (entry.reason, entry.advice) for entry in report.in_torch}
+    assert reasons[CONVOLUTION] == ("torch_executed_ops keeps this op in PyTorch", ())
+    reason, advice = reasons[LINEAR]
+    assert "tune=True" in reason
+    assert "torch_executed_ops" not in reason
+    assert advice
+
+
+@pytest.mark.usefixtures("on_a_gpu")
+def test_what_would_be_in_pytorch_anyway_has_its_reason(monkeypatch):
+    """Nobody gets it into an engine by compiling without tuning."""
+
+    class Values(nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(torch.softmax(x, -1))
+
+    monkeypatch.setattr(tuning, "milliseconds", lambda compiled, _: len(compiled.report.blocks))
+    compiled = torchtrt.compile(Values().eval(), [X], min_block_size=1, tune=True)
+    assert not compiled.report.blocks
+    reasons = {entry.op: (entry.reason, entry.codes) for entry in compiled.report.in_torch}
+    assert "tune=True" in reasons.pop("aten.softmax.int")[0]
+    ((reason, codes),) = reasons.values()
+    assert "tune" not in reason
+    assert codes == ("no-converter",)
 
 
 def test_what_was_tried_is_saved(times, tmp_path):

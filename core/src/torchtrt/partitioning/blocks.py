@@ -108,9 +108,7 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     levels = {
         node: old + (old >= level and node not in first) for node, old in partition.levels.items()
     }
-    blocks = {
-        old + (old > level): members for old, members in partition.blocks.items() if old != level
-    }
+    blocks = {old + (old > level): members for old, members in partition.blocks.items()}
     blocks |= {level: nodes[:cut], level + 1: nodes[cut:]}
     return Partition(dict(sorted(blocks.items())), partition.torch_nodes, levels)
 
@@ -128,14 +126,13 @@ def _best_cut(nodes: Sequence[Node]) -> int | None:
     last_readers = [
         max((places.get(user, 0) for user in _readers(node)), default=0) for node in nodes
     ]
-    best: tuple[int, int, int] | None = None
+    ranks: list[tuple[int, int, int]] = []
     for cut in range(max(1, count // 4), count - count // 4):
         crossing = [node for node in nodes[:cut] if last_readers[places[node]] >= cut]
         if any(map(_must_stay_inside, crossing)):
             continue
-        rank = (len(crossing), abs(2 * cut - count), cut)
-        best = rank if best is None else min(best, rank)
-    return None if best is None else best[-1]
+        ranks.append((len(crossing), abs(2 * cut - count), cut))
+    return min(ranks)[-1] if ranks else None
 
 
 def _must_stay_inside(node: Node) -> bool:

@@ -9,7 +9,7 @@ from operator import getitem
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Tracer
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.utils import _pytree as pytree
 
@@ -24,6 +24,8 @@ from torchtrt.settings import CompilationSettings
 
 # Copies and pickles of a model hold leaves, and making one by its class is deprecated.
 copyreg.pickle(pytree.LeafSpec, lambda _: (pytree.tree_structure, (0,)))  # type: ignore[arg-type,return-value]
+# What reads a pickled graph: what is computed from buffers alone is computed in each call, and is no constant.
+_BufferTracer = type("_BufferTracer", (Tracer,), {"proxy_buffer_attributes": True})
 
 
 class CompiledModule(torch.nn.Module):
@@ -76,6 +78,7 @@ class CompiledModule(torch.nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name == "graph_module":
+            value._tracer_cls = _BufferTracer
             self._memory_checks = MemoryChecks.of(value)
             calls = [node for node in value.graph.nodes if node.op == "call_function"]
             self._runs_engines_alone = all(node.target is getitem for node in calls)

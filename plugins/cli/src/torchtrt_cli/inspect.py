@@ -7,6 +7,7 @@ from typing import Any
 
 from torchtrt.engines import engines
 from torchtrt_cli.output import console, print_json, table
+from torchtrt_cli.report import in_torch_title
 
 _COMPATIBLE = {
     "version": "Version compatible: the engines run in later TensorRTs too.",
@@ -46,7 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     out.print(table("Converted", ("op", "nodes", "precision", "pack", "converter"), rows))
     if found["in_torch"]:
         rows = [(each["op"], each["node"], each["reason"]) for each in found["in_torch"]]
-        out.print(table("In PyTorch", ("op", "node", "reason"), rows))
+        title = in_torch_title(found["settings"].get("inductor", False))
+        out.print(table(title, ("op", "node", "reason"), rows))
+    if found["tried"]:
+        out.print(table("Measured by tune=True", ("what",), [(line,) for line in found["tried"]]))
     settings = [(name, str(value)) for name, value in found["settings"].items()]
     out.print(table("Settings", ("setting", "value"), settings))
     for operator in found["operators"]:

@@ -65,6 +65,8 @@ def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[
         f"A call takes {profile.milliseconds:.3f} ms on {profile.device} with {profile.tensorrt} "
         f"(median of {profile.calls})."
     )
+    if profile.has_inductor:
+        yield Text("Inductor compiles what runs in PyTorch: its ops are measured as without.")
     parts = [entry for entry in profile.entries if entry.kind != "kernel"]
     total = sum(entry.milliseconds for entry in parts) or 1.0
     yield from _table("Where it goes", parts, total, lines or {})

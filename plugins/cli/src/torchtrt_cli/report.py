@@ -59,7 +59,16 @@ def block_table(report: CompilationReport) -> Listing:
 def torch_table(report: CompilationReport) -> Listing:
     """Returns a table of what stayed in PyTorch, equal reasons together, and what to do about it."""
     rows = [(each.op, count, each.reason, advice(each)) for each, count in torch_groups(report)]
-    return Listing("In PyTorch", ("op", "nodes", "reason", "what to do"), rows)
+    title = in_torch_title(report.inductor)
+    return Listing(title, ("op", "nodes", "reason", "what to do"), rows)
+
+
+def in_torch_title(inductor: bool | str) -> str:
+    """Returns a heading for what stays in PyTorch, by the setting ``inductor``."""
+    if not inductor:
+        return "In PyTorch"
+    how = "" if inductor is True else f" with {inductor}"
+    return f"In PyTorch, compiled by Inductor{how} when first called"
 
 
 def torch_groups(report: CompilationReport) -> list[tuple[TorchOp, int]]:

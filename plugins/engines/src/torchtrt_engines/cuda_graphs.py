@@ -218,7 +218,7 @@ class CudaGraphs:
     def __init__(
         self, overwrites: bool = False, lane: Any = CudaLane, run: Callable[..., Any] | None = None
     ) -> None:
-        self._overwrites, self._lane, self._plain = overwrites, lane, run or _forward
+        self._overwrites, self._lane, self.plain = overwrites, lane, run or _forward
         self._lock = threading.Lock()
         self._reset(None)
 
@@ -241,24 +241,24 @@ class CudaGraphs:
             warnings.warn(message, stacklevel=6)
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
-        return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self._plain, memo))
+        return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self.plain, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CudaGraphs, (self._overwrites, CudaLane, self._plain)
+        return CudaGraphs, (self._overwrites, CudaLane, self.plain)
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         stream = self._lane.takes(leaves)
         if stream is None:
-            return self._plain(graph_module, leaves)
+            return self.plain(graph_module, leaves)
         if graph_module is not self._graph_module or self._has_other_parts():
             with self._lock:
                 self._reset(graph_module)
         if self.refusal:
-            return self._plain(graph_module, leaves)
+            return self.plain(graph_module, leaves)
         lane = self._lanes.get(stream) or self._new_lane(stream, leaves)
         if lane is None:
-            return self._plain(graph_module, leaves)
+            return self.plain(graph_module, leaves)
         with lane.lock:
             return self._run(lane, graph_module, leaves)
 
@@ -291,11 +291,11 @@ class CudaGraphs:
                 self._refuse(
                     "it writes to its buffers, and is called with inputs of several shapes"
                 )
-                return self._plain(graph_module, leaves)
+                return self.plain(graph_module, leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
             lane.entries[tuple(parts)] = lane.latest = _Entry(parts, leaves)
-            return lane.run(lambda: self._plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
+            return lane.run(lambda: self.plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
         recording = entry.find(leaves, self._overwrites)
         if recording is None:
             entry.note(leaves)
@@ -310,10 +310,10 @@ class CudaGraphs:
             except RuntimeError as error:
                 self._refuse(f"it cannot be recorded: {error}")
                 torch.cuda.synchronize()
-                return self._plain(graph_module, leaves)
+                return self.plain(graph_module, leaves)
             if recording.returns_inputs:
                 self._refuse("a result is an input, or a view of one")
-                return self._plain(graph_module, leaves)
+                return self.plain(graph_module, leaves)
             if copies:
                 entry.copied = recording
             else:
@@ -340,8 +340,8 @@ class CudaGraphs:
         if len(lane.entries) > 1:
             # What TensorRT puts off when shapes change must be done before it is recorded. A model that writes to its
             # buffers would write twice, and has one entry.
-            lane.run(lambda: self._plain(graph_module, leaves), leaves)
-        return _Recording(lane, lambda read: self._plain(graph_module, read), leaves, moved)
+            lane.run(lambda: self.plain(graph_module, leaves), leaves)
+        return _Recording(lane, lambda read: self.plain(graph_module, read), leaves, moved)
 
 
 def _forward(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:

@@ -18,8 +18,8 @@ def inspect_file(file: File) -> dict[str, Any]:
         minimum, optimum and maximum of each size that varies; ``profiles``, the same for the sizes that go together in
         each optimization profile; ``engines`` with their nodes, layers, bytes, inputs, outputs, where else they run
         (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), and how many nodes which pack converted;
-        ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs; and the
-        ``operators`` of other libraries that it calls.
+        ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs;
+        ``tried``, what ``tune=True`` measured; and the ``operators`` of other libraries that it calls.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.
@@ -40,6 +40,7 @@ def inspect_file(file: File) -> dict[str, Any]:
         "engines": engines,
         "converted": report["converted"],
         "in_torch": report["in_torch"],
+        "tried": report.get("tried", []),
         "operators": metadata["operators"],
     }
 

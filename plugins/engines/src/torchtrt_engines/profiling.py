@@ -32,6 +32,8 @@ from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.selection import use_module
 
 LAYER, KERNEL, OP = "layer", "kernel", "op"
+WARM_UPS = 3
+"""Calls before any is measured: what is made on first calls, recordings too, is not what calls take."""
 IN_TORCH = "PyTorch"
 """The place of what runs in no engine."""
 
@@ -73,6 +75,7 @@ class CallProfile:
         calls: How many calls were measured.
         milliseconds: The median time of a whole call, measured without looking inside.
         entries: What takes time in a call, the most first. Kernels are part of a layer, so that they count twice.
+        has_inductor: Whether Inductor compiles what runs in PyTorch, whose ops are measured here as without.
     """
 
     tensorrt: str
@@ -80,6 +83,7 @@ class CallProfile:
     calls: int
     milliseconds: float
     entries: tuple[ProfileEntry, ...] = field(default_factory=tuple)
+    has_inductor: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Returns the profile as data that ``json.dumps`` accepts."""
@@ -121,19 +125,25 @@ def profile(
         compiled.checks.check(leaves := list(compiled.flatten(inputs, kwarg_inputs)))
     leaves = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
     clock = Clock.of(leaves)
-    graph_module = compiled.graph_module
     whole, profiler = [], _Profiler(compiled, clock)
     with torch.no_grad(), unchanged(compiled, leaves) as restore:
-        graph_module(*leaves)  # what is made on a first call is not what calls take
+        for _ in range(WARM_UPS):
+            restore()
+            compiled._run(leaves)
         for _ in range(calls):
             restore()
-            whole.append(clock.measure(lambda: graph_module(*leaves))[1])
+            whole.append(clock.measure(lambda: compiled._run(leaves))[1])
         for _ in range(calls):
             restore()
             profiler.run(leaves)
     entries = sorted(profiler.entries(calls), key=lambda entry: -entry.milliseconds)
     return CallProfile(
-        compiled.report.tensorrt, str(clock.device), calls, statistics.median(whole), tuple(entries)
+        compiled.report.tensorrt,
+        str(clock.device),
+        calls,
+        statistics.median(whole),
+        tuple(entries),
+        has_inductor=bool(compiled.settings.inductor),
     )
 
 

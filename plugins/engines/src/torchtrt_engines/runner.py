@@ -22,3 +22,9 @@ def runner_of(settings: CompilationSettings) -> Runner | None:
     if not settings.cuda_graphs:
         return run
     return CudaGraphs(overwrites=settings.cuda_graphs == "overwrite", run=run)
+
+
+def inductor_failures(runner: Runner | None) -> list[str]:
+    """Returns why Inductor could not compile what it could not, each reason once."""
+    run = runner.plain if isinstance(runner, CudaGraphs) else runner
+    return run.failures if isinstance(run, TorchParts) else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import getitem
 from typing import Any
 
@@ -38,10 +38,14 @@ class TorchParts:
 
     Args:
         mode: The mode of ``torch.compile``.
+
+    Attributes:
+        failures: Why Inductor could not compile what it could not, each reason once.
     """
 
     def __init__(self, mode: str | None = None) -> None:
         self._mode = mode
+        self.failures: list[str] = []
         self._compiled: tuple[GraphModule | None, Callable[..., Any] | None] = (None, None)
         self._known: set[Any] = set()
 
@@ -76,33 +80,76 @@ class TorchParts:
             # With other weights it is another module that does the same, whose weights are read in each call.
             is_same = compiled_of is not None and compiled_of.code == graph_module.code
             if run is None or not is_same:
-                run = _with_stretches(graph_module, self._mode)
+                run = _with_stretches(graph_module, self._part)
                 self._known = set()
             self._compiled = graph_module, run
         assert run is not None
         return run
 
+    def _part(self, part: GraphModule) -> Callable[..., Any]:
+        """Returns a function that runs a part as Inductor compiles it or, where it cannot, op by op."""
+        from torch._dynamo.exc import TorchDynamoException  # takes a second to import
 
-def _with_stretches(graph_module: GraphModule, mode: str | None) -> Callable[..., Any]:
+        call: Callable[..., Any] = torch.compile(part, mode=self._mode)
+
+        def torch_part(*inputs: Any) -> Any:
+            nonlocal call
+            try:
+                return call(*inputs)
+            except TorchDynamoException as error:
+                if call is part:
+                    raise
+                self._note(getattr(error, "inner_exception", error))
+                call = part
+                return part(*inputs)
+
+        return torch_part
+
+    def _note(self, error: Exception) -> None:
+        first = str(error).strip().partition("\n")[0]
+        failure = f"{type(error).__name__}: {textwrap.shorten(first, 300)}"
+        if (
+            failure not in self.failures
+        ):  # the same is wrong with each stretch where no compiler is there
+            self.failures.append(failure)
+            warnings.warn(
+                f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
+                stacklevel=9,  # the call of the compiled model
+            )
+
+
+def has_stretches(graph_module: GraphModule) -> bool:
+    """Returns whether Inductor would compile anything of a compiled model's graph."""
+    return not all(isinstance(piece, Node) for piece in _pieces(graph_module.graph))
+
+
+def _with_stretches(
+    graph_module: GraphModule, compiled: Callable[[GraphModule], Callable[..., Any]]
+) -> Callable[..., Any]:
     """Returns a graph's ``forward``, of the module and its inputs, that calls each stretch of ops as one.
 
     Engines and weights are those that the module has when it is called.
     """
     graph, env = Graph(), dict[Node, Node]()
+    for piece in _pieces(graph_module.graph):
+        if isinstance(piece, Node):
+            env[piece] = graph.node_copy(piece, env.__getitem__)
+        else:
+            env.update(_add_stretch(graph, piece, env, compiled))
+    return type(GraphModule(graph_module, graph)).forward
+
+
+def _pieces(graph: Graph) -> Iterator[Node | Sequence[Node]]:
+    """Yields a graph's nodes in an order in which they can run, those of a stretch together."""
     stretch: list[Node] = []
-
-    def end_stretch() -> None:
-        env.update(_add_stretch(graph, stretch, env, mode))
-        stretch.clear()
-
-    for node in graph_module.graph.nodes:
+    for node in graph.nodes:
         if _is_fit(node, stretch):
             stretch.append(node)
             continue
         if not set(stretch).isdisjoint(node.all_input_nodes) or writes(node):
-            end_stretch()
-        env[node] = graph.node_copy(node, env.__getitem__)
-    return type(GraphModule(graph_module, graph)).forward
+            yield from [stretch] if sum(map(_computes, stretch)) >= _LEAST else stretch
+            stretch = []
+        yield node
 
 
 def _is_fit(node: Node, stretch: Sequence[Node]) -> bool:
@@ -120,15 +167,13 @@ def _is_fit(node: Node, stretch: Sequence[Node]) -> bool:
 
 
 def _add_stretch(
-    graph: Graph, nodes: Sequence[Node], env: dict[Node, Node], mode: str | None
+    graph: Graph,
+    nodes: Sequence[Node],
+    env: dict[Node, Node],
+    compiled: Callable[[GraphModule], Callable[..., Any]],
 ) -> dict[Node, Node]:
-    """Adds a call of what some nodes compute together, or the nodes if they compute little."""
+    """Adds a call of what some nodes compute together."""
     inside = set(nodes)
-    if sum(map(_computes, nodes)) < _LEAST:
-        own = dict(env)
-        for node in nodes:
-            own[node] = graph.node_copy(node, own.__getitem__)
-        return own
     part, inner = Graph(), dict[Node, Node]()
     inputs = dict.fromkeys(
         source for node in nodes for source in node.all_input_nodes if source not in inside
@@ -140,7 +185,7 @@ def _add_stretch(
     outputs = [node for node in nodes if not inside.issuperset(node.users)]
     part.output(tuple(inner[node] for node in outputs))
     call = graph.call_function(
-        _compiled(GraphModule({}, part, class_name="TorchPart"), mode),
+        compiled(GraphModule({}, part, class_name="TorchPart")),
         tuple(env[source] for source in inputs),
     )
     return {node: graph.call_function(getitem, (call, at)) for at, node in enumerate(outputs)}
@@ -148,29 +193,3 @@ def _add_stretch(
 
 def _computes(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and not declares_alias(node.target)
-
-
-def _compiled(part: GraphModule, mode: str | None) -> Callable[..., Any]:
-    """Returns a function that runs a part as Inductor compiles it or, where it cannot, op by op."""
-    from torch._dynamo.exc import TorchDynamoException  # takes a second to import
-
-    call: Callable[..., Any] = torch.compile(part, mode=mode)
-    count = sum(map(_computes, part.graph.nodes))
-
-    def torch_part(*inputs: Any) -> Any:
-        nonlocal call
-        try:
-            return call(*inputs)
-        except TorchDynamoException as error:
-            if call is part:
-                raise
-            cause = getattr(error, "inner_exception", error)
-            warnings.warn(
-                f"inductor: {count} ops that stay in PyTorch run one by one, because it cannot compile them: "
-                f"{type(cause).__name__}: {textwrap.shorten(str(cause), 300)}",
-                stacklevel=2,
-            )
-            call = part
-            return part(*inputs)
-
-    return torch_part

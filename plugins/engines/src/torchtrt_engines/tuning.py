@@ -12,7 +12,7 @@ import functools
 import math
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any
@@ -23,15 +23,18 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.utils import _pytree as pytree
 
 import torchtrt
-from torchtrt.compiler import TRACING
-from torchtrt.errors import NoEngineWarning, SettingsError, TorchTRTError
+from torchtrt.compiler import TRACING, lower
+from torchtrt.errors import SettingsError, TorchOp, TorchTRTError
 from torchtrt.exporting import export
 from torchtrt.lowering import open_program, remove_no_ops
 from torchtrt.lowering.aliasing import declares_alias, writes
 from torchtrt.partitioning.blocks import is_scalar
 from torchtrt.runtime import CompiledModule
+from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt_engines.profiling import Clock, example_leaves, unchanged
+from torchtrt_engines.profiling import WARM_UPS, Clock, example_leaves, unchanged
+from torchtrt_engines.runner import inductor_failures
+from torchtrt_engines.torch_parts import has_stretches
 
 TRIES = 3
 """How many ops are tried, each of which builds the model anew."""
@@ -49,6 +52,12 @@ _ALL_IN_TORCH: Mapping[bool | str, str] = {
     "max-autotune": ", compiled by Inductor with max-autotune",
 }
 """How a model without engines is tried: the setting ``inductor``, and what the report says of it."""
+_MEASURED: Mapping[str, Any] = {
+    "reason": "the model is faster so, as tune=True measured",
+    "reasons": ("the model is faster so, as tune=True measured",),
+    "advice": ("Nothing, or compile without tune=True.",),
+}
+"""What the report says of an op that tuning leaves to PyTorch."""
 _FAILURES = (TorchTRTError, RuntimeError, IndexError)
 """What compiling without an op, and running it in PyTorch, may come to."""
 
@@ -93,14 +102,38 @@ def tuned(
     if best.settings.dryrun:
         return best
     search = _Search(
-        lambda **changed: compile_with(**{**settings, **changed}),
-        lambda: _exported(model, inputs, kwarg_inputs or {}, dynamic_shapes),
+        lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),
+        lambda: _without_warnings(_exported, model, inputs, kwarg_inputs or {}, dynamic_shapes),
         _leaves(best, inputs, kwarg_inputs or {}),
         best,
     )
     search.run()
-    search.best.report = dataclasses.replace(search.best.report, tried=search.tried)
+    search.best.report = dataclasses.replace(
+        search.best.report,
+        in_torch=list(_with_own_reasons(search.best.report.in_torch, best)),
+        tried=search.tried,
+    )
     return search.best
+
+
+def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> Iterator[TorchOp]:
+    """Yields what stayed in PyTorch, with the reason that it has without tuning, or that it was measured."""
+    asked = {qualified_name(op) for op in untuned.settings.torch_executed_ops}
+    before = {entry.op: entry for entry in untuned.report.in_torch}
+    for entry in entries:
+        if "kept" not in entry.codes or entry.op in asked:
+            yield entry
+        elif known := before.get(entry.op):
+            yield dataclasses.replace(known, node=entry.node, model_line=entry.model_line)
+        else:
+            yield dataclasses.replace(entry, **_MEASURED)
+
+
+def _without_warnings(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Returns what a function returns; what it warns of has been said, or, as having no engine, may be the fastest."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
 
 
 def _exported(*arguments: Any) -> ExportedProgram:
@@ -146,32 +179,44 @@ class _Search:
     def try_inductor(self) -> None:
         """Tries the compiler of PyTorch: on what is left to PyTorch so far, and on the whole model."""
         given = self.best.settings
-        if self.best.report.in_torch and not given.inductor:
-            kept = given.torch_executed_ops
-            self.attempt("and that compiled by Inductor", torch_executed_ops=kept, inductor=True)
-        ops = ops_of(self.export())
+        kept = given.torch_executed_ops
+        if not given.inductor and has_stretches(self.best.graph_module):
+            what = "with what stays in PyTorch so far compiled by Inductor"
+            self.attempt(what, torch_executed_ops=kept, inductor=True)
+        ops = kept | ops_of(self.export(), given)
         for inductor, how in _ALL_IN_TORCH.items():
             what = f"with all in PyTorch{how}"
-            self.attempt(what, torch_executed_ops=ops | given.torch_executed_ops, inductor=inductor)
+            compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
+            if compiled is not None and not has_stretches(compiled.graph_module):
+                break
 
-    def attempt(self, what: str, **changed: Any) -> None:
-        """Compiles with settings changed, and keeps that if it is faster."""
+    def attempt(self, what: str, **changed: Any) -> CompiledModule | None:
+        """Compiles with settings changed, and keeps that if it is faster; returns it unless that failed."""
         try:
+            compiled = self.compile_with(**changed)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", NoEngineWarning)  # that may be the fastest
-                compiled = self.compile_with(**changed)
-            needed = milliseconds(compiled, self.leaves)
+                warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
+                needed = milliseconds(compiled, self.leaves)
         except _FAILURES as error:
             self.tried.append(f"{what}: fails, {_first_line(error)}")
-            return
+            return None
+        failures = inductor_failures(compiled._runner)
+        if failures and "inductor" in changed:  # no matter how fast: what is said of it is not so
+            self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
+            return None
         is_better = needed < (1 - GAIN) * self.milliseconds
         self.tried.append(f"{what}: {needed:.3g} ms, {'kept' if is_better else 'not kept'}")
         if is_better:
             self.best, self.milliseconds = compiled, needed
+        return compiled
 
 
 def _first_line(error: Exception) -> str:
-    return textwrap.shorten(str(error).partition("\n")[0] or type(error).__name__, 120)
+    return _shortened(str(error).partition("\n")[0] or type(error).__name__)
+
+
+def _shortened(text: str) -> str:
+    return textwrap.shorten(text, 120)
 
 
 def _are_on_a_gpu(leaves: Sequence[Any]) -> bool:
@@ -211,7 +256,7 @@ def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
         return clock.measure(functools.partial(repeated, count))[1] / count
 
     with torch.no_grad(), unchanged(compiled, leaves) as restore:
-        for _ in range(3):  # what is made on first calls, recordings too, is not what calls take
+        for _ in range(WARM_UPS):
             calls(1)
         count = max(1, min(200, int(ROUND * 1e3 / calls(1))))
         if any(map(writes, compiled.graph_module.graph.nodes)):  # a cache would overflow
@@ -233,10 +278,25 @@ def _candidates(partitioned: CompiledModule, leaves: Sequence[Any], most: float)
     return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
 
 
-def ops_of(exported: ExportedProgram) -> frozenset[Any]:
-    """Returns the ops that compiling a program begins with, those of its branches and loops too."""
+def ops_of(
+    exported: ExportedProgram, settings: CompilationSettings | None = None
+) -> frozenset[Any]:
+    """Returns what leaves a program to PyTorch: its ops, those of its branches and loops, and what autocast brings.
+
+    Args:
+        exported: The program.
+        settings: The settings that it will be compiled with.
+    """
     graph_module = open_program(exported).graph_module
     remove_no_ops(graph_module)
+    ops = _ops_in(graph_module)
+    if settings is not None and settings.autocast is not None:
+        kept = dataclasses.replace(settings, torch_executed_ops=ops | settings.torch_executed_ops)
+        ops |= _ops_in(lower(exported, kept).graph_module)
+    return ops
+
+
+def _ops_in(graph_module: GraphModule) -> frozenset[Any]:
     modules = graph_module.modules()
     graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
     targets = {node.target for graph in graphs for node in graph.nodes}
