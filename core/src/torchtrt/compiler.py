@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
@@ -46,8 +46,8 @@ from torchtrt.tensorrt.shims import create_network
 _UNBUILT = 8
 """How many ops TensorRT may fail to build before it is the matter, and not the ops."""
 _COMPATIBLE = ("version", "hardware")
-TRACING = threading.RLock()
-"""PyTorch traces one program at a time: it keeps what it traces in global state."""
+TRACING = compile_lock
+"""PyTorch traces one program at a time, and keeps it in global state: ``torch.compile`` holds this lock as well."""
 
 
 def compile(
@@ -198,13 +198,13 @@ def lower(
 ) -> Program:
     """Returns the exported program as a graph whose nodes all know their resolution.
 
-    Nothing is rewritten for TensorRT where the settings leave every op to PyTorch.
+    Nothing is rewritten for TensorRT where the settings leave every op to PyTorch, in the model's own dtypes.
     """
     program = open_program(exported)
     remove_no_ops(program.graph_module)
     targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
     ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
-    is_for_torch = ops <= settings.torch_executed_ops
+    is_for_torch = settings.autocast is None and ops <= settings.torch_executed_ops
     with contextlib.nullcontext() if recorder is None else recorder.recording():
         fold_constants(program.graph_module, program.mutated)
         calls = _calls(program.graph_module)

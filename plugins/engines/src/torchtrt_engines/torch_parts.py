@@ -2,6 +2,9 @@
 
 PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all that lies between two engines. The graph
 of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
+
+A stretch is the ops that a graph calls one after the other, but for those that need nothing of it and then run before it.
+It ends before a call that takes one of its results, or writes.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ class TorchParts:
 
     def __init__(self, mode: str | None = None) -> None:
         self._mode = mode
-        self._compiled: tuple[GraphModule | None, Callable[..., Any] | None] = (None, None)
+        self._compiled: tuple[Any, str, Callable[..., Any]] = (None, "", GraphModule.forward)
         self._known: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> TorchParts:
@@ -57,12 +60,13 @@ class TorchParts:
             torch.is_inference_mode_enabled(),
             *(leaf.shape if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves),
         )
-        compiled_of, run = self._compiled
-        if compiled_of is graph_module and run is not None and key in self._known:
+        compiled_of, _, run = self._compiled
+        if compiled_of is type(graph_module).forward and key in self._known:
             return run(graph_module, *leaves)  # type: ignore[no-any-return]
-        from torchtrt.compiler import TRACING  # loaded models, which only call, do without
+        # Not one of ours: what compiles holds it as well, and modules made meanwhile would never be compiled.
+        from torch._dynamo.convert_frame import compile_lock  # takes a second to import
 
-        with TRACING:
+        with compile_lock:
             run = self._updated(graph_module)
             outputs = run(graph_module, *leaves)
             if len(self._known) >= _SHAPES:
@@ -71,15 +75,14 @@ class TorchParts:
         return outputs  # type: ignore[no-any-return]
 
     def _updated(self, graph_module: GraphModule) -> Callable[..., Any]:
-        compiled_of, run = self._compiled
-        if compiled_of is not graph_module:
+        compiled_of, code, run = self._compiled
+        forward = type(graph_module).forward  # another one where its graph was edited
+        if compiled_of is not forward:
             # With other weights it is another module that does the same, whose weights are read in each call.
-            is_same = compiled_of is not None and compiled_of.code == graph_module.code
-            if run is None or not is_same:
+            if code != graph_module.code:
                 run = _with_stretches(graph_module, self._mode)
                 self._known = set()
-            self._compiled = graph_module, run
-        assert run is not None
+            self._compiled = forward, graph_module.code, run
         return run
 
 
@@ -162,15 +165,16 @@ def _compiled(part: GraphModule, mode: str | None) -> Callable[..., Any]:
         try:
             return call(*inputs)
         except TorchDynamoException as error:
-            if call is part:
-                raise
-            cause = getattr(error, "inner_exception", error)
-            warnings.warn(
-                f"inductor: {count} ops that stay in PyTorch run one by one, because it cannot compile them: "
-                f"{type(cause).__name__}: {textwrap.shorten(str(cause), 300)}",
-                stacklevel=2,
-            )
-            call = part
-            return part(*inputs)
+            if call is not part:
+                call = part
+                cause = getattr(error, "inner_exception", error)
+                warnings.warn(
+                    f"inductor: {count} ops that stay in PyTorch run one by one, because it cannot compile them: "
+                    f"{type(cause).__name__}: {textwrap.shorten(str(cause), 300)}",
+                    stacklevel=2,
+                )
+        except RuntimeError:
+            pass  # refused while FX traces, in whatever thread; what cannot be computed, PyTorch's ops say as ever
+        return part(*inputs)
 
     return torch_part
