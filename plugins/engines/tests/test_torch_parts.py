@@ -285,7 +285,7 @@ def test_others_may_trace_meanwhile(compilations, is_warm):
 
 
 def test_others_may_compile_meanwhile(compilations, monkeypatch):
-    """A backend of theirs may compile a model by torchtrt: a first call waits for that, and does not keep it waiting."""
+    """A backend of theirs may compile a model by torchtrt: a first call waits for it, and not the other way."""
     model, x = Model().eval(), torch.rand(3, 6)
     fast = compiled(model)
     is_compiling, is_called = threading.Event(), threading.Event()

@@ -3,8 +3,8 @@
 PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all that lies between two engines. The graph
 of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
 
-A stretch is the ops that a graph calls one after the other, but for those that need nothing of it and then run before it.
-It ends before a call that takes one of its results, or writes.
+A stretch is the ops that a graph calls one after the other, but for those that need nothing of it, which run before it.
+It ends before a call that is not compiled and takes one of its results, or writes.
 """
 
 from __future__ import annotations
