@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
@@ -46,8 +46,8 @@ from torchtrt.tensorrt.shims import create_network
 _UNBUILT = 8
 """How many ops TensorRT may fail to build before it is the matter, and not the ops."""
 _COMPATIBLE = ("version", "hardware")
-TRACING = threading.RLock()
-"""PyTorch traces one program at a time: it keeps what it traces in global state."""
+TRACING = compile_lock
+"""PyTorch traces one program at a time, and keeps it in global state: ``torch.compile`` holds this lock as well."""
 
 
 def compile(

@@ -2,6 +2,9 @@
 
 PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all that lies between two engines. The graph
 of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
+
+A stretch is the ops that a graph calls one after the other, but for those that need nothing of it, which run before it.
+It ends before a call that is not compiled and takes one of its results, or writes.
 """
 
 from __future__ import annotations
@@ -15,19 +18,18 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
 
+from torchtrt.contract import arguments_of
 from torchtrt.lowering.aliasing import declares_alias, writes
 
 _LEAST = 2
 """Fewer ops than this that compute something: PyTorch's own kernels are what Inductor would call."""
 _SHAPES = 1024
 """The most combinations of shapes that are remembered as compiled."""
-_UNFIT = {
-    torch.Tag.data_dependent_output,
-    torch.Tag.dynamic_output_shape,
-    torch.Tag.nondeterministic_seeded,
-}
-"""Tags of ops that Inductor does not compile, or computes otherwise: sizes that depend on data, random numbers."""
+_CHANCES = ("dropout_p", "dropout", "train")
+"""The arguments of attention and recurrent layers without which they draw no random numbers."""
 
 
 class TorchParts:
@@ -46,7 +48,7 @@ class TorchParts:
     def __init__(self, mode: str | None = None) -> None:
         self._mode = mode
         self.failures: list[str] = []
-        self._compiled: tuple[GraphModule | None, Callable[..., Any] | None] = (None, None)
+        self._compiled: tuple[Any, str, Callable[..., Any]] = (None, "", GraphModule.forward)
         self._known: set[Any] = set()
 
     def __deepcopy__(self, memo: Any) -> TorchParts:
@@ -61,12 +63,13 @@ class TorchParts:
             torch.is_inference_mode_enabled(),
             *(leaf.shape if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves),
         )
-        compiled_of, run = self._compiled
-        if compiled_of is graph_module and run is not None and key in self._known:
+        compiled_of, _, run = self._compiled
+        if compiled_of is type(graph_module).forward and key in self._known:
             return run(graph_module, *leaves)  # type: ignore[no-any-return]
-        from torchtrt.compiler import TRACING  # loaded models, which only call, do without
+        # Not one of ours: what compiles holds it as well, and modules made meanwhile would never be compiled.
+        from torch._dynamo.convert_frame import compile_lock  # takes a second to import
 
-        with TRACING:
+        with compile_lock:
             run = self._updated(graph_module)
             outputs = run(graph_module, *leaves)
             if len(self._known) >= _SHAPES:
@@ -75,15 +78,14 @@ class TorchParts:
         return outputs  # type: ignore[no-any-return]
 
     def _updated(self, graph_module: GraphModule) -> Callable[..., Any]:
-        compiled_of, run = self._compiled
-        if compiled_of is not graph_module:
+        compiled_of, code, run = self._compiled
+        forward = type(graph_module).forward  # another one where its graph was edited
+        if compiled_of is not forward:
             # With other weights it is another module that does the same, whose weights are read in each call.
-            is_same = compiled_of is not None and compiled_of.code == graph_module.code
-            if run is None or not is_same:
+            if code != graph_module.code:
                 run = _with_stretches(graph_module, self._part)
                 self._known = set()
-            self._compiled = graph_module, run
-        assert run is not None
+            self._compiled = forward, graph_module.code, run
         return run
 
     def _part(self, part: GraphModule) -> Callable[..., Any]:
@@ -97,20 +99,19 @@ class TorchParts:
             try:
                 return call(*inputs)
             except TorchDynamoException as error:
-                if call is part:
-                    raise
-                self._note(getattr(error, "inner_exception", error))
-                call = part
-                return part(*inputs)
+                if call is not part:
+                    call = part
+                    self._note(getattr(error, "inner_exception", error))
+            except RuntimeError:
+                pass  # refused while FX traces, in whatever thread; what cannot be computed, PyTorch's ops say as ever
+            return part(*inputs)
 
         return torch_part
 
     def _note(self, error: Exception) -> None:
         first = str(error).strip().partition("\n")[0]
         failure = f"{type(error).__name__}: {textwrap.shorten(first, 300)}"
-        if (
-            failure not in self.failures
-        ):  # the same is wrong with each stretch where no compiler is there
+        if failure not in self.failures:  # without a compiler it is the same for each stretch
             self.failures.append(failure)
             warnings.warn(
                 f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
@@ -163,7 +164,23 @@ def _is_fit(node: Node, stretch: Sequence[Node]) -> bool:
     # A copy of a model does not know the values of its nodes; schemas stay.
     returns = {str(each.type) for each in node.target._schema.returns}
     are_tensors = bool(returns) and returns <= {"Tensor", "List[Tensor]"}
-    return are_tensors and _UNFIT.isdisjoint(node.target.tags)
+    return are_tensors and not _draws(node) and not _has_unknown_sizes(node)
+
+
+def _draws(node: Node) -> bool:
+    """Returns whether an op draws random numbers, which are to be PyTorch's own."""
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:  # type: ignore[union-attr]
+        return False
+    arguments = vars(arguments_of(node))
+    return all(arguments[name] for name in _CHANCES if name in arguments)
+
+
+def _has_unknown_sizes(node: Node) -> bool:
+    """Returns whether the sizes of what an op returns depend on data, or may as far as is known."""
+    if torch.Tag.dynamic_output_shape not in node.target.tags:  # type: ignore[union-attr]
+        return False
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return not values or any(map(free_unbacked_symbols, values))
 
 
 def _add_stretch(
