@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+import torchtrt
 from torchtrt.lowering import fold_constants, open_program, remove_no_ops
 
 aten = torch.ops.aten
@@ -36,6 +37,43 @@ def test_copies_and_casts_to_the_same_dtype_go():
         return nn.functional.dropout(x.clone().to(torch.float32), 0.5, False).detach().relu()
 
     assert [aten.relu.default] == targets(lowered(function, torch.ones(3)))
+
+
+def test_an_op_that_returns_nothing_stays_and_runs():
+    """Whoever calls one that is not PyTorch's own, to log for example, wants what it does, each time."""
+    seen = []
+
+    @torch.library.custom_op("torchtrt_tests::note", mutates_args=())
+    def note(x: torch.Tensor) -> None:
+        seen.append(x.clone())
+
+    @note.register_fake
+    def _(x):
+        return None
+
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x.sin()
+            torch.ops.torchtrt_tests.note(y)
+            torch.ops.torchtrt_tests.note(y)
+            return y * 2
+
+    x = torch.rand(3)
+    compiled = torchtrt.compile(Model().eval(), [x], min_block_size=1)
+    seen.clear()
+    compiled(x)
+    assert compiled.report.blocks
+    torch.testing.assert_close(seen, [x.sin(), x.sin()])
+
+
+def test_assertions_go():
+    """PyTorch's own ops that return nothing."""
+
+    def function(x):
+        torch._assert_async(x.sum() > 0)
+        return x.relu()
+
+    assert targets(lowered(function, torch.ones(3))) == [aten.relu.default]
 
 
 def test_a_real_cast_stays():

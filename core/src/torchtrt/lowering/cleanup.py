@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node, has_side_effect
 
 aten = torch.ops.aten
 
-_ASSERTIONS = frozenset({
-    aten._assert_tensor_metadata.default, aten._assert_scalar.default, aten._assert_async.msg,
-    aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default,
-})  # fmt: skip
 _COPIES = frozenset({
     aten.alias.default, aten.clone.default, aten.contiguous.default, aten.detach.default,
     aten.lift_fresh_copy.default,
@@ -39,8 +36,11 @@ def remove_no_ops(graph_module: GraphModule) -> None:
             node.target = aten.reshape.default  # needs no copy before it to be contiguous
         if reads_strides and node.target in _COPIES:
             continue
-        if node.target in _ASSERTIONS:
-            graph.erase_node(node)
+        if isinstance(node.target, OpOverload) and not node.target._schema.returns:
+            if node.target.namespace == "aten":  # assertions
+                graph.erase_node(node)
+            else:  # whoever calls it wants what it does
+                has_side_effect(node.target)
         elif _copies_input(node) and not _returns_input(node):
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
