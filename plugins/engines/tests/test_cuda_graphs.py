@@ -1,6 +1,7 @@
 """Recorded calls give what plain ones give. Recording is played here by a tape, which works without a GPU."""
 
 import copy
+import functools
 import pickle
 import threading
 import warnings
@@ -8,9 +9,11 @@ from collections import OrderedDict
 
 import pytest
 import torch
+from torch import nn
 
 import torchtrt
 from torchtrt_engines.cuda_graphs import CudaGraphs
+from torchtrt_engines.torch_parts import TorchParts
 
 
 class Tape:
@@ -51,10 +54,10 @@ def tape(monkeypatch):
     monkeypatch.setattr(Tape, "made", 0)
 
 
-class Model(torch.nn.Module):
+class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.linear = torch.nn.Linear(4, 3)
+        self.linear = nn.Linear(4, 3)
 
     def forward(self, x, y):
         return torch.relu(self.linear(x)) + y, x.sum(-1)
@@ -169,7 +172,7 @@ def test_each_combination_of_shapes_has_recordings_and_the_longest_unused_go():
 def test_a_result_that_is_an_input_is_not_recorded():
     """It would be the input of another call."""
 
-    class Passing(torch.nn.Module):
+    class Passing(nn.Module):
         def forward(self, x):
             return x.view(-1), x + 1
 
@@ -189,16 +192,16 @@ def test_a_result_that_is_an_input_is_not_recorded():
 def test_what_cannot_be_recorded_says_why_and_runs():
     """Sizes that depend on data, and writes to inputs."""
 
-    class Chosen(torch.nn.Module):
+    class Chosen(nn.Module):
         def forward(self, x):
             return x[x > 0] * 2
 
-    class Writing(torch.nn.Module):
+    class Writing(nn.Module):
         def forward(self, x):
             x.add_(1)
             return x * 2
 
-    class WritingPart(torch.nn.Module):
+    class WritingPart(nn.Module):
         def forward(self, x):
             x[:1].t()[1:] = 2
             return x * 2
@@ -248,7 +251,7 @@ def test_every_range_of_sizes_is_recorded():
 def test_parts_of_a_buffer_are_written_by_a_recording():
     """A cache stays where it is, and gets what is new."""
 
-    class Cache(torch.nn.Module):
+    class Cache(nn.Module):
         def __init__(self):
             super().__init__()
             self.register_buffer("cache", torch.zeros(8, 3))
@@ -371,3 +374,33 @@ def test_other_values_are_refused(wrong):
     """And the message says which there are."""
     with pytest.raises(torchtrt.errors.SettingsError, match="True, False or 'overwrite'"):
         torchtrt.CompilationSettings(cuda_graphs=wrong)
+
+
+@pytest.mark.parametrize("overwrites", [False, True])
+def test_what_inductor_compiles_is_recorded(monkeypatch, overwrites):
+    """With the engines around it, for each shape, and anew with other weights."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+
+    def make():
+        layers = nn.Linear(6, 8), nn.LayerNorm(8), nn.Softplus(), nn.Linear(8, 4)
+        return nn.Sequential(*layers).eval()
+
+    model, other = make(), make()
+    compiled = torchtrt.compile(
+        model,
+        [torchtrt.Input(min_shape=(1, 6), opt_shape=(3, 6), max_shape=(9, 6))],
+        min_block_size=1,
+        torch_executed_ops={"aten.layer_norm", "aten.softplus"},
+        immutable_weights=False,
+    )
+    compiled._runner = CudaGraphs(overwrites=overwrites, lane=Tape, run=TorchParts())
+    before = Tape.made
+    for count in (3, 3, 3, 5, 5, 3, 1):
+        x = torch.rand(count, 6)
+        torch.testing.assert_close(compiled(x), model(x))
+    assert len(compiled.report.blocks) == 2
+    assert Tape.made > before
+    torchtrt.refit_module_weights(compiled, other, in_place=True)
+    for count in (3, 3, 5):
+        x = torch.rand(count, 6)
+        torch.testing.assert_close(compiled(x), other(x))
