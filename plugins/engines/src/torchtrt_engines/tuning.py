@@ -150,7 +150,7 @@ class _Search:
         export: Returns the model as a program.
         leaves: The inputs to measure with, flattened.
         best: The fastest so far.
-        milliseconds: What a call of it takes.
+        milliseconds: What a call of it took when it was measured last.
         tried: What each attempt took.
     """
 
@@ -197,6 +197,8 @@ class _Search:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
                 needed = milliseconds(compiled, self.leaves)
+            # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
+            self.milliseconds = milliseconds(self.best, self.leaves)
         except _FAILURES as error:
             self.tried.append(f"{what}: fails, {_first_line(error)}")
             return None
@@ -205,7 +207,8 @@ class _Search:
             self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
             return None
         is_better = needed < (1 - GAIN) * self.milliseconds
-        self.tried.append(f"{what}: {needed:.3g} ms, {'kept' if is_better else 'not kept'}")
+        outcome = "kept" if is_better else "not kept"
+        self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
         if is_better:
             self.best, self.milliseconds = compiled, needed
         return compiled
