@@ -15,6 +15,8 @@ from torch.autograd import forward_ad
 from torchtrt.errors import EngineError, InputError
 from torchtrt.lowering.memory import storage_of
 
+_of_none = type(None)
+"""In the place of a reference to the module of a weight that belongs to none."""
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
 
 
@@ -36,16 +38,18 @@ class UsageChecks:
         model: object = None,
     ) -> None:
         places = {
-            id(tensor): (weakref.ref(module), leaf)
+            id(tensor): (weakref.ref(module), kind, leaf)
             for module in (model.modules() if isinstance(model, torch.nn.Module) else ())
-            for leaf, tensor in (*module._parameters.items(), *module._buffers.items())
+            for kind in ("_parameters", "_buffers")
+            for leaf, tensor in getattr(module, kind).items()
         }
         # Weak: who drops the model need not keep its weights for the engines' sake.
-        self._watched = [
-            (weakref.ref(weight), weight._version, name, *places.get(id(weight), (None, "")))
-            for name, weight in weights.items()
-            if not weight.is_inference()
-        ]
+        self._watched: dict[Any, list[Any]] = {}
+        for name, weight in weights.items():
+            if not weight.is_inference():
+                owner, kind, leaf = places.get(id(weight), (_of_none, "", ""))
+                entry = leaf, weakref.ref(weight), weight._version, name
+                self._watched.setdefault((owner, kind), []).append(entry)
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
         self.autocast = _autocast() if autocast is None else autocast
         self._was_autocast = any(self.autocast)
@@ -55,7 +59,7 @@ class UsageChecks:
 
     def __getstate__(self) -> dict[str, Any]:
         # Whoever loads this has another model's weights, or none.
-        return {**self.__dict__, "_watched": []}
+        return {**self.__dict__, "_watched": {}}
 
     def check_surroundings(self) -> None:
         """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
@@ -71,14 +75,16 @@ class UsageChecks:
 
     def check_weights(self) -> None:
         """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
-        for reference, version, name, owner, leaf in self._watched:
-            weight, module = reference(), owner and owner()
-            is_other = module is not None and _attribute(module, leaf) is not weight
-            if is_other or (weight is not None and weight._version != version):
-                raise EngineError(
-                    f"The model's weight {name!r} has changed since the model was compiled, and engines hold the old "
-                    "values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
-                )
+        for (owner, kind), entries in self._watched.items():
+            held = getattr(owner(), kind, None)
+            for leaf, reference, version, name in entries:
+                weight = reference()
+                is_other = held is not None and (leaf not in held or held[leaf] is not weight)
+                if is_other or (weight is not None and weight._version != version):
+                    raise EngineError(
+                        f"The model's weight {name!r} has changed since the model was compiled, and engines hold the "
+                        "old values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
+                    )
 
     def without_gradients(self, leaves: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
         """Returns results whose ``backward`` says that there is none, where eager's would compute gradients.
@@ -123,13 +129,6 @@ class _Untrainable(torch.autograd.Function):
     @staticmethod
     def backward(*_: Any) -> Any:
         raise EngineError(f"Engines compute no gradients. {_TRAIN}")
-
-
-def _attribute(module: torch.nn.Module, name: str) -> Any:
-    parameters: Any = module._parameters
-    if isinstance(parameters, dict):  # faster than the attribute, which scripted modules need
-        return parameters[name] if name in parameters else module._buffers.get(name)
-    return getattr(module, name, None)
 
 
 def _no_view(value: torch.Tensor) -> torch.Tensor:
