@@ -282,6 +282,36 @@ def test_new_weights_drop_what_was_recorded():
         check(compiled, other, *inputs)
 
 
+@pytest.mark.parametrize("change", ["data", "attribute", "buffer"])
+def test_weights_that_are_elsewhere_drop_what_was_recorded(change):
+    """A recording reads where they were: memory that may be another's by now."""
+
+    class Left(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(3))
+            self.register_buffer("offset", torch.randn(3))
+
+        def forward(self, x):
+            return torch.sigmoid(x * self.weight) + self.offset
+
+    ops = {"aten.sigmoid", "aten.mul", "aten.add"}
+    model, compiled = compiled_model(Left(), [torch.randn(2, 3)], torch_executed_ops=ops)
+    x = torch.randn(2, 3)
+    for _ in range(4):
+        check(compiled, model, x)
+    assert Tape.made == 1
+    if change == "data":
+        model.weight.data = torch.randn(3)
+    elif change == "buffer":
+        model.offset.data = torch.randn(3)
+    else:
+        compiled.graph_module.offset = model.offset = torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, x)
+    assert Tape.made == 2
+
+
 @pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own copying
 def test_copies_record_for_themselves():
     """Neither deepcopy nor pickle takes a recording along."""

@@ -45,6 +45,13 @@ _use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count"
 """How many tensors use a storage; without it all outputs are copied."""
 
 
+def _in_python(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
+    return all(tensors[place].data_ptr() == addresses[place] for place in places)
+
+
+_are_at: Callable[..., bool] = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _in_python)
+"""Whether the memory of tensors is where it was; PyTorch has it where it was built for CUDA."""
+
 _TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
 """Who records, by the handle of the stream. (Weak references to streams of PyTorch are left dangling.)"""
 
@@ -225,12 +232,14 @@ class CudaGraphs:
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
         self._lanes: dict[Any, Any] = {}
-        self._parts: list[tuple[Any, str, Any]] = []
+        self._parts: list[tuple[dict[str, Any], str, Any]] = []
+        self._weights: tuple[list[Any], list[int], list[int]] = [], [], []
         self._writes = False
         self.refusal = ""
         if graph_module is not None:
-            places = _parts(graph_module)
-            self._parts = [(owner, name, getattr(owner, name)) for owner, name in places]
+            self._parts = [(held, name, held.get(name)) for held, name in _parts(graph_module)]
+            weights = [part for _, _, part in self._parts if _is_dense(part)]
+            self._weights = weights, _addresses(weights), list(range(len(weights)))
             self._writes = any(map(writes, graph_module.graph.nodes))
             self._refuse(_refusal(graph_module))
 
@@ -263,10 +272,10 @@ class CudaGraphs:
             return self._run(lane, graph_module, leaves)
 
     def _has_other_parts(self) -> bool:
-        for owner, name, part in self._parts:  # noqa: SIM110  (a generator takes longer)
-            if getattr(owner, name) is not part:
+        for held, name, part in self._parts:
+            if held.get(name) is not part:
                 return True
-        return False
+        return not _are_at(*self._weights)
 
     def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
         device = next(leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
@@ -352,15 +361,24 @@ def _addresses(leaves: Sequence[Any]) -> list[int]:
     return [leaf.data_ptr() if isinstance(leaf, torch.Tensor) else 0 for leaf in leaves]
 
 
-def _parts(graph_module: GraphModule) -> Any:
-    """Yields what recordings hold on to: for each plan, weight and buffer its owner and its name there."""
+def _parts(graph_module: GraphModule) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yields what recordings hold on to: for each plan, weight and buffer where its owner keeps it, and its name there.
+
+    To ask the owner takes ten times as long, and each call does it.
+    """
     for module in graph_module.modules():
         if isinstance(module, EngineModule):
-            yield module, "plan"
-            yield module, "weight_budget"
-    for name in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
-        path, _, leaf = name.rpartition(".")
-        yield attrgetter(path)(graph_module) if path else graph_module, leaf
+            yield vars(module), "plan"
+            yield vars(module), "weight_budget"
+    for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
+        prefix, _, name = path.rpartition(".")
+        owner = attrgetter(prefix)(graph_module) if prefix else graph_module
+        places = (owner._parameters, owner._buffers, owner._modules)
+        yield next((held for held in places if name in held), vars(owner)), name
+
+
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout is torch.strided
 
 
 def _refusal(graph_module: GraphModule) -> str:
