@@ -5,7 +5,7 @@ Run with ``TORCHTRT_TENSORRT=real pytest tests/gpu plugins``.
 
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -200,23 +200,15 @@ def test_inductor_compiles_what_lies_between_engines(graphs, tmp_path):
     for each in (compiled, torchtrt.load(tmp_path / "model.pt2")):
         for count in (4, 4, 4, 9, 64, 1, 4):
             assert_same(each, model, torch.rand(count, 32, device="cuda"))
-    wrong = []
 
     def call(count):
-        try:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                for _ in range(20):
-                    x = torch.rand(count, 32).cuda()  # on the GPU while another records: refused
-                    assert_same(compiled, model, x)
-        except Exception as error:
-            wrong.append(error)
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(20):
+                x = torch.rand(count, 32).cuda()  # on the GPU while another records: refused
+                assert_same(compiled, model, x)
 
-    threads = [threading.Thread(target=call, args=(count,)) for count in (2, 4, 9, 64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(call, (2, 4, 9, 64)))
 
 
 def test_tuning_keeps_what_is_right():

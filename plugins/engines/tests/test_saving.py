@@ -8,9 +8,9 @@ import errno
 import io
 import os
 import pickle
-import threading
 import zipfile
 from collections import OrderedDict, defaultdict, deque, namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -530,17 +530,8 @@ def test_a_loaded_model_is_copied_pickled_and_called_by_threads(tmp_path):
     expected = [model(x) for x in inputs]
     pickled = pickle.loads(pickle.dumps(loaded))
     for each in (loaded, copy.deepcopy(loaded), pickled, again):
-        results = [None] * len(inputs)
-
-        def call(index, each=each, results=results):
-            results[index] = each(inputs[index])
-
-        threads = [threading.Thread(target=call, args=(index,)) for index in range(len(inputs))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        same(expected, results)
+        with ThreadPoolExecutor(len(inputs)) as threads:
+            same(expected, list(threads.map(each, inputs)))
 
 
 def test_a_loaded_model_is_called_by_forks(tmp_path):

@@ -4,6 +4,7 @@ import copy
 import functools
 import pickle
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -204,18 +205,11 @@ def test_what_cannot_be_compiled_runs_op_by_op(monkeypatch):
 
 def test_threads_compile_together(compilations):
     """Whoever comes first compiles, and all get what is right."""
-    model, results = Model().eval(), [None] * 6
+    model = Model().eval()
     fast = compiled(model)
-    inputs = [torch.rand(3, 6) for _ in results]
-
-    def call(index):
-        results[index] = fast(inputs[index])
-
-    threads = [threading.Thread(target=call, args=(index,)) for index in range(len(results))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    inputs = [torch.rand(3, 6) for _ in range(6)]
+    with ThreadPoolExecutor(len(inputs)) as threads:
+        results = list(threads.map(fast, inputs))
     torch.testing.assert_close(results, list(map(model, inputs)))
     assert len(compilations) == 1
 
