@@ -45,13 +45,12 @@ _use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count"
 """How many tensors use a storage; without it all outputs are copied."""
 
 
-def _in_python(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
+def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
     return all(tensors[place].data_ptr() == addresses[place] for place in places)
 
 
-_are_at: Callable[..., bool] = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _in_python)
-"""Whether the memory of tensors is where it was; PyTorch has it where it was built for CUDA."""
-
+_are_at: Callable[..., bool] = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _all_at)
+"""Whether the memory of tensors is at these addresses, in C++ where PyTorch was built for CUDA."""
 _TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
 """Who records, by the handle of the stream. (Weak references to streams of PyTorch are left dangling.)"""
 
