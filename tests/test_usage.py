@@ -5,6 +5,7 @@ import copy
 import io
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -70,6 +71,32 @@ def test_a_weight_that_was_replaced_is_an_error_that_names_it(model, replace):
 
     with pytest.raises(EngineError, match=r"weight '0\.(weight|bias)' has changed"):
         fast(X)
+
+
+def test_a_weight_of_another_kind_is_the_same(model):
+    """As where somebody freezes it by making a buffer of it."""
+    fast, expected = compiled(model), model(X)
+
+    bias = model[0].bias
+    del model[0].bias
+    model[0].register_buffer("bias", bias)
+
+    torch.testing.assert_close(fast(X), expected)
+
+
+def test_a_model_is_called_while_another_thread_traces_it(model):
+    """Tracing puts other tensors in the place of its weights meanwhile."""
+    fast, expected, results = compiled(model), model(X), []
+
+    def call_in_a_thread(*_):
+        with ThreadPoolExecutor(1) as threads:
+            results.append(threads.submit(fast, X).result())
+
+    hook = model.register_forward_pre_hook(call_in_a_thread)
+    torch.export.export(model, (X,))
+    hook.remove()
+
+    torch.testing.assert_close(results, [expected])
 
 
 def test_sizes_that_depend_on_data_need_no_mode():

@@ -10,6 +10,7 @@ from collections import OrderedDict
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 import torchtrt
 from torchtrt_engines.cuda_graphs import CudaGraphs
@@ -282,34 +283,93 @@ def test_new_weights_drop_what_was_recorded():
         check(compiled, other, *inputs)
 
 
-@pytest.mark.parametrize("change", ["data", "attribute", "buffer"])
-def test_weights_that_are_elsewhere_drop_what_was_recorded(change):
-    """A recording reads where they were: memory that may be another's by now."""
+class Left(nn.Module):
+    """A model that stays in PyTorch, with its weights."""
 
-    class Left(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.randn(3))
-            self.register_buffer("offset", torch.randn(3))
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Module()
+        self.inner.weight = nn.Parameter(torch.randn(3))
+        self.register_buffer("offset", torch.randn(3))
 
-        def forward(self, x):
-            return torch.sigmoid(x * self.weight) + self.offset
+    def forward(self, x):
+        return torch.sigmoid(x * self.inner.weight) + self.offset
 
+
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def moved(module):
+    """Gives a weight other memory."""
+    module.inner.weight.data = torch.randn(3)
+
+
+def moved_buffer(module):
+    """Gives a buffer other memory."""
+    module.offset.data = torch.randn(3)
+
+
+def replaced(module):
+    """Puts another buffer in its place."""
+    module.offset = torch.randn(3)
+
+
+def replaced_around(module):
+    """Puts another module in the place of a weight's."""
+    module.inner = Left().inner
+
+
+def edited(module):
+    """Changes the graph."""
+    (add,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)
+    add.target = torch.ops.aten.sub.Tensor
+    module.recompile()
+
+
+@pytest.mark.parametrize("change", [moved, moved_buffer, replaced, replaced_around, edited])
+def test_what_is_another_or_elsewhere_drops_what_was_recorded(change):
+    """A recording reads where weights were: memory that may be another's by now."""
     ops = {"aten.sigmoid", "aten.mul", "aten.add"}
-    model, compiled = compiled_model(Left(), [torch.randn(2, 3)], torch_executed_ops=ops)
-    x = torch.randn(2, 3)
+    _, compiled = compiled_model(Left(), [torch.randn(2, 3)], torch_executed_ops=ops)
+    graph_module, x = compiled.graph_module, torch.randn(2, 3)
     for _ in range(4):
-        check(compiled, model, x)
+        torch.testing.assert_close(compiled(x), graph_module(x)[0])
     assert Tape.made == 1
-    if change == "data":
-        model.weight.data = torch.randn(3)
-    elif change == "buffer":
-        model.offset.data = torch.randn(3)
-    else:
-        compiled.graph_module.offset = model.offset = torch.randn(3)
+    change(graph_module)
     for _ in range(3):
-        check(compiled, model, x)
+        torch.testing.assert_close(compiled(x), graph_module(x)[0])
     assert Tape.made == 2
+
+
+def test_another_engine_drops_what_was_recorded():
+    """It runs from the next call on."""
+    model, compiled = compiled_model()
+    other = Model().eval()
+    _, donor = compiled_model(other)
+    inputs = torch.randn(2, 4), torch.randn(3)
+    for _ in range(4):
+        check(compiled, model, *inputs)
+    for name, engine in donor.graph_module.named_children():
+        setattr(compiled.graph_module, name, engine)
+    made = Tape.made
+    for _ in range(3):
+        check(compiled, other, *inputs)
+    assert Tape.made == made + 1
+
+
+def test_a_weight_that_is_computed_is_never_replayed():
+    """Its module computes it anew whenever it is asked."""
+    ops = {"aten.sigmoid", "aten.mul", "aten.add"}
+    _, compiled = compiled_model(Left(), [torch.randn(2, 3)], torch_executed_ops=ops)
+    graph_module, x = compiled.graph_module, torch.randn(2, 3)
+    register_parametrization(graph_module.inner, "weight", Doubled())
+    for _ in range(4):
+        torch.testing.assert_close(compiled(x), graph_module(x)[0])
+    graph_module.inner.parametrizations.weight.original.data = torch.randn(3)
+    torch.testing.assert_close(compiled(x), graph_module(x)[0])
+    assert not Tape.made
 
 
 @pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own copying

@@ -99,6 +99,21 @@ def test_the_fastest_so_far_is_measured_again_beside_each_attempt(monkeypatch):
     assert not in_torch(compiled)
 
 
+def test_what_is_not_measured_again_took_what_it_took_before(monkeypatch):
+    """It is no failure of the attempt."""
+    seen = []
+
+    def measured(compiled, leaves):
+        seen.append(compiled)
+        if len(seen) == 3:
+            raise RuntimeError("out of memory")
+        return 10 - len(seen)
+
+    monkeypatch.setattr(tuning, "milliseconds", measured)
+    monkeypatch.setattr(tuning, "_candidates", lambda *_: [torch.ops.aten.linear.default])
+    assert tuned().report.tried[1].endswith("8 ms beside 9 ms, kept")
+
+
 def test_ops_that_the_caller_leaves_in_pytorch_stay_there(times):
     """And are not tried."""
     times[frozenset({LINEAR})] = 4

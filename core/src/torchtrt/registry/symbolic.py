@@ -23,6 +23,4 @@ def _is_symbolic(value: Any) -> bool:
     if isinstance(value, _SYMBOLIC_NUMBERS):
         # A symbol that turned out to have one value only is as good as a number.
         return bool(getattr(getattr(value.node, "expr", None), "free_symbols", ()))
-    if isinstance(value, (tuple, list)):
-        return any(map(_is_symbolic, value))
-    return False
+    return isinstance(value, (tuple, list)) and any(map(_is_symbolic, value))

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import get_autocast_dtype, is_autocast_enabled
 from torch._C import _is_any_autocast_enabled, _is_tracing
+from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.lowering.memory import storage_of
 
-_of_none = type(None)
-"""In the place of a reference to the module of a weight that belongs to none."""
 _TRAIN = "torch.compile(model, backend='torchtrt') trains; for inference use torch.no_grad() or detach()."
 
 
@@ -47,7 +46,7 @@ class UsageChecks:
         self._watched: dict[Any, list[Any]] = {}
         for name, weight in weights.items():
             if not weight.is_inference():
-                owner, kind, leaf = places.get(id(weight), (_of_none, "", ""))
+                owner, kind, leaf = places.get(id(weight), (type(None), "", ""))
                 entry = leaf, weakref.ref(weight), weight._version, name
                 self._watched.setdefault((owner, kind), []).append(entry)
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
@@ -80,6 +79,9 @@ class UsageChecks:
             for leaf, reference, version, name in entries:
                 weight = reference()
                 is_other = held is not None and (leaf not in held or held[leaf] is not weight)
+                if is_other:  # not if it is of the other kind now, or tracing has its own there
+                    now = getattr(owner(), leaf, None)
+                    is_other = now is not weight and not is_fake(now)
                 if is_other or (weight is not None and weight._version != version):
                     raise EngineError(
                         f"The model's weight {name!r} has changed since the model was compiled, and engines hold the "

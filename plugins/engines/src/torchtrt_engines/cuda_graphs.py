@@ -231,7 +231,7 @@ class CudaGraphs:
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
         self._lanes: dict[Any, Any] = {}
-        self._parts: list[tuple[dict[str, Any], str, Any]] = []
+        self._parts: list[tuple[Any, str, Any]] = []
         self._weights: tuple[list[Any], list[int], list[int]] = [], [], []
         self._writes = False
         self.refusal = ""
@@ -360,20 +360,34 @@ def _addresses(leaves: Sequence[Any]) -> list[int]:
     return [leaf.data_ptr() if isinstance(leaf, torch.Tensor) else 0 for leaf in leaves]
 
 
-def _parts(graph_module: GraphModule) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yields what recordings hold on to: for each plan, weight and buffer where its owner keeps it, and its name there.
+def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
+    """Yields what recordings hold on to: where each module, its code, weight and plan are kept, and the name there.
 
-    To ask the owner takes ten times as long, and each call does it.
+    To ask the owner for it takes ten times as long, and each call does it.
     """
     for module in graph_module.modules():
+        yield from ((module._modules, name) for name in module._modules)
+        if isinstance(module, GraphModule):
+            yield vars(type(module)), "forward"  # another one where its graph was edited
         if isinstance(module, EngineModule):
             yield vars(module), "plan"
             yield vars(module), "weight_budget"
     for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
         prefix, _, name = path.rpartition(".")
         owner = attrgetter(prefix)(graph_module) if prefix else graph_module
-        places = (owner._parameters, owner._buffers, owner._modules)
-        yield next((held for held in places if name in held), vars(owner)), name
+        places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
+        yield next((held for held in places if name in held), _Computed(owner)), name
+
+
+class _Computed:
+    """In the place of where a weight is kept that its module computes, as one that is parametrized."""
+
+    def __init__(self, owner: torch.nn.Module) -> None:
+        self._owner = owner
+
+    def get(self, name: str) -> Any:
+        """Returns the weight as it is now."""
+        return getattr(self._owner, name)
 
 
 def _is_dense(value: Any) -> bool:

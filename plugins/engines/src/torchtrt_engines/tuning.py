@@ -7,6 +7,7 @@ are called.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import math
@@ -197,8 +198,6 @@ class _Search:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
                 needed = milliseconds(compiled, self.leaves)
-            # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
-            self.milliseconds = milliseconds(self.best, self.leaves)
         except _FAILURES as error:
             self.tried.append(f"{what}: fails, {_first_line(error)}")
             return None
@@ -206,6 +205,9 @@ class _Search:
         if failures and "inductor" in changed:  # no matter how fast: what is said of it is not so
             self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
             return None
+        with contextlib.suppress(*_FAILURES):  # it ran before
+            # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
+            self.milliseconds = milliseconds(self.best, self.leaves)
         is_better = needed < (1 - GAIN) * self.milliseconds
         outcome = "kept" if is_better else "not kept"
         self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
