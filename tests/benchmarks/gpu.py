@@ -55,7 +55,7 @@ def settle() -> None:
     """Has the GPU work for another context, and come back: so that what is measured begins as all else did.
 
     From what a process launched or recorded last depends how long a CUDA graph takes from one kernel to the next, by
-    up to 0.4 µs (H200, driver 580). A change of contexts sets that back; nothing else was found that does.
+    up to 0.4 µs (H200, driver 580). A change of contexts always sets that back; nothing else was found that does.
     """
     torch.cuda.synchronize()
     driver = ctypes.CDLL("libcuda.so.1")

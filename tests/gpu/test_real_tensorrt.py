@@ -20,9 +20,8 @@ from torchtrt.tensorrt import is_real
 pytestmark = [
     pytest.mark.tensorrt,
     pytest.mark.skipif(not is_real(), reason="needs the real TensorRT and an NVIDIA GPU"),
-    pytest.mark.filterwarnings(
-        "ignore:`torch.jit:DeprecationWarning"
-    ),  # of PyTorch's importing Inductor
+    # Of PyTorch's importing Inductor.
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
 ]
 
 SETTINGS = {"require_full_compilation": True, "disable_tf32": True, "tactic_sources": 0}

@@ -57,9 +57,8 @@ class Normalized(nn.Module):
             nn.InstanceNorm2d(4, affine=True, track_running_stats=True),
             nn.PReLU(4),
             nn.Conv2d(4, 4, 3, padding=1, groups=2, bias=False),
-            nn.LayerNorm(
-                4, eps=0.1
-            ),  # of four values that hardly differ, what float16 rounds off is a tenth
+            # Of four values that hardly differ, what float16 rounds off would be a tenth.
+            nn.LayerNorm(4, eps=0.1),
         )
 
     def forward(self, x):

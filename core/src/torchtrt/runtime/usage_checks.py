@@ -46,7 +46,7 @@ class UsageChecks:
         self._watched: dict[Any, list[Any]] = {}
         for name, weight in weights.items():
             if not weight.is_inference():
-                owner, kind, leaf = places.get(id(weight), (type(None), "", ""))
+                owner, kind, leaf = places.get(id(weight), (type(None), "", ""))  # of no module
                 entry = leaf, weakref.ref(weight), weight._version, name
                 self._watched.setdefault((owner, kind), []).append(entry)
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
