@@ -1,4 +1,4 @@
-"""The law of memory on generated programs: 2,400 a run ahead of time and 100 through ``torch.compile``.
+"""The law of memory on generated programs: 1,200 a run ahead of time and 100 through ``torch.compile``.
 
 They are the same ones on every run.
 """
@@ -13,7 +13,7 @@ from tests.memory.programs import programs
 pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
 
 SHARDS = 12
-PROGRAMS = 200
+PROGRAMS = 100
 """Of each shard. A program takes about an eighth of a second, most of it in exporting."""
 
 

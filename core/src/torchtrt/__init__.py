@@ -23,21 +23,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "DYNAMO_CONVERTERS",
-    "CompilationSettings",
-    "CompiledModule",
-    "Input",
-    "compile",
-    "dynamo_tensorrt_converter",
-    "explain",
-    "load",
-    "profile",
-    "refit_module_weights",
-    "save",
-    "trt",
-    "use_tensorrt",
-    "weight_streaming",
-]
+    "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "compile",
+    "dynamo_tensorrt_converter", "explain", "load", "profile", "refit_module_weights", "save",
+    "trt", "use_tensorrt", "weight_streaming",
+]  # fmt: skip
 
 # Imported on first use: torch.export and what compiling needs take longer to import than all packs
 # together, and the commands that look for what is broken import no PyTorch.

@@ -108,6 +108,46 @@ def test_what_depends_on_no_input_is_folded():
     assert [1.0, 2.0, 5.0] == graph_module(torch.ones(3))[0].tolist()
 
 
+def test_what_only_has_the_sizes_or_the_dtype_of_an_input_is_folded():
+    """A mask that a model makes anew in each call, by writing to parts of zeros."""
+
+    def function(x):
+        mask = x.new_zeros((4, 4))
+        mask[:2] = 1
+        mask = mask.masked_fill(mask == 0, -100.0)
+        return x + mask + torch.full_like(x, 3)
+
+    graph_module = lowered(function, torch.rand(4, 4, dtype=torch.float64))
+    x = torch.rand(4, 4, dtype=torch.float64)
+
+    assert [aten.add.Tensor] * 2 == targets(graph_module)
+    torch.testing.assert_close(graph_module(x)[0], function(x), rtol=0, atol=0)
+
+
+def test_the_dtype_of_an_input_is_enough_where_its_sizes_vary():
+    """What is as large as the input stays, and so does what is random, or never written."""
+    dim = torch.export.Dim("n", min=2, max=9)
+
+    def function(x):
+        return x + x.new_ones(3), torch.ones_like(x), torch.rand_like(x[0])
+
+    left = targets(lowered(function, torch.rand(4, 3), dynamic_shapes={"values": ({0: dim},)}))
+
+    assert aten.new_ones.default not in left
+    assert {aten.ones_like.default, aten.rand_like.default} <= set(left)
+
+
+def test_what_is_filled_like_a_turned_tensor_is_turned():
+    """Who reads it by its strides finds the same elements."""
+
+    def function(x):
+        return torch.zeros_like(x.t()).as_strided((3,), (1,)), torch.empty_like(x).shape[0] + x
+
+    graph_module, x = lowered(function, torch.rand(2, 3)), torch.rand(2, 3)
+
+    torch.testing.assert_close(graph_module(x)[0], function(x)[0])
+
+
 def test_a_small_constant_is_not_blown_up():
     """Expanding one number to many stays in the graph: folding it would make a large weight of it."""
     left = targets(lowered(lambda x: x + torch.zeros(1).expand(1 << 17), torch.ones(1 << 17)))

@@ -48,12 +48,23 @@ def test_a_damaged_plan_is_an_error_and_no_result(compiled):
             broken(torch.rand(2, 4))
 
 
-def test_inputs_on_two_devices_are_refused():
-    """An engine reads raw memory: an address of another device must never get there."""
-    engine = EngineModule(b"", (), {}, name="block_7")
+class Sum(torch.nn.Module):
+    """Has two inputs."""
 
-    with pytest.raises(EngineError, match="block_7 are on cpu and meta"):
-        engine(torch.rand(2), torch.rand(2, device="meta"))
+    def forward(self, x, y):
+        return x + y
+
+
+def test_inputs_on_two_devices_are_refused():
+    """An engine reads raw memory: an address of another device must never get there, and the next call is right."""
+    x = torch.rand(2)
+    engine = engine_of(torchtrt.compile(Sum().eval(), [x, x], require_full_compilation=True))
+    elsewhere = torch.rand(2, device="meta")
+
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"of block_0 are on cpu and meta; move them"):
+            engine(x, elsewhere)
+        torch.testing.assert_close(engine(x, x)[0], x + x)
 
 
 @pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own pickling

@@ -7,7 +7,7 @@ from torch import nn
 import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError
-from torchtrt.runtime.input_checks import InputChecks
+from torchtrt.runtime.input_checks import InputChecks, matcher_of
 
 
 class Model(nn.Module):
@@ -117,3 +117,70 @@ def test_numbers_are_told_apart_by_more_than_their_values():
             compiled(x, number)
     compiled = torchtrt.compile(Divided().eval(), (x, torch.nan), min_block_size=1)
     assert compiled(x, float("nan")).isnan().all()
+
+
+def test_a_matcher_takes_what_differs_in_numbers_and_addresses_alone():
+    """Everything else that an engine or a recording depends on is another kind of input."""
+    x, y = torch.rand(2, 3), torch.arange(4)
+    matches = matcher_of([x, y])
+    z = torch.complex(x, x)
+
+    assert matches(torch.rand(2, 3), torch.zeros(4, dtype=torch.int64))
+    for other in (
+        torch.rand(3, 2),
+        torch.rand(3, 2).t(),
+        torch.rand(2, 3, 1),
+        x.double(),
+        x.to("meta"),
+        x.to_sparse(),
+        torch.nn.Parameter(x),
+        x.clone().requires_grad_(),
+        x.as_subclass(Tagged),
+        None,
+        2.0,
+    ):
+        assert not matches(other, y)
+    assert matcher_of([z.conj().imag])(z.conj().imag)
+    assert not matcher_of([z.imag])(z.conj().imag)
+    for mode in (torch.inference_mode(), torch.autocast("cpu", torch.bfloat16)):
+        with mode:
+            assert not matches(x, y)
+    with torch.no_grad():
+        assert matches(x, y)
+
+
+@pytest.mark.parametrize("value", [None, 1, torch.rand(2).to_sparse(), torch.rand(2).to("meta")])
+def test_what_is_not_compared_matches_nothing_or_itself(value):
+    """The caller then looks for itself."""
+    matches = matcher_of([torch.rand(2), value])
+
+    assert matches(torch.rand(2), value) == (getattr(value, "is_meta", False))
+    assert matcher_of([])()
+
+
+class Tagged(torch.Tensor):
+    """A subclass of tensors."""
+
+
+def test_a_compiled_model_takes_inputs_of_other_kinds_in_any_order():
+    """The kind of the last call is known at once, and says nothing of the next one."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval()
+    batch = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(8, 4))
+    compiled = torchtrt.compile(model, [batch], require_full_compilation=True)
+    kinds = [
+        torch.rand(2, 4),
+        torch.rand(4, 2).t(),
+        torch.rand(8, 4),
+        torch.rand(16, 4)[::2],
+        torch.rand(2, 4, dtype=torch.complex64).conj().imag,
+        nn.Parameter(torch.rand(2, 4), requires_grad=False),
+        torch.rand(1, 4),
+    ]
+    for x in (kinds + kinds[::-1]) * 2:
+        torch.testing.assert_close(compiled(x), model(x).detach())
+        for wrong in (x.double(), x[:, :3], torch.rand(9, 4), x.to("meta").double()):
+            with pytest.raises(InputError):
+                compiled(wrong)
+        with torch.inference_mode():
+            torch.testing.assert_close(compiled(x), model(x))

@@ -385,6 +385,22 @@ def test_copies_record_for_themselves():
     assert isinstance(pickle.loads(pickle.dumps(CudaGraphs())), CudaGraphs)
 
 
+def test_inputs_of_other_kinds_have_recordings_of_their_own():
+    """Strides, and negative bits, are of the memory that a recording reads."""
+    model, compiled = compiled_model()
+    x, y = torch.rand(4, 4), torch.rand(3)
+    turned, negative = x.t(), torch.complex(x, -x).conj().imag
+    assert negative.is_neg()
+    for _ in range(3):
+        for given in (x, turned, negative, x):
+            check(compiled, model, given, y)
+    assert len(compiled._runner._lanes["a stream"].entries) == 3
+    recorded = Tape.made
+    for given in (x, turned, negative):
+        check(compiled, model, given, y)
+    assert Tape.made == recorded
+
+
 def test_gradients_and_inference_mode_are_as_without():
     """Results of inference mode are no results of another."""
     _, compiled = compiled_model()

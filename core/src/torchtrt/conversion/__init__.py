@@ -10,14 +10,6 @@ from torchtrt.conversion.layers import add, add_layer, get_trt_tensor
 from torchtrt.conversion.values import as_torch_tensor, is_network_tensor
 
 __all__ = [
-    "ConversionContext",
-    "add",
-    "add_layer",
-    "arguments_of",
-    "as_torch_tensor",
-    "constant_of",
-    "get_trt_tensor",
-    "is_network_tensor",
-    "named_arguments",
-    "value_of",
-]
+    "ConversionContext", "add", "add_layer", "arguments_of", "as_torch_tensor", "constant_of",
+    "get_trt_tensor", "is_network_tensor", "named_arguments", "value_of",
+]  # fmt: skip

@@ -14,14 +14,6 @@ from torchtrt.lowering.program import Program, open_program
 from torchtrt.lowering.symbols import no_new_assumptions, shape_env_of
 
 __all__ = [
-    "Program",
-    "fold_constants",
-    "inner_graphs",
-    "keep_results_apart",
-    "no_new_assumptions",
-    "open_program",
-    "remove_no_ops",
-    "resolution_of",
-    "resolve_nodes",
-    "shape_env_of",
-]
+    "Program", "fold_constants", "inner_graphs", "keep_results_apart", "no_new_assumptions",
+    "open_program", "remove_no_ops", "resolution_of", "resolve_nodes", "shape_env_of",
+]  # fmt: skip

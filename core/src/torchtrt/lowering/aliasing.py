@@ -67,50 +67,23 @@ class Origin(NamedTuple):
     repeats: bool
 
 
-UNDECLARED = frozenset(
-    {
-        aten._unsafe_view.default,
-        aten.alpha_dropout.default,
-        aten.atleast_1d.default,
-        aten.atleast_1d.Sequence,
-        aten.atleast_2d.default,
-        aten.atleast_2d.Sequence,
-        aten.atleast_3d.default,
-        aten.atleast_3d.Sequence,
-        aten.broadcast_tensors.default,
-        aten.cartesian_prod.default,
-        aten.conj_physical.default,
-        aten.dropout.default,
-        aten.einsum.default,
-        aten.feature_alpha_dropout.default,
-        aten.feature_dropout.default,
-        aten.histogramdd.TensorList_bins,
-        aten.lift.default,
-        aten.meshgrid.default,
-        aten.meshgrid.indexing,
-        aten.sum_to_size.default,
-        aten.type_as.default,
-        aten.unsafe_chunk.default,
-        aten.unsafe_split.Tensor,
-        aten.unsafe_split_with_sizes.default,
-    }
-)
+UNDECLARED = frozenset({
+    aten._unsafe_view.default, aten.alpha_dropout.default, aten.atleast_1d.default,
+    aten.atleast_1d.Sequence, aten.atleast_2d.default, aten.atleast_2d.Sequence,
+    aten.atleast_3d.default, aten.atleast_3d.Sequence, aten.broadcast_tensors.default,
+    aten.cartesian_prod.default, aten.conj_physical.default, aten.dropout.default,
+    aten.einsum.default, aten.feature_alpha_dropout.default, aten.feature_dropout.default,
+    aten.histogramdd.TensorList_bins, aten.lift.default, aten.meshgrid.default,
+    aten.meshgrid.indexing, aten.sum_to_size.default, aten.type_as.default,
+    aten.unsafe_chunk.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default,
+})  # fmt: skip
 """Ops that may return an argument, or a view of one, although their schema does not say so."""
 
-_ALWAYS_VIEWS = frozenset(
-    {
-        aten.chunk.default,
-        aten.expand_as.default,
-        aten.movedim.int,
-        aten.movedim.intlist,
-        aten.narrow.default,
-        aten.numpy_T.default,
-        aten.swapaxes.default,
-        aten.swapdims.default,
-        aten.unflatten.int,
-        aten.view_as.default,
-    }
-)
+_ALWAYS_VIEWS = frozenset({
+    aten.chunk.default, aten.expand_as.default, aten.movedim.int, aten.movedim.intlist,
+    aten.narrow.default, aten.numpy_T.default, aten.swapaxes.default, aten.swapdims.default,
+    aten.unflatten.int, aten.view_as.default,
+})  # fmt: skip
 """Composites that return a view of their first argument, whatever its strides.
 
 Ops that are no composites do if they declare it.
@@ -119,18 +92,11 @@ Ops that are no composites do if they declare it.
 _CONVERSIONS = frozenset({aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other})
 """Ops that return their argument where there is nothing to convert, whatever its strides."""
 
-_REPEATING = frozenset(
-    {
-        aten.as_strided.default,
-        aten.broadcast_tensors.default,
-        aten.broadcast_to.default,
-        aten.expand.default,
-        aten.expand_as.default,
-        aten.meshgrid.default,
-        aten.meshgrid.indexing,
-        aten.unfold.default,
-    }
-)
+_REPEATING = frozenset({
+    aten.as_strided.default, aten.broadcast_tensors.default, aten.broadcast_to.default,
+    aten.expand.default, aten.expand_as.default, aten.meshgrid.default, aten.meshgrid.indexing,
+    aten.unfold.default,
+})  # fmt: skip
 """Views that may have several elements in one place."""
 
 _NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)

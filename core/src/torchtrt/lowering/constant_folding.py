@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Collection
 
 import torch
+from torch._subclasses.fake_impls import _like_tensor_constructors
 from torch.fx import GraphModule, Node
 
 from torchtrt.contract import constant_of
-from torchtrt.lowering.aliasing import writes
+from torchtrt.lowering.aliasing import is_contiguous, writes
 from torchtrt.registry import DYNAMO_CONVERTERS
 
 GROWTH_LIMIT = 1 << 16
 """A folded value may have this many elements, or as many as its largest input, whichever is more: folding must not
 turn a small weight and an ``expand`` into a large weight."""
+_FILLING = frozenset(op for op in _like_tensor_constructors if "empty" not in str(op))
+"""Ops that read the dtype and the device of their first argument, and perhaps its sizes, but none of its numbers."""
 
 
 def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> None:
-    """Replaces nodes that depend on weights and literals only by their values.
+    """Replaces nodes that depend on weights and literals only by their values: ``x.new_zeros(2)`` is one.
 
     So are tensors that are known to have no elements, whatever they depend on: nothing is to be
     computed. Random nodes, nodes with symbolic sizes, what packs keep and attributes in ``mutated`` are left alone.
@@ -36,8 +40,9 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
         if node.target not in mutated and (value := constant_of(node)) is not None:
             values[node] = value
         elif node.op == "call_function" and _is_foldable(node, values):
+            given = functools.partial(_given, values=values, node=node)
             with torch.no_grad():
-                args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+                args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given)
                 value = node.target(*args, **kwargs)
             if isinstance(value, torch.Tensor):
                 values[node] = value
@@ -80,9 +85,19 @@ def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
         return False
     if DYNAMO_CONVERTERS.is_kept(target):
         return False
-    if not all(source in values for source in node.all_input_nodes):
-        return False
     if not all(isinstance(size, int) for size in result.shape):
         return False
-    inputs = (values[source].numel() for source in node.all_input_nodes)
+    unknown = [source for source in node.all_input_nodes if source not in values]
+    only_fills = target in _FILLING and unknown == [node.args[0]] and is_contiguous(result)
+    if unknown and not only_fills:
+        return False
+    inputs = (values[source].numel() for source in node.all_input_nodes if source in values)
     return result.numel() <= max(GROWTH_LIMIT, *inputs, 0)
+
+
+def _given(source: Node, values: dict[Node, torch.Tensor], node: Node) -> torch.Tensor:
+    """Returns an argument's value; of a tensor that is only filled like, one without memory for its numbers."""
+    if source in values:
+        return values[source]
+    fake = source.meta["val"]
+    return torch.empty((), dtype=fake.dtype, device=fake.device).expand(node.meta["val"].shape)

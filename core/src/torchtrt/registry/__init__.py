@@ -15,23 +15,9 @@ from torchtrt.registry.register import (
 from torchtrt.registry.registry import DYNAMO_CONVERTERS, ConverterRegistry
 
 __all__ = [
-    "DYNAMO_CONVERTERS",
-    "CallingConvention",
-    "Candidate",
-    "Conflict",
-    "ConverterPriority",
-    "ConverterRegistry",
-    "ConverterSupport",
-    "DecompositionCandidate",
-    "PackInfo",
-    "PackPass",
-    "Reject",
-    "Rejection",
-    "Resolution",
-    "decompositions",
-    "dynamo_tensorrt_converter",
-    "export_contexts",
-    "get_graph_converter_support",
-    "lowering_passes",
+    "DYNAMO_CONVERTERS", "CallingConvention", "Candidate", "Conflict", "ConverterPriority",
+    "ConverterRegistry", "ConverterSupport", "DecompositionCandidate", "PackInfo", "PackPass",
+    "Reject", "Rejection", "Resolution", "decompositions", "dynamo_tensorrt_converter",
+    "export_contexts", "get_graph_converter_support", "lowering_passes",
     "register_torch_trt_decomposition",
-]
+]  # fmt: skip

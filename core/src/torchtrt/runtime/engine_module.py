@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import operator
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch._C._dynamo import guards as _guards
 
 from torchtrt.conversion.size_ranges import InputProfile, engine_profiles
 from torchtrt.errors import EngineError
+from torchtrt.runtime.input_checks import matcher_of, unlike
 from torchtrt.runtime.output_allocation import make_output_allocator
 from torchtrt.tensorrt import is_real, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import collecting, logger, unclaimed_errors
@@ -65,6 +67,7 @@ class _Execution:
         self.widens = any(dtype is not wanted for _, dtype, wanted in self.outputs)
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
+        self.are_as_before: Callable[..., bool] = unlike
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
@@ -80,14 +83,9 @@ class _Execution:
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
         context = self.context
-        shapes = [tensor.shape for tensor in inputs]
-        if shapes != self.shapes:
-            self._set_shapes(shapes, stream)
-        held = []  # alive until the engine has been enqueued
+        if not self.are_as_before(*inputs):
+            inputs = self._prepared(inputs, stream)  # alive until the engine has been enqueued
         for tensor, known in zip(inputs, self.inputs):  # noqa: B905  (as many as there are shapes)
-            if tensor.dtype is not known[1] or not tensor.is_contiguous() or tensor.is_neg():
-                tensor = self._as(known[1], tensor, known[0]).resolve_neg().contiguous()
-                held.append(tensor)
             address = tensor.data_ptr()
             if address != known[2]:
                 context.set_tensor_address(known[0], address or self.nowhere)
@@ -105,14 +103,29 @@ class _Execution:
             return tuple(map(torch.Tensor.to, outputs, self.module.outputs.values()))
         return tuple(outputs)
 
-    def _as(self, dtype: torch.dtype, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
-        if tensor.is_floating_point() and not dtype.is_floating_point:
-            raise EngineError(
-                f"PyTorch computed {tensor.dtype} for the input {name!r} of {self.module.name}, and had traced it as "
-                f"an integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
-            )
-        return tensor.to(dtype)
+    def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
+        """Returns inputs as the engine takes them, and tells the context their shapes."""
+        self.are_as_before = unlike
+        name = self.module.name
+        for tensor in inputs:
+            if tensor.device != self.device:
+                message = f"The inputs of {name} are on {self.device} and {tensor.device}; move them to one device."
+                raise EngineError(message)
+        shapes = [tensor.shape for tensor in inputs]
+        if shapes != self.shapes:
+            self._set_shapes(shapes, stream)
+        taken = []
+        for tensor, (own, dtype, _) in zip(inputs, self.inputs, strict=True):
+            # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
+            if tensor.is_floating_point() and not dtype.is_floating_point:
+                raise EngineError(
+                    f"PyTorch computed {tensor.dtype} for the input {own!r} of {name}, and had traced it as an "
+                    f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
+                )
+            taken.append(tensor.to(dtype).resolve_neg().contiguous())
+        if all(map(operator.is_, taken, inputs)):
+            self.are_as_before = matcher_of(inputs)
+        return taken
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
         """Switches to the first profile that takes these shapes, unless the one in use does."""
@@ -243,10 +256,6 @@ class EngineModule(torch.nn.Module):
                 built for, or execution failed.
         """
         device = inputs[0].device
-        for tensor in inputs:
-            if tensor.device != device:
-                message = f"The inputs of {self.name} are on {device} and {tensor.device}; move them to one device."
-                raise EngineError(message)
         stream = 0
         if inputs[0].is_cuda:
             if torch._C._cuda_getDevice() != device.index:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._C._dynamo import guards as _guards
 from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import Profile
@@ -16,6 +17,25 @@ from torchtrt.lowering import shape_env_of
 
 _REMEMBERED = 256
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def unlike(*_: Any) -> bool:
+    """Returns false, as what :func:`matcher_of` returns for values that are no such tensors."""
+    return False
+
+
+def matcher_of(values: Sequence[Any]) -> Callable[..., bool]:
+    """Returns what tells whether other values are plain tensors like these, but for their numbers and addresses.
+
+    PyTorch compares types, dtypes, devices, sizes, strides, ``requires_grad`` and the modes that are on, in C++: in a
+    fifth of the time that it takes to read them.
+    """
+    if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
+        return unlike
+    sizes = [list(value.shape) for value in values]
+    strides = [list(value.stride()) for value in values]
+    guards: Any = _guards.TensorGuards
+    return guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -41,7 +61,8 @@ class InputChecks:
     inputs: tuple[tuple[str, Any], ...]
     profiles: tuple[Profile, ...]
     assumptions: tuple[Any, ...] = ()
-    _passed: set[tuple[Any, ...]] = field(default_factory=set)
+    _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
+    _are_as_before: Callable[..., bool] = unlike
 
     @classmethod
     def of(cls, placeholders: Sequence[Node], profiles: tuple[Profile, ...]) -> InputChecks:
@@ -64,28 +85,33 @@ class InputChecks:
             tuple(expression for expression in assumptions if expression.free_symbols <= known),
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_passed": {}, "_are_as_before": unlike}
+
     def check(self, leaves: Sequence[Any]) -> None:
         """Checks flattened inputs. Shapes that passed once are not looked at again.
 
         Raises:
             InputError: One does not fit; the message names it and the sizes it may have.
         """
+        if self._are_as_before(*leaves):
+            return
         try:
-            parts = [  # a generator takes longer
+            kinds = [
                 (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
                 if isinstance(leaf, torch.Tensor)
                 else (type(leaf), repr(leaf))
                 for leaf in leaves
             ]
-            key: tuple[Any, ...] = tuple(parts)
-            if key in self._passed:
+            if (key := tuple(kinds)) in self._passed:
+                self._are_as_before = self._passed[key]
                 return
         except (TypeError, RuntimeError):  # a symbolic size has no hash, a nested tensor no shape
             key = ()
         self._check(leaves)
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()
-        self._passed.add(key)
+        self._passed[key] = self._are_as_before = matcher_of(leaves)
 
     def _check(self, leaves: Sequence[Any]) -> None:
         bound: dict[Any, tuple[int, str]] = {}

@@ -10,11 +10,5 @@ from torchtrt.tensorrt.dtypes import has_dtype, to_torch_dtype, to_trt_dtype
 from torchtrt.tensorrt.selection import is_real, trt, use_tensorrt, version
 
 __all__ = [
-    "has_dtype",
-    "is_real",
-    "to_torch_dtype",
-    "to_trt_dtype",
-    "trt",
-    "use_tensorrt",
-    "version",
-]
+    "has_dtype", "is_real", "to_torch_dtype", "to_trt_dtype", "trt", "use_tensorrt", "version",
+]  # fmt: skip

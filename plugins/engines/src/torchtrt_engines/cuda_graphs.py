@@ -32,6 +32,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import EngineModule
+from torchtrt.runtime.input_checks import matcher_of
 
 _SHAPES = 8
 """The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
@@ -181,7 +182,7 @@ class _Recording:
             buffer.copy_(leaves[place].detach(), non_blocking=True)
         self.replay()
         return [
-            output.detach() if isinstance(output, torch.Tensor) else output
+            output.data if isinstance(output, torch.Tensor) else output  # sooner than detach()
             for output in self.outputs
         ]
 
@@ -189,8 +190,8 @@ class _Recording:
 class _Entry:
     """What is known of one combination of shapes."""
 
-    def __init__(self, parts: Sequence[Any], leaves: Sequence[Any]) -> None:
-        self.parts = parts
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self.fits = matcher_of(leaves)
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
         self.recordings: list[_Recording] = []
@@ -284,16 +285,10 @@ class CudaGraphs:
             return self._lanes.get(stream)
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
-        parts = [
-            (leaf.shape, leaf.stride(), leaf.dtype, leaf.is_neg(), leaf.is_conj())
-            if isinstance(leaf, torch.Tensor)
-            else leaf
-            for leaf in leaves
-        ]
-        parts.append(torch.is_inference_mode_enabled())
         entry: _Entry | None = lane.latest
-        if entry is None or parts != entry.parts:  # to compare takes less than to hash
-            entry = self._entry_of(lane, parts)
+        if entry is None or not entry.fits(*leaves):
+            key = _key(leaves)
+            entry = self._entry_of(lane, key)
         if entry is None:
             if self._writes and lane.entries:
                 self._refuse(
@@ -302,7 +297,7 @@ class CudaGraphs:
                 return self.plain(graph_module, leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
-            lane.entries[tuple(parts)] = lane.latest = _Entry(parts, leaves)
+            lane.entries[key] = lane.latest = _Entry(leaves)
             return lane.run(lambda: self.plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
         recording = entry.find(leaves, self._overwrites)
         if recording is None:
@@ -334,8 +329,7 @@ class CudaGraphs:
         ]
 
     @staticmethod
-    def _entry_of(lane: Any, parts: list[Any]) -> _Entry | None:
-        key = tuple(parts)
+    def _entry_of(lane: Any, key: tuple[Any, ...]) -> _Entry | None:
         entry: _Entry | None = lane.entries.get(key)
         if entry is not None:
             lane.entries.move_to_end(key)
@@ -354,6 +348,17 @@ class CudaGraphs:
 
 def _forward(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
     return graph_module.forward(*leaves)  # type: ignore[no-any-return]
+
+
+def _key(leaves: Sequence[Any]) -> tuple[Any, ...]:
+    """Returns what a recording depends on, but for addresses."""
+    kinds = [
+        (leaf.shape, leaf.stride(), leaf.dtype, leaf.is_neg(), leaf.is_conj())
+        if isinstance(leaf, torch.Tensor)
+        else leaf
+        for leaf in leaves
+    ]
+    return *kinds, torch.is_inference_mode_enabled()
 
 
 def _addresses(leaves: Sequence[Any]) -> list[int]:

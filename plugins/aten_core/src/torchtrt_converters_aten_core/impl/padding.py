@@ -94,11 +94,21 @@ def flip(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
 def roll(ctx: Any, tensor: Any, shifts: dict[int, int]) -> Any:
     """Returns ``tensor`` with elements moved along dimensions, the last ones coming first.
 
+    Two pieces change places. A slice that wraps around is one layer, which tensors of varying sizes get, but TensorRT
+    8.6 computes it by itself, without what comes before and after it.
+
     Args:
         ctx: The conversion context.
         tensor: A network tensor of rank 1 or more.
         shifts: For each dimension, by how many places; negative ones move to the front.
     """
-    rank = len(tensor.shape)
-    before = [shifts.get(dim, 0) for dim in range(rank)]
-    return pad(ctx, tensor, before, [-count for count in before], "WRAP", None)
+    extents = list(tensor.shape)
+    if any(size < 0 for size in extents):
+        before = [shifts.get(dim, 0) for dim in range(len(extents))]
+        return pad(ctx, tensor, before, [-count for count in before], "WRAP", None)
+    for dim, shift in shifts.items():
+        count = shift % (extents[dim] or 1)
+        if count:
+            first, last = slicing.split(ctx, tensor, dim, [extents[dim] - count, count])
+            tensor = slicing.concatenate(ctx, [last, first], dim)
+    return tensor
