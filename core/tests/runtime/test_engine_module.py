@@ -55,6 +55,15 @@ class Sum(torch.nn.Module):
         return x + y
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_refused(compiled):
+    """Also where another input of its type came before: who compares them must not ask for its strides."""
+    engine, x = engine_of(compiled), torch.rand(2, 4)
+    engine(x)
+    with pytest.raises(EngineError, match="block_0 was called with a nested tensor"):
+        engine(torch.nested.nested_tensor([torch.rand(4), torch.rand(4)]))
+
+
 def test_inputs_on_two_devices_are_refused():
     """An engine reads raw memory: an address of another device must never get there, and the next call is right."""
     x = torch.rand(2)

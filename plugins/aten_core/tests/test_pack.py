@@ -250,6 +250,18 @@ def test_a_roll_is_two_pieces_that_change_places(function, count):
     assert layers(function, torch.randn(3, 4, 6)) == count
 
 
+@pytest.mark.parametrize("version", ["8.6.0", "11.4.0"])
+def test_a_roll_by_more_than_there_is(version):
+    """A shift counts modulo the size, and TensorRT 8.6 has 32 bits for it."""
+    x = torch.randn(3, 4, 6)
+    model = Function(lambda x: x.roll((2**40 + 1, -(2**33) - 5), (2, 2)) + 1)
+    for dynamic in (None, BATCH_AND_LENGTH):
+        exported = torch.export.export(model, (x,), dynamic_shapes=dynamic, strict=False)
+        with torchtrt.use_tensorrt(f"reference@{version}"):
+            compiled = torchtrt.compile(exported, require_full_compilation=True)
+            torch.testing.assert_close(compiled(x), model(x))
+
+
 def test_a_case_that_disagrees_fails():
     """The harness tells a wrong result: a case whose engine computes something else does not pass."""
     calls = iter(range(100))

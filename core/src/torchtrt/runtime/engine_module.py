@@ -67,7 +67,7 @@ class _Execution:
         self.widens = any(dtype is not wanted for _, dtype, wanted in self.outputs)
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
-        self.are_as_before: Callable[..., bool] = unlike
+        self.matches: Callable[..., bool] = unlike
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
@@ -83,7 +83,7 @@ class _Execution:
     def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
         """Enqueues the engine on a stream, and returns its outputs."""
         context = self.context
-        if not self.are_as_before(*inputs):
+        if not self.matches(*inputs):
             inputs = self._prepared(inputs, stream)  # alive until the engine has been enqueued
         for tensor, known in zip(inputs, self.inputs):  # noqa: B905  (as many as there are shapes)
             address = tensor.data_ptr()
@@ -105,7 +105,7 @@ class _Execution:
 
     def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
         """Returns inputs as the engine takes them, and tells the context their shapes."""
-        self.are_as_before = unlike
+        self.matches = unlike
         name = self.module.name
         for tensor in inputs:
             if tensor.device != self.device:
@@ -124,7 +124,7 @@ class _Execution:
                 )
             taken.append(tensor.to(dtype).resolve_neg().contiguous())
         if all(map(operator.is_, taken, inputs)):
-            self.are_as_before = matcher_of(inputs)
+            self.matches = matcher_of(inputs)
         return taken
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
@@ -255,8 +255,12 @@ class EngineModule(torch.nn.Module):
             EngineError: The inputs are not on one device, a shape is outside what the engine was
                 built for, or execution failed.
         """
-        device = inputs[0].device
-        stream = 0
+        for tensor in inputs:
+            if tensor.is_nested:
+                raise EngineError(
+                    f"{self.name} was called with a nested tensor, which no engine takes."
+                )
+        device, stream = inputs[0].device, 0
         if inputs[0].is_cuda:
             if torch._C._cuda_getDevice() != device.index:
                 with torch.cuda.device(device):

@@ -182,7 +182,7 @@ class _Recording:
             buffer.copy_(leaves[place].detach(), non_blocking=True)
         self.replay()
         return [
-            output.data if isinstance(output, torch.Tensor) else output  # sooner than detach()
+            output.detach() if isinstance(output, torch.Tensor) else output
             for output in self.outputs
         ]
 
@@ -191,7 +191,7 @@ class _Entry:
     """What is known of one combination of shapes."""
 
     def __init__(self, leaves: Sequence[Any]) -> None:
-        self.fits = matcher_of(leaves)
+        self.matches = matcher_of(leaves)
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
         self.recordings: list[_Recording] = []
@@ -286,7 +286,7 @@ class CudaGraphs:
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         entry: _Entry | None = lane.latest
-        if entry is None or not entry.fits(*leaves):
+        if entry is None or not entry.matches(*leaves):
             key = _key(leaves)
             entry = self._entry_of(lane, key)
         if entry is None:

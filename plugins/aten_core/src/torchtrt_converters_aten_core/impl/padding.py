@@ -104,7 +104,10 @@ def roll(ctx: Any, tensor: Any, shifts: dict[int, int]) -> Any:
     """
     extents = list(tensor.shape)
     if any(size < 0 for size in extents):
-        before = [shifts.get(dim, 0) for dim in range(len(extents))]
+        before = [
+            shifts.get(dim, 0) % size if size > 0 else shifts.get(dim, 0)
+            for dim, size in enumerate(extents)
+        ]
         return pad(ctx, tensor, before, [-count for count in before], "WRAP", None)
     for dim, shift in shifts.items():
         count = shift % (extents[dim] or 1)
