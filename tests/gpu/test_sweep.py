@@ -79,9 +79,8 @@ def test_a_crash_costs_the_item_that_crashes(run):
 def test_a_hang_costs_the_item_that_hangs(run, monkeypatch):
     """The worker is ended, and each half asked for again."""
     monkeypatch.setattr(sweep, "FIRST", 0)
-    outcomes, asked = run(
-        ["hanging", "b"], seconds=15
-    )  # to start takes most of it on a busy machine
+    # On a busy machine most of it is what a worker takes to start.
+    outcomes, asked = run(["hanging", "b"], seconds=15)
     assert outcomes == {"hanging": "timed out after 15 s", "b": "right"}
     assert asked == ["hanging b", "hanging", "b"]
 

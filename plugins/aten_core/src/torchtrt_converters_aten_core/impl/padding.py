@@ -103,15 +103,14 @@ def roll(ctx: Any, tensor: Any, shifts: dict[int, int]) -> Any:
         shifts: For each dimension, by how many places; negative ones move to the front.
     """
     extents = list(tensor.shape)
+    counts = [
+        shifts.get(dim, 0) % size if size > 0 else shifts.get(dim, 0)
+        for dim, size in enumerate(extents)
+    ]
     if any(size < 0 for size in extents):
-        before = [
-            shifts.get(dim, 0) % size if size > 0 else shifts.get(dim, 0)
-            for dim, size in enumerate(extents)
-        ]
-        return pad(ctx, tensor, before, [-count for count in before], "WRAP", None)
-    for dim, shift in shifts.items():
-        count = shift % (extents[dim] or 1)
-        if count:
-            first, last = slicing.split(ctx, tensor, dim, [extents[dim] - count, count])
+        return pad(ctx, tensor, counts, [-count for count in counts], "WRAP", None)
+    for dim, (size, count) in enumerate(zip(extents, counts, strict=True)):
+        if size and count:
+            first, last = slicing.split(ctx, tensor, dim, [size - count, count])
             tensor = slicing.concatenate(ctx, [last, first], dim)
     return tensor
