@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn.utils.parametrize import register_parametrization
 
 import torchtrt
+from torchtrt_engines import cuda_graphs
 from torchtrt_engines.cuda_graphs import CudaGraphs
 from torchtrt_engines.torch_parts import TorchParts
 
@@ -21,6 +22,7 @@ class Tape:
     """Records a call by keeping what it reads and writes; a replay calls again, and writes where the first wrote."""
 
     made = 0
+    place = -1, 0  # no GPU, and the only stream of it
 
     def __init__(self, device):
         self.device, self.lock, self.entries = device, threading.RLock(), OrderedDict()
@@ -51,8 +53,10 @@ class Tape:
 
 @pytest.fixture(autouse=True)
 def tape(monkeypatch):
-    """Counts recordings from 0."""
+    """Counts recordings from 0, and says of the tape what PyTorch says of streams."""
     monkeypatch.setattr(Tape, "made", 0)
+    for name, value in (("_device_in_use", -1), ("_stream_in_use", 0), ("_is_capturing", False)):
+        monkeypatch.setattr(cuda_graphs, name, lambda *_, value=value: value)
 
 
 class Model(nn.Module):
@@ -414,6 +418,111 @@ def test_gradients_and_inference_mode_are_as_without():
         assert result.requires_grad
         with pytest.raises(torchtrt.errors.EngineError, match="compute no gradients"):
             result.sum().backward()
+
+
+def test_a_call_like_the_last_one_is_replayed_unchecked(monkeypatch):
+    """What was recorded passed the checks; other inputs are checked."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, x, y)
+    monkeypatch.setattr(compiled.checks, "check", lambda _: pytest.fail("checked"))
+    check(compiled, model, x.normal_(), y.normal_())
+    with pytest.raises(pytest.fail.Exception, match="checked"):
+        compiled(torch.randn(3, 4), y)
+
+
+def forward_mode():
+    """Gradients from the inputs on."""
+    return torch.autograd.forward_ad.dual_level()
+
+
+def half_autocast():
+    """Casts that the model was not compiled with."""
+    return torch.autocast("cpu", dtype=torch.float16)
+
+
+@pytest.mark.parametrize(
+    ("mode", "message"), [(forward_mode, "compute no gradients"), (half_autocast, "inside another")]
+)
+@pytest.mark.parametrize("compiled_in_autocast", [False, True])
+def test_a_replay_is_refused_where_a_call_is(mode, message, compiled_in_autocast):
+    """In modes that the model was not compiled for, though its inputs are like those before."""
+    x, y = torch.randn(2, 4), torch.randn(3)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=compiled_in_autocast):
+        _, compiled = compiled_model()
+        for _ in range(3):
+            compiled(x, y)
+        assert Tape.made == 1
+        with mode(), pytest.raises(torchtrt.errors.EngineError, match=message):
+            compiled(x, y)
+        compiled(x, y)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_replays_refuse_what_calls_refuse():
+    """Weights that have changed, nested tensors, other values of what is no tensor, and too few inputs."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, x, y)
+    nested = torch.nested.nested_tensor([torch.randn(2, 4)])
+    for inputs, message in (
+        ((nested, y), "nested|strided"),
+        ((x, None), "must be a tensor"),
+        ((x, y.double()), "float64"),
+        ((x,), "Missing"),
+    ):
+        with pytest.raises(torchtrt.errors.InputError, match=message):
+            compiled(*inputs)
+    check(compiled, model, x, y)
+    with torch.no_grad():
+        model.linear.weight.mul_(2)
+    with pytest.raises(torchtrt.errors.EngineError, match="has changed"):
+        compiled(x, y)
+
+
+def test_what_writes_is_checked_in_each_call():
+    """The memory of inputs that are like those before may be the model's own."""
+
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("last", torch.zeros(3))
+
+        def forward(self, x):
+            self.last.copy_(x)
+            return self.last * 2
+
+    model, compiled = compiled_model(Keeping(), [torch.randn(3)])
+    eager = copy.deepcopy(model)
+    held = [torch.randn(3) for _ in range(4)]
+    for x in held:  # each elsewhere, so what is recorded reads a copy
+        check(compiled, eager, x)
+    with pytest.raises(torchtrt.errors.InputError, match="shares memory"):
+        compiled(model.last)
+
+
+def test_another_graph_is_never_replayed_from_the_old_ones_recording():
+    """Not even where it is put in its place while the old one is recorded, which ends later."""
+    _, compiled = compiled_model()
+    _, donor = compiled_model(Model())
+    inputs = torch.randn(2, 4), torch.randn(3)
+    old, new = compiled.graph_module, donor.graph_module
+    calls = []
+
+    def run(graph_module, leaves):
+        calls.append(graph_module)
+        if calls == [old, old]:
+            for _ in range(3):
+                runner(new, inputs)
+        return graph_module.forward(*leaves)
+
+    runner = CudaGraphs(lane=Tape, run=run)
+    runner(old, inputs)
+    runner(old, inputs)
+    replayed = runner.replay(new, inputs)
+    torch.testing.assert_close(replayed or runner(new, inputs), list(donor(*inputs)))
 
 
 def test_threads_may_share_a_compiled_model():

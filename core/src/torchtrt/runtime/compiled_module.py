@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import copyreg
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
 import torch
+from torch import is_grad_enabled
 from torch.fx import GraphModule, Tracer
 from torch.nn.modules.module import _global_forward_hooks, _global_forward_pre_hooks
 from torch.utils import _pytree as pytree
@@ -43,6 +43,9 @@ class CompiledModule(torch.nn.Module):
     two views of one tensor with each other.
     """
 
+    _runner: Any = None
+    _replay: Callable[..., Any] | None = None
+
     def __init__(
         self,
         graph_module: GraphModule,
@@ -65,9 +68,9 @@ class CompiledModule(torch.nn.Module):
         self.signature = signature
         self.settings = settings or CompilationSettings()
         self.weight_recipes = weight_recipes
-        self._runner = runner
-        self.graph_module = graph_module
         self.usage_checks = usage_checks or UsageChecks()
+        self.graph_module = graph_module
+        self._runner = runner
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         flat = pytree.tree_structure(((0,) * len(checks.inputs), {}))
@@ -83,6 +86,10 @@ class CompiledModule(torch.nn.Module):
             calls = [node for node in value.graph.nodes if node.op == "call_function"]
             self._runs_engines_alone = all(node.target is getitem for node in calls)
             self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
+        if name in ("graph_module", "_runner"):
+            # Inputs that are like others do not tell what memory they share, nor to which dtype autocast casts.
+            is_plain = self._memory_checks is None and not any(self.usage_checks.autocast)
+            self._replay = getattr(self._runner, "replay", None) if is_plain else None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the original model returns.
@@ -94,7 +101,26 @@ class CompiledModule(torch.nn.Module):
         """
         is_flat = len(args) == self._flat_inputs and not kwargs
         leaves = args if is_flat else self.flatten(args, kwargs)
-        self.usage_checks.check_surroundings()
+        replay, usage = self._replay, self.usage_checks
+        outputs = None if replay is None else replay(self._modules["graph_module"], leaves)
+        if outputs is None:
+            usage.check_surroundings()
+            leaves = self._checked(leaves)
+            if self._runs_engines_alone or not is_grad_enabled():
+                outputs = self._run(leaves)
+            else:
+                with torch.no_grad():
+                    outputs = self._run(leaves)
+        if is_grad_enabled():
+            outputs = usage.without_gradients(leaves, outputs)
+        if self._memory_checks is None:
+            usage.check_weights()  # while the GPU works
+        if self._returns_one_leaf:
+            return outputs[0]
+        return pytree.tree_unflatten(outputs, self.output_tree)
+
+    def _checked(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns inputs as the graph takes them."""
         self.checks.check(leaves)
         if self._memory_checks is not None:
             self.usage_checks.check_weights()
@@ -103,17 +129,7 @@ class CompiledModule(torch.nn.Module):
             leaf = leaves[index]
             if not leaf.is_contiguous():  # as the example was, of which the model made no copy
                 leaves = [*leaves[:index], leaf.contiguous(), *leaves[index + 1 :]]
-        if not torch.is_grad_enabled():
-            outputs = self._run(leaves)
-        else:
-            with contextlib.nullcontext() if self._runs_engines_alone else torch.no_grad():
-                outputs = self._run(leaves)
-            outputs = self.usage_checks.without_gradients(leaves, outputs)
-        if self._memory_checks is None:  # while the GPU works
-            self.usage_checks.check_weights()
-        if self._returns_one_leaf:
-            return outputs[0]
-        return pytree.tree_unflatten(outputs, self.output_tree)
+        return leaves
 
     def _run(self, leaves: Sequence[Any]) -> Sequence[Any]:
         graph_module: Any = self._modules["graph_module"]  # the attribute takes longer

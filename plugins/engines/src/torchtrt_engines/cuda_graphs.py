@@ -26,6 +26,8 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.autograd import forward_ad
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
@@ -52,6 +54,10 @@ def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[i
 
 _are_at: Callable[..., bool] = getattr(torch._C, "_tensors_data_ptrs_at_indices_equal", _all_at)
 """Whether the memory of tensors is at these addresses, in C++ where PyTorch was built for CUDA."""
+# PyTorch without CUDA has none of these, and nothing is recorded.
+_device_in_use: Any = getattr(torch._C, "_cuda_getDevice", None)
+_stream_in_use: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+_is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
 _TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
 """Who records, by the handle of the stream. (Weak references to streams of PyTorch are left dangling.)"""
 
@@ -89,6 +95,7 @@ class CudaLane:
     """
 
     def __init__(self, device: torch.device) -> None:
+        self.place = device.index, _stream_in_use(device.index)
         self.lock = threading.Lock()
         self.side = _own_stream(device, self)
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
@@ -99,13 +106,13 @@ class CudaLane:
         """Returns what identifies the caller's stream, or None where these inputs cannot be recorded now."""
         index = -1
         for leaf in leaves:
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, Tensor):
                 if not leaf.is_cuda:
                     return None
                 index = leaf.get_device()
-        if index != torch._C._cuda_getDevice() or torch._C._cuda_isCurrentStreamCapturing():
+        if index != _device_in_use() or _is_capturing():
             return None
-        return index, torch._C._cuda_getCurrentRawStream(index)
+        return index, _stream_in_use(index)
 
     def run(self, function: Callable[[], Any], leaves: Sequence[Any]) -> Any:
         """Calls a function on the stream that recordings are made on, which makes everything ready for one."""
@@ -116,7 +123,7 @@ class CudaLane:
         current.wait_stream(self.side)
         for tensors, stream in ((leaves, self.side), (outputs, current)):
             for tensor in tensors:
-                if isinstance(tensor, torch.Tensor):
+                if isinstance(tensor, Tensor):
                     tensor.record_stream(stream)
         return outputs
 
@@ -144,47 +151,42 @@ class _Recording:
         self.addresses = [
             (place, leaf.data_ptr())
             for place, leaf in enumerate(leaves)
-            if isinstance(leaf, torch.Tensor) and place not in moved
+            if isinstance(leaf, Tensor) and place not in moved
         ]
         buffers = dict(self.buffers)
         read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
         self.replay, self.outputs = lane.record(lambda: run(read))
         storages = {}
         for output in self.outputs:
-            if isinstance(output, torch.Tensor):
+            if isinstance(output, Tensor):
                 storages[output.untyped_storage()._cdata] = output
         self.counts = [(each, _use_count(each)) for each in storages] if _use_count else []
-        inputs = {
-            leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, torch.Tensor)
-        }
+        inputs = {leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, Tensor)}
         self.returns_inputs = any(
             output.untyped_storage().data_ptr() in inputs
             for output in storages.values()
             if output.numel()
         )
 
-    def fits(self, leaves: Sequence[Any], is_handed_out: bool) -> bool:
-        """Returns whether inputs that were not copied are where they were, and nobody holds outputs handed out."""
+    def run(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
+        """Returns the outputs for these inputs, or None where that takes another recording.
+
+        That is where inputs that it does not copy are elsewhere, or somebody holds the outputs that it overwrites.
+        """
         for place, address in self.addresses:
             if leaves[place].data_ptr() != address:
-                return False
-        if not is_handed_out:
-            return True
-        if _use_count is None:
-            return False
-        for storage, count in self.counts:  # noqa: SIM110  (a generator takes longer)
-            if _use_count(storage) != count:
-                return False
-        return True
-
-    def run(self, leaves: Sequence[Any]) -> list[Any]:
+                return None
+        if not overwrites:
+            for storage, count in self.counts:
+                if _use_count(storage) != count:  # type: ignore[misc]  # without it nothing is handed out
+                    return None
         for place, buffer in self.buffers:
             buffer.copy_(leaves[place].detach(), non_blocking=True)
         self.replay()
-        return [
-            output.detach() if isinstance(output, torch.Tensor) else output
-            for output in self.outputs
-        ]
+        outputs = []
+        for output in self.outputs:  # a comprehension takes longer
+            outputs.append(output.detach() if isinstance(output, Tensor) else output)
+        return outputs
 
 
 class _Entry:
@@ -197,10 +199,12 @@ class _Entry:
         self.recordings: list[_Recording] = []
         self.copied: _Recording | None = None
 
-    def find(self, leaves: Sequence[Any], overwrites: bool) -> _Recording | None:
+    def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
+        """Returns the outputs for these inputs from a recording that can be replayed for them, if one can."""
         for recording in self.recordings:
-            if recording.fits(leaves, not overwrites):
-                return recording
+            outputs = recording.run(leaves, overwrites)
+            if outputs is not None:
+                return outputs
         return None
 
     def note(self, leaves: Sequence[Any]) -> None:
@@ -232,6 +236,7 @@ class CudaGraphs:
     def _reset(self, graph_module: GraphModule | None) -> None:
         self._graph_module = graph_module
         self._lanes: dict[Any, Any] = {}
+        self._latest: Any = None
         self._parts: list[tuple[Any, str, Any]] = []
         self._weights: tuple[list[Any], list[int], list[int]] = [], [], []
         self._writes = False
@@ -255,6 +260,31 @@ class CudaGraphs:
     def __reduce__(self) -> tuple[Any, ...]:
         return CudaGraphs, (self._overwrites, CudaLane, self.plain)
 
+    def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """Returns what the graph returns for inputs like those of the last call, or None where that takes another look.
+
+        They need not be checked before: what is recorded was, in these modes and with inputs of these sizes.
+        """
+        lane = self._latest
+        if lane is None or graph_module is not self._graph_module or forward_ad._current_level >= 0:
+            return None
+        index, stream = lane.place
+        if _device_in_use() != index or _stream_in_use(index) != stream or _is_capturing():
+            return None
+        for leaf in leaves:
+            if getattr(leaf, "is_nested", False):
+                return None
+        lock = lane.lock
+        if not lock.acquire(False):
+            return None
+        try:
+            entry = lane.latest
+            if not entry.matches(*leaves) or self._has_other_parts():
+                return None
+            return entry.replay(leaves, self._overwrites)  # type: ignore[no-any-return]
+        finally:
+            lock.release()
+
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         stream = self._lane.takes(leaves)
@@ -269,16 +299,20 @@ class CudaGraphs:
         if lane is None:
             return self.plain(graph_module, leaves)
         with lane.lock:
-            return self._run(lane, graph_module, leaves)
+            outputs = self._run(lane, graph_module, leaves)
+        with self._lock:
+            if self._lanes.get(stream) is lane:  # no other graph's by now
+                self._latest = None if self.refusal else lane
+        return outputs
 
     def _has_other_parts(self) -> bool:
         for held, name, part in self._parts:
             if held.get(name) is not part:
                 return True
-        return not _are_at(*self._weights)
+        return bool(self._weights[0]) and not _are_at(*self._weights)
 
     def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
-        device = next(leaf.device for leaf in leaves if isinstance(leaf, torch.Tensor))
+        device = next(leaf.device for leaf in leaves if isinstance(leaf, Tensor))
         with self._lock:
             if stream not in self._lanes and len(self._lanes) < _STREAMS:
                 self._lanes[stream] = self._lane(device)
@@ -299,15 +333,16 @@ class CudaGraphs:
                 lane.entries.popitem(last=False)
             lane.entries[key] = lane.latest = _Entry(leaves)
             return lane.run(lambda: self.plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
-        recording = entry.find(leaves, self._overwrites)
-        if recording is None:
+        outputs: Any = entry.replay(leaves, self._overwrites)
+        if outputs is None:
             entry.note(leaves)
-            recording = entry.find(leaves, self._overwrites)
-        if recording is not None:
-            return recording.run(leaves)
+            outputs = entry.replay(leaves, self._overwrites)
+        if outputs is not None:
+            return outputs  # type: ignore[no-any-return]
         copies = not self._overwrites and (not _use_count or len(entry.recordings) == _HANDED_OUT)
-        recording = entry.copied if copies else None
-        if recording is None or not recording.fits(leaves, is_handed_out=False):
+        if copies and entry.copied is not None:
+            outputs = entry.copied.run(leaves, overwrites=True)
+        if outputs is None:
             try:
                 recording = self._record(lane, graph_module, leaves, entry.moved)
             except RuntimeError as error:
@@ -321,12 +356,10 @@ class CudaGraphs:
                 entry.copied = recording
             else:
                 entry.recordings.append(recording)
-        outputs = recording.run(leaves)
+            outputs = recording.run(leaves, overwrites=True)
         if not copies:
-            return outputs
-        return [
-            output.clone() if isinstance(output, torch.Tensor) else output for output in outputs
-        ]
+            return outputs  # type: ignore[no-any-return]
+        return [output.clone() if isinstance(output, Tensor) else output for output in outputs]
 
     @staticmethod
     def _entry_of(lane: Any, key: tuple[Any, ...]) -> _Entry | None:
@@ -354,7 +387,7 @@ def _key(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """Returns what a recording depends on, but for addresses."""
     kinds = [
         (leaf.shape, leaf.stride(), leaf.dtype, leaf.is_neg(), leaf.is_conj())
-        if isinstance(leaf, torch.Tensor)
+        if isinstance(leaf, Tensor)
         else leaf
         for leaf in leaves
     ]
@@ -362,7 +395,7 @@ def _key(leaves: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _addresses(leaves: Sequence[Any]) -> list[int]:
-    return [leaf.data_ptr() if isinstance(leaf, torch.Tensor) else 0 for leaf in leaves]
+    return [leaf.data_ptr() if isinstance(leaf, Tensor) else 0 for leaf in leaves]
 
 
 def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
@@ -375,8 +408,7 @@ def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
         if isinstance(module, GraphModule):
             yield vars(type(module)), "forward"  # another one where its graph was edited
         if isinstance(module, EngineModule):
-            yield vars(module), "plan"
-            yield vars(module), "weight_budget"
+            yield vars(module), "_loaded"
     for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
         prefix, _, name = path.rpartition(".")
         owner = attrgetter(prefix)(graph_module) if prefix else graph_module
@@ -396,7 +428,7 @@ class _Computed:
 
 
 def _is_dense(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return isinstance(value, Tensor) and value.layout is torch.strided
 
 
 def _refusal(graph_module: GraphModule) -> str:
@@ -408,7 +440,7 @@ def _refusal(graph_module: GraphModule) -> str:
         if writes(node) and node.args[0].op == "placeholder":
             return f"the model writes to its input {node.args[0].name}"
         leaves = pytree.tree_leaves(node.meta.get("val"))
-        values = [leaf for leaf in leaves if isinstance(leaf, (torch.Tensor, torch.SymInt))]
+        values = [leaf for leaf in leaves if isinstance(leaf, (Tensor, torch.SymInt))]
         if any(map(free_unbacked_symbols, values)):
             return f"the sizes of what {node.name} returns depend on data"
     return ""
