@@ -10,7 +10,10 @@ from torchtrt_engines.cuda_graphs import CudaGraphs
 from torchtrt_engines.torch_parts import TorchParts
 
 Runner = Callable[..., Sequence[Any]]
-"""Takes a graph and its inputs in a sequence, and returns its outputs."""
+"""Takes a graph and its checked inputs in a sequence, and returns its outputs.
+
+One that remembers calls also has ``replay``, of unchecked inputs, which returns None where they are not like those.
+"""
 
 _MODES: Mapping[bool | str, str | None] = {True: None, "max-autotune": "max-autotune-no-cudagraphs"}
 """The mode of ``torch.compile`` for a setting: to record calls is another one."""
