@@ -1,5 +1,6 @@
 """Recorded calls give what plain ones give. Recording is played here by a tape, which works without a GPU."""
 
+import contextlib
 import copy
 import functools
 import pickle
@@ -24,9 +25,9 @@ class Tape:
     made = 0
     place = -1, 0  # no GPU, and the only stream of it
 
-    def __init__(self, device):
-        self.device, self.lock, self.entries = device, threading.RLock(), OrderedDict()
-        self.latest = None
+    def __init__(self, device, source):
+        self.device, self.source = device, source
+        self.lock, self.entries, self.latest = threading.Lock(), OrderedDict(), None
 
     @staticmethod
     def takes(leaves):
@@ -442,8 +443,23 @@ def half_autocast():
     return torch.autocast("cpu", dtype=torch.float16)
 
 
+@contextlib.contextmanager
+def elsewhere_autocast():
+    """Casts on a device that no input is on."""
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", False)
+
+
 @pytest.mark.parametrize(
-    ("mode", "message"), [(forward_mode, "compute no gradients"), (half_autocast, "inside another")]
+    ("mode", "message"),
+    [
+        (forward_mode, "compute no gradients"),
+        (half_autocast, "inside another"),
+        (elsewhere_autocast, "inside another"),
+    ],
 )
 @pytest.mark.parametrize("compiled_in_autocast", [False, True])
 def test_a_replay_is_refused_where_a_call_is(mode, message, compiled_in_autocast):
@@ -523,6 +539,51 @@ def test_another_graph_is_never_replayed_from_the_old_ones_recording():
     runner(old, inputs)
     replayed = runner.replay(new, inputs)
     torch.testing.assert_close(replayed or runner(new, inputs), list(donor(*inputs)))
+
+
+def test_a_call_that_another_graph_overtakes_is_recorded_for_neither(monkeypatch):
+    """Between its look at the graph and at the recordings, another thread puts a new one in its place."""
+    _, compiled = compiled_model()
+    _, donor = compiled_model(Model())
+    inputs = torch.randn(2, 4), torch.randn(3)
+    old, new = compiled.graph_module, donor.graph_module
+    expected = list(donor(*inputs))
+    runner = CudaGraphs(lane=Tape)
+    for _ in range(3):
+        runner(old, inputs)
+
+    def overtaken(self):
+        monkeypatch.setattr(CudaGraphs, "refusal", "")
+        runner(new, inputs)
+        return ""
+
+    del runner.refusal
+    monkeypatch.setattr(CudaGraphs, "refusal", property(overtaken), raising=False)
+    runner(old, inputs)
+    for _ in range(3):
+        results = runner.replay(new, inputs) or runner(new, inputs)
+        torch.testing.assert_close(list(results), expected)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_replay_that_fails_leaves_the_next_call_alone(error):
+    """Nothing stays locked."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, x, y)
+    (lane,) = compiled._runner._lanes.values()
+    (entry,) = lane.entries.values()
+    replay = entry.recordings[0].replay
+
+    def fail():
+        entry.recordings[0].replay = replay
+        raise error
+
+    entry.recordings[0].replay = fail
+    with pytest.raises(error):
+        compiled(x, y)
+    check(compiled, model, x, y)
 
 
 def test_threads_may_share_a_compiled_model():

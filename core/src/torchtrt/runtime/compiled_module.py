@@ -68,9 +68,9 @@ class CompiledModule(torch.nn.Module):
         self.signature = signature
         self.settings = settings or CompilationSettings()
         self.weight_recipes = weight_recipes
-        self.usage_checks = usage_checks or UsageChecks()
         self.graph_module = graph_module
         self._runner = runner
+        self.usage_checks = usage_checks or UsageChecks()
         self.shared_inputs = frozenset(shared_inputs)
         # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
         flat = pytree.tree_structure(((0,) * len(checks.inputs), {}))
@@ -87,9 +87,9 @@ class CompiledModule(torch.nn.Module):
             self._runs_engines_alone = all(node.target is getitem for node in calls)
             self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
         if name in ("graph_module", "_runner"):
-            # Inputs that are like others do not tell what memory they share, nor to which dtype autocast casts.
-            is_plain = self._memory_checks is None and not any(self.usage_checks.autocast)
-            self._replay = getattr(self._runner, "replay", None) if is_plain else None
+            # Inputs that are like others do not tell what memory they share with what the model writes to.
+            writes = self._memory_checks is not None
+            self._replay = None if writes else getattr(self._runner, "replay", None)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Returns what the original model returns.
@@ -101,10 +101,11 @@ class CompiledModule(torch.nn.Module):
         """
         is_flat = len(args) == self._flat_inputs and not kwargs
         leaves = args if is_flat else self.flatten(args, kwargs)
-        replay, usage = self._replay, self.usage_checks
+        usage = self.usage_checks
+        usage.check_surroundings()
+        replay = self._replay
         outputs = None if replay is None else replay(self._modules["graph_module"], leaves)
         if outputs is None:
-            usage.check_surroundings()
             leaves = self._checked(leaves)
             if self._runs_engines_alone or not is_grad_enabled():
                 outputs = self._run(leaves)

@@ -27,7 +27,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.fx import GraphModule
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
@@ -88,13 +87,15 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 class CudaLane:
-    """One stream of the caller's, and what is recorded for it.
+    """One stream of the caller's, and what is recorded for it of one graph.
 
     Args:
         device: The stream's device.
+        source: The graph, and what is recorded of it.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, source: _Source) -> None:
+        self.source = source
         self.place = device.index, _stream_in_use(device.index)
         self.lock = threading.Lock()
         self.side = _own_stream(device, self)
@@ -137,6 +138,24 @@ class CudaLane:
         ):
             outputs = function()
         return graph.replay, outputs
+
+
+class _Source:
+    """A graph, and the modules, engines and weights that recordings of it hold on to."""
+
+    def __init__(self, graph_module: GraphModule | None) -> None:
+        self.graph_module = graph_module
+        known = _parts(graph_module) if graph_module is not None else ()
+        self.parts = [(held, name, held.get(name)) for held, name in known]
+        self.weights = [part for _, _, part in self.parts if _is_dense(part)]
+        self.addresses, self.places = _addresses(self.weights), list(range(len(self.weights)))
+
+    def has_changed(self) -> bool:
+        """Returns whether a part is another than it was, or a weight elsewhere."""
+        for held, name, part in self.parts:
+            if held.get(name) is not part:
+                return True
+        return bool(self.weights) and not _are_at(self.weights, self.addresses, self.places)
 
 
 class _Recording:
@@ -234,17 +253,13 @@ class CudaGraphs:
         self._reset(None)
 
     def _reset(self, graph_module: GraphModule | None) -> None:
-        self._graph_module = graph_module
+        # In this order: who sees the new source finds no recording of the old one.
         self._lanes: dict[Any, Any] = {}
         self._latest: Any = None
-        self._parts: list[tuple[Any, str, Any]] = []
-        self._weights: tuple[list[Any], list[int], list[int]] = [], [], []
+        self._source = _Source(graph_module)
         self._writes = False
         self.refusal = ""
         if graph_module is not None:
-            self._parts = [(held, name, held.get(name)) for held, name in _parts(graph_module)]
-            weights = [part for _, _, part in self._parts if _is_dense(part)]
-            self._weights = weights, _addresses(weights), list(range(len(weights)))
             self._writes = any(map(writes, graph_module.graph.nodes))
             self._refuse(_refusal(graph_module))
 
@@ -263,10 +278,10 @@ class CudaGraphs:
     def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """Returns what the graph returns for inputs like those of the last call, or None where that takes another look.
 
-        They need not be checked before: what is recorded was, in these modes and with inputs of these sizes.
+        They need not be checked before: what is recorded was, with inputs of these sizes.
         """
         lane = self._latest
-        if lane is None or graph_module is not self._graph_module or forward_ad._current_level >= 0:
+        if lane is None or lane.source.graph_module is not graph_module:
             return None
         index, stream = lane.place
         if _device_in_use() != index or _stream_in_use(index) != stream or _is_capturing():
@@ -274,48 +289,38 @@ class CudaGraphs:
         for leaf in leaves:
             if getattr(leaf, "is_nested", False):
                 return None
-        lock = lane.lock
-        if not lock.acquire(False):
-            return None
-        try:
+        with lane.lock:
             entry = lane.latest
-            if not entry.matches(*leaves) or self._has_other_parts():
+            if not entry.matches(*leaves) or lane.source.has_changed():
                 return None
             return entry.replay(leaves, self._overwrites)  # type: ignore[no-any-return]
-        finally:
-            lock.release()
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         stream = self._lane.takes(leaves)
         if stream is None:
             return self.plain(graph_module, leaves)
-        if graph_module is not self._graph_module or self._has_other_parts():
+        source = self._source
+        if source.graph_module is not graph_module or source.has_changed():
             with self._lock:
                 self._reset(graph_module)
         if self.refusal:
             return self.plain(graph_module, leaves)
         lane = self._lanes.get(stream) or self._new_lane(stream, leaves)
-        if lane is None:
+        if lane is None or lane.source.graph_module is not graph_module:  # replaced meanwhile
             return self.plain(graph_module, leaves)
         with lane.lock:
             outputs = self._run(lane, graph_module, leaves)
         with self._lock:
-            if self._lanes.get(stream) is lane:  # no other graph's by now
+            if self._lanes.get(stream) is lane:  # nothing has dropped it meanwhile
                 self._latest = None if self.refusal else lane
         return outputs
-
-    def _has_other_parts(self) -> bool:
-        for held, name, part in self._parts:
-            if held.get(name) is not part:
-                return True
-        return bool(self._weights[0]) and not _are_at(*self._weights)
 
     def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
         device = next(leaf.device for leaf in leaves if isinstance(leaf, Tensor))
         with self._lock:
             if stream not in self._lanes and len(self._lanes) < _STREAMS:
-                self._lanes[stream] = self._lane(device)
+                self._lanes[stream] = self._lane(device, self._source)
             return self._lanes.get(stream)
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
