@@ -91,7 +91,7 @@ class CudaLane:
 
     Args:
         device: The stream's device.
-        source: The graph, and what is recorded of it.
+        source: What is recorded.
     """
 
     def __init__(self, device: torch.device, source: _Source) -> None:
@@ -253,15 +253,15 @@ class CudaGraphs:
         self._reset(None)
 
     def _reset(self, graph_module: GraphModule | None) -> None:
-        # In this order: who sees the new source finds no recording of the old one.
         self._lanes: dict[Any, Any] = {}
         self._latest: Any = None
-        self._source = _Source(graph_module)
-        self._writes = False
-        self.refusal = ""
+        self._writes, self.refusal = False, ""
         if graph_module is not None:
             self._writes = any(map(writes, graph_module.graph.nodes))
-            self._refuse(_refusal(graph_module))
+            self.refusal = _refusal(graph_module)
+        # Last: a thread that sees it looks for nothing else.
+        self._source = _Source(graph_module)
+        self._refuse(self.refusal)
 
     def _refuse(self, reason: str) -> None:
         self.refusal = reason
