@@ -78,7 +78,8 @@ class UsageChecks:
             held = getattr(owner(), kind, None)
             for leaf, reference, version, name in entries:
                 weight = reference()
-                is_other = held is not None and held.get(leaf) is not weight
+                # Of what is scripted, PyTorch's mapping has no get.
+                is_other = held is not None and (leaf not in held or held[leaf] is not weight)
                 if is_other:  # not if it is of the other kind now, or tracing has its own there
                     now = getattr(owner(), leaf, None)
                     is_other = now is not weight and not is_fake(now)
