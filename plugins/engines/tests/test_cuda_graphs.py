@@ -25,8 +25,8 @@ class Tape:
     made = 0
     place = -1, 0  # no GPU, and the only stream of it
 
-    def __init__(self, device, source):
-        self.device, self.source = device, source
+    def __init__(self, _, source):
+        self.source = source
         self.lock, self.entries, self.latest = threading.Lock(), OrderedDict(), None
 
     @staticmethod
@@ -87,6 +87,23 @@ def check(compiled, model, *inputs):
     results = compiled(*inputs)
     torch.testing.assert_close(results, expected)
     return results
+
+
+def recorded_model():
+    """Returns a model, compiled, and the inputs that calls of it were recorded with."""
+    model, compiled = compiled_model()
+    x, y = torch.randn(2, 4), torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, x, y)
+    return model, compiled, x, y
+
+
+def two_graphs():
+    """Returns the graphs of two models, inputs, and what the second returns for them."""
+    _, compiled = compiled_model()
+    _, donor = compiled_model(Model())
+    inputs = torch.randn(2, 4), torch.randn(3)
+    return compiled.graph_module, donor.graph_module, inputs, list(donor(*inputs))
 
 
 def test_the_same_memory_is_recorded_once_and_read_in_place():
@@ -193,6 +210,12 @@ def test_a_result_that_is_an_input_is_not_recorded():
         x = torch.randn(2, 3)
         results = check(compiled, model, x)
         assert results[0].data_ptr() == x.data_ptr()
+
+
+def test_a_model_that_takes_no_tensors_runs_as_without():
+    """No input says where it runs, and PyTorch without CUDA knows no stream."""
+    assert cuda_graphs.CudaLane.takes(()) is None
+    assert cuda_graphs.CudaLane.takes((3, None)) is None
 
 
 def test_what_cannot_be_recorded_says_why_and_runs():
@@ -423,10 +446,7 @@ def test_gradients_and_inference_mode_are_as_without():
 
 def test_a_call_like_the_last_one_is_replayed_unchecked(monkeypatch):
     """What was recorded passed the checks; other inputs are checked."""
-    model, compiled = compiled_model()
-    x, y = torch.randn(2, 4), torch.randn(3)
-    for _ in range(3):
-        check(compiled, model, x, y)
+    model, compiled, x, y = recorded_model()
     monkeypatch.setattr(compiled.checks, "check", lambda _: pytest.fail("checked"))
     check(compiled, model, x.normal_(), y.normal_())
     with pytest.raises(pytest.fail.Exception, match="checked"):
@@ -478,10 +498,7 @@ def test_a_replay_is_refused_where_a_call_is(mode, message, compiled_in_autocast
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_replays_refuse_what_calls_refuse():
     """Weights that have changed, nested tensors, other values of what is no tensor, and too few inputs."""
-    model, compiled = compiled_model()
-    x, y = torch.randn(2, 4), torch.randn(3)
-    for _ in range(3):
-        check(compiled, model, x, y)
+    model, compiled, x, y = recorded_model()
     nested = torch.nested.nested_tensor([torch.randn(2, 4)])
     for inputs, message in (
         ((nested, y), "nested|strided"),
@@ -521,10 +538,7 @@ def test_what_writes_is_checked_in_each_call():
 
 def test_another_graph_is_never_replayed_from_the_old_ones_recording():
     """Not even where it is put in its place while the old one is recorded, which ends later."""
-    _, compiled = compiled_model()
-    _, donor = compiled_model(Model())
-    inputs = torch.randn(2, 4), torch.randn(3)
-    old, new = compiled.graph_module, donor.graph_module
+    old, new, inputs, expected = two_graphs()
     calls = []
 
     def run(graph_module, leaves):
@@ -538,16 +552,12 @@ def test_another_graph_is_never_replayed_from_the_old_ones_recording():
     runner(old, inputs)
     runner(old, inputs)
     replayed = runner.replay(new, inputs)
-    torch.testing.assert_close(replayed or runner(new, inputs), list(donor(*inputs)))
+    torch.testing.assert_close(replayed or runner(new, inputs), expected)
 
 
 def test_a_call_that_another_graph_overtakes_is_recorded_for_neither(monkeypatch):
     """Between its look at the graph and at the recordings, another thread puts a new one in its place."""
-    _, compiled = compiled_model()
-    _, donor = compiled_model(Model())
-    inputs = torch.randn(2, 4), torch.randn(3)
-    old, new = compiled.graph_module, donor.graph_module
-    expected = list(donor(*inputs))
+    old, new, inputs, expected = two_graphs()
     runner = CudaGraphs(lane=Tape)
     for _ in range(3):
         runner(old, inputs)
@@ -568,10 +578,7 @@ def test_a_call_that_another_graph_overtakes_is_recorded_for_neither(monkeypatch
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_replay_that_fails_leaves_the_next_call_alone(error):
     """Nothing stays locked."""
-    model, compiled = compiled_model()
-    x, y = torch.randn(2, 4), torch.randn(3)
-    for _ in range(3):
-        check(compiled, model, x, y)
+    model, compiled, x, y = recorded_model()
     (lane,) = compiled._runner._lanes.values()
     (entry,) = lane.entries.values()
     replay = entry.recordings[0].replay

@@ -90,28 +90,27 @@ class CudaLane:
     """One stream of the caller's, and what is recorded for it of one graph.
 
     Args:
-        device: The stream's device.
+        place: The index of the device, and the handle of the stream.
         source: What is recorded.
     """
 
-    def __init__(self, device: torch.device, source: _Source) -> None:
-        self.source = source
-        self.place = device.index, _stream_in_use(device.index)
+    def __init__(self, place: tuple[int, int], source: _Source) -> None:
+        self.place, self.source = place, source
         self.lock = threading.Lock()
-        self.side = _own_stream(device, self)
+        self.side = _own_stream(torch.device("cuda", place[0]), self)
         self.entries: OrderedDict[Any, _Entry] = OrderedDict()
         self.latest: _Entry | None = None
 
     @staticmethod
     def takes(leaves: Sequence[Any]) -> Any:
-        """Returns what identifies the caller's stream, or None where these inputs cannot be recorded now."""
+        """Returns the place of the caller's stream, or None where these inputs cannot be recorded now."""
         index = -1
         for leaf in leaves:
             if isinstance(leaf, Tensor):
                 if not leaf.is_cuda:
                     return None
                 index = leaf.get_device()
-        if index != _device_in_use() or _is_capturing():
+        if index < 0 or index != _device_in_use() or _is_capturing():
             return None
         return index, _stream_in_use(index)
 
@@ -297,8 +296,8 @@ class CudaGraphs:
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
-        stream = self._lane.takes(leaves)
-        if stream is None:
+        place = self._lane.takes(leaves)
+        if place is None:
             return self.plain(graph_module, leaves)
         source = self._source
         if source.graph_module is not graph_module or source.has_changed():
@@ -306,22 +305,21 @@ class CudaGraphs:
                 self._reset(graph_module)
         if self.refusal:
             return self.plain(graph_module, leaves)
-        lane = self._lanes.get(stream) or self._new_lane(stream, leaves)
+        lane = self._lanes.get(place) or self._new_lane(place)
         if lane is None or lane.source.graph_module is not graph_module:  # replaced meanwhile
             return self.plain(graph_module, leaves)
         with lane.lock:
             outputs = self._run(lane, graph_module, leaves)
         with self._lock:
-            if self._lanes.get(stream) is lane:  # nothing has dropped it meanwhile
+            if self._lanes.get(place) is lane:  # nothing has dropped it meanwhile
                 self._latest = None if self.refusal else lane
         return outputs
 
-    def _new_lane(self, stream: Any, leaves: Sequence[Any]) -> Any:
-        device = next(leaf.device for leaf in leaves if isinstance(leaf, Tensor))
+    def _new_lane(self, place: Any) -> Any:
         with self._lock:
-            if stream not in self._lanes and len(self._lanes) < _STREAMS:
-                self._lanes[stream] = self._lane(device, self._source)
-            return self._lanes.get(stream)
+            if place not in self._lanes and len(self._lanes) < _STREAMS:
+                self._lanes[place] = self._lane(place, self._source)
+            return self._lanes.get(place)
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         entry: _Entry | None = lane.latest
@@ -413,7 +411,8 @@ def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
         if isinstance(module, GraphModule):
             yield vars(type(module)), "forward"  # another one where its graph was edited
         if isinstance(module, EngineModule):
-            yield vars(module), "_loaded"
+            yield vars(module), "plan"
+            yield vars(module), "weight_budget"
     for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
         prefix, _, name = path.rpartition(".")
         owner = attrgetter(prefix)(graph_module) if prefix else graph_module
