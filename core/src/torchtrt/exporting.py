@@ -175,7 +175,7 @@ def size_profiles(
                 symbol = size.node.expr
                 for number, profile in enumerate(profiles):
                     known = program.ranges.get(symbol, (0, None))
-                    wanted = _wanted(leaf, number, dim, where, size.node.hint, *known)
+                    wanted = _wanted(leaf, number, dim, where, size.node.hint, known)
                     profile[symbol] = profile.get(symbol, wanted).within(wanted)
     taken = (each for each in profiles if all(size.min <= size.max for size in each.values()))
     return tuple(taken) or tuple(profiles)
@@ -237,15 +237,10 @@ def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
 
 
 def _wanted(
-    leaf: Any,
-    number: int,
-    dim: int,
-    where: str,
-    hint: int | None,
-    minimum: int,
-    maximum: int | None,
+    leaf: Any, number: int, dim: int, where: str, hint: int | None, known: tuple[int, int | None]
 ) -> SizeRange:
     """Returns the sizes of an input's dimension in one of its ranges."""
+    minimum, maximum = known
     if isinstance(leaf, Input):
         low, optimal, high = (shape[dim] for shape in leaf.in_profile(number))
         # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.

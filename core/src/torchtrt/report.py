@@ -132,10 +132,8 @@ class CompilationReport:
             )
             for entry in partition.torch_nodes
         ]
-        self.blocks = [
-            BlockReport(f"block_{index}", len(nodes))
-            for index, nodes in enumerate(partition.blocks.values())
-        ]
+        sizes = map(len, partition.blocks.values())
+        self.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as data that ``json.dumps`` accepts."""

@@ -60,7 +60,7 @@ def test_a_nested_tensor_is_refused(compiled):
     """Also where another input of its type came before: who compares them must not ask for its strides."""
     engine, x = engine_of(compiled), torch.rand(2, 4)
     engine(x)
-    with pytest.raises(EngineError, match="block_0 was called with a nested tensor"):
+    with pytest.raises(EngineError, match="block_0 got a nested tensor"):
         engine(torch.nested.nested_tensor([torch.rand(4), torch.rand(4)]))
 
 

@@ -124,11 +124,9 @@ def declares_alias(target: torch._ops.OpOverload) -> bool:
 
 def may_share(node: Node) -> Sequence[Node]:
     """Returns the nodes whose memory a node's result may be."""
-    if node.op in ("placeholder", "get_attr", "output"):
+    target, value = node.target, node.meta.get("val")
+    if node.op in ("placeholder", "get_attr", "output") or isinstance(value, _NUMBERS):
         return ()
-    if isinstance(node.meta.get("val"), _NUMBERS):
-        return ()
-    target = node.target
     if node.op == "call_module":
         owner = node.graph.owning_module
         is_engine = owner and not isinstance(owner.get_submodule(str(target)), GraphModule)
@@ -139,11 +137,8 @@ def may_share(node: Node) -> Sequence[Node]:
         if not declares_alias(target):
             return ()
         values = zip(target._schema.arguments, node.args, strict=False)
-        return [
-            value
-            for argument, value in values
-            if argument.alias_info is not None and isinstance(value, Node)
-        ] or node.all_input_nodes
+        shared = [value for argument, value in values if argument.alias_info is not None]
+        return [each for each in shared if isinstance(each, Node)] or node.all_input_nodes
     return node.all_input_nodes
 
 
@@ -356,8 +351,7 @@ def repeating_nodes(graph: Graph) -> set[Node]:
     repeating: set[Node] = set()
     for node in graph.nodes:
         sources = may_share(node)
-        if (sources and (node.target in _REPEATING or node.op == "call_module")) or any(
-            source in repeating for source in sources
-        ):
+        is_view = node.target in _REPEATING or node.op == "call_module"
+        if (sources and is_view) or not repeating.isdisjoint(sources):
             repeating.add(node)
     return repeating

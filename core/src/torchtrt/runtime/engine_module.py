@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import operator
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch._C._dynamo import guards as _guards
 
-from torchtrt.conversion.size_ranges import InputProfile, engine_profiles
+from torchtrt.conversion.size_ranges import InputProfile, SizeRange, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.runtime.input_checks import matcher_of, unlike
 from torchtrt.runtime.output_allocation import make_output_allocator
@@ -129,14 +130,11 @@ class _Execution:
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
         """Switches to the first profile that takes these shapes, unless the one in use does."""
+        sizes = list(itertools.chain(*shapes))
         fitting = [
             place
             for place, profile in enumerate(self.profiles)
-            if all(
-                each.takes(size)
-                for sizes, ranges in zip(shapes, profile, strict=True)
-                for size, each in zip(sizes, ranges, strict=True)
-            )
+            if all(map(SizeRange.takes, itertools.chain(*profile), sizes))
         ]
         if fitting and self.context.active_optimization_profile not in fitting:
             self.context.set_optimization_profile_async(fitting[0], stream)
@@ -257,9 +255,7 @@ class EngineModule(torch.nn.Module):
         """
         for tensor in inputs:
             if tensor.is_nested:
-                raise EngineError(
-                    f"{self.name} was called with a nested tensor, which no engine takes."
-                )
+                raise EngineError(f"{self.name} got a nested tensor, which no engine takes.")
         device, stream = inputs[0].device, 0
         if inputs[0].is_cuda:
             if torch._C._cuda_getDevice() != device.index:
