@@ -8,8 +8,8 @@ from torchtrt import trt
 from torchtrt.tensorrt import shims
 
 
-def test_what_is_cast_to_float32_is_computed_in_float32_beside_float16():
-    """On a weakly typed TensorRT that may compute in float16, layers behind such a cast insist on float32."""
+def test_each_side_of_a_cast_is_computed_in_its_own_precision():
+    """On a weakly typed TensorRT that may compute in either."""
     with torchtrt.use_tensorrt("reference@8.6.0"):
         logger = trt.Logger()
         builder = trt.Builder(logger)
@@ -23,7 +23,8 @@ def test_what_is_cast_to_float32_is_computed_in_float32_beside_float16():
 
         shims.allow_precisions(network, config)
 
-        assert [False, True, False] == [x.precision_is_set for x in (before, between, after)]
+        expected = [trt.float16, trt.float32, trt.float16]
+        assert expected == [x.precision for x in (before, between, after)]
         assert config.get_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
 
 
@@ -41,6 +42,32 @@ def test_products_of_float16_are_computed_in_it_and_those_of_float32_in_that():
         shims.allow_precisions(network, config)
 
         assert [trt.float16, trt.float32] == [product.precision for product in products]
+
+
+def test_what_does_not_build_in_float16_may_be_float32(monkeypatch):
+    """Myelin of TensorRT 8.6 compiles some networks in one of the two alone; products stay as they are."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(x @ x + 1)
+
+    precisions = []
+
+    def build(builder, network, config):
+        held = [layer for layer in network if layer.precision_is_set]
+        precisions.append([layer.precision for layer in held])
+        is_built = [layer.type.name for layer in held] == ["MATRIX_MULTIPLY"]
+        return real(builder, network, config) if is_built else None
+
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        real = trt.Builder.build_serialized_network
+        monkeypatch.setattr(trt.Builder, "build_serialized_network", build)
+        x = torch.rand(3, 3, dtype=torch.float16)
+        compiled = torchtrt.compile(Model().eval(), [x], require_full_compilation=True)
+        torch.testing.assert_close(compiled(x), Model()(x))
+        held, left = precisions
+        assert len(held) > len(left) == 1
+        assert set(held + left) == {trt.float16}
 
 
 class Mixed(torch.nn.Module):

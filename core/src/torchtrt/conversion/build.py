@@ -73,12 +73,17 @@ def build_plan(
         config.max_aux_streams = settings.max_aux_streams
     if settings.tactic_sources is not None:
         config.set_tactic_sources(settings.tactic_sources)
-    allow_precisions(interpreted.network.raw, config)
+    held = allow_precisions(interpreted.network.raw, config)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if cache is not None:
         cache.use_timings(config)
     with collecting() as log:
         plan = builder.build_serialized_network(interpreted.network.raw, config)
+        if plan is None and held:
+            # Myelin of 8.6 builds some in float32 alone: where keys are appended to a cache.
+            for layer in held:
+                layer.reset_precision()
+            plan = builder.build_serialized_network(interpreted.network.raw, config)
     if plan is None:
         raise BuildError(f"{describe()} could not build the engine:\n  {log.text(chr(10) + '  ')}")
     if cache is not None:
