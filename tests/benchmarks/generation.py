@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import functools
 import logging
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,12 @@ from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.selection import describe
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 
+KINDS: dict[str, dict[str, Any]] = {
+    "two engines": {},
+    "two engines, CUDA graphs": {"cuda_graphs": True},
+    "one engine": {"prefill_engine": False},
+}
+"""Ways to compile a model, by name: settings."""
 _LLAMA = {  # SmolLM2-135M
     "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
     "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 8192, "tie_word_embeddings": True,
@@ -61,13 +68,16 @@ def measure(full: bool, prompt: int, new: int, batch: int, rounds: int) -> Itera
 
 def _rows(title: str, model: Any, prompt: int, new: int, batch: int, rounds: int) -> Iterator[Row]:
     sizes = {"max_batch_size": batch, "max_length": prompt + new, "opt_length": prompt}
-    two = compile_for_generation(model, **sizes)
-    one = compile_for_generation(model, **sizes, prefill_engine=False)
+    with tempfile.TemporaryDirectory() as engines:  # those that kinds share are built once
+        compiled = {
+            kind: compile_for_generation(model, **sizes, engine_cache=engines, **settings)
+            for kind, settings in KINDS.items()
+            if is_real() or not settings.get("cuda_graphs")
+        }
     ids = torch.randint(5, model.config.vocab_size, (batch, prompt), device=model.device)
     ways: dict[str, Callable[[int], Any]] = {
         "eager": functools.partial(_generate, model, ids),
-        "two engines": functools.partial(_generate, two, ids),
-        "one engine": functools.partial(_generate, one, ids),
+        **{kind: functools.partial(_generate, each, ids) for kind, each in compiled.items()},
     }
     by_inductor = transformers.CompileConfig()
     by_inductor._compile_all_devices = True  # on the CPU too
@@ -90,8 +100,8 @@ def _rows(title: str, model: Any, prompt: int, new: int, batch: int, rounds: int
             f"{(all_ - first) / (new - 1) * 1e3:.2f} ms a step, {same} of {batch} texts as eager's"
         )
         yield Row(f"{title}: {way}", result)
-    for way, compiled in (("two engines", two), ("one engine", one)):
-        yield Row(f"{title}: {way}", _memory(compiled))
+    for kind, each in compiled.items():
+        yield Row(f"{title}: {kind}", _memory(each))
 
 
 def _generate(model: Any, ids: torch.Tensor, count: int, **options: Any) -> torch.Tensor:

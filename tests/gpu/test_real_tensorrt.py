@@ -251,3 +251,28 @@ def test_a_process_that_dropped_recordings_ends_well():
     ended = subprocess.run([sys.executable, "-c", DROPPED], capture_output=True, text=True)
 
     assert 0 == ended.returncode, ended.stderr
+
+
+def test_generating_replays_what_was_recorded(monkeypatch):
+    """A step's inputs differ from token to token in nothing but numbers and places; the cache stays where it is."""
+    transformers = pytest.importorskip("transformers")
+    from torchtrt_converters_transformers import compile_for_generation
+
+    config = transformers.GPT2Config(
+        n_embd=64, n_layer=2, n_head=4, vocab_size=100, eos_token_id=None, bos_token_id=None
+    )
+    model = transformers.GPT2LMHeadModel(config).eval().cuda()
+    compiled = compile_for_generation(model, max_length=64, cuda_graphs=True, **SETTINGS)
+    options = {"max_new_tokens": 30, "min_new_tokens": 30, "do_sample": False, "pad_token_id": 0}
+    unrecorded = []
+    run = compiled.step._runner.plain
+    monkeypatch.setattr(
+        compiled.step._runner, "plain", lambda *args: unrecorded.append(args) or run(*args)
+    )
+
+    for length in (8, 20, 8):
+        prompt = torch.randint(1, 100, (1, length), device="cuda")
+        expected = model.generate(prompt, **options)
+        assert torch.equal(compiled.generate(prompt, **options), expected)
+
+    assert len(unrecorded) < 10  # of 87 steps

@@ -212,6 +212,22 @@ def test_a_result_that_is_an_input_is_not_recorded():
         assert results[0].data_ptr() == x.data_ptr()
 
 
+def test_slices_of_what_grows_are_inputs_like_the_last():
+    """As the last of the ids and masks of a text: its stride along a size of 1 is the text's length."""
+
+    class Last(nn.Module):
+        def forward(self, ids, mask):
+            return ids * 2 + mask
+
+    model, compiled = compiled_model(Last(), (torch.ones(1, 1), torch.ones(1, 1)))
+    for length in range(2, 9):
+        text = torch.rand(1, length)
+        check(compiled, model, text[:, -1:], text[:, :1])
+    assert Tape.made == 1
+    (lane,) = compiled._runner._lanes.values()
+    assert len(lane.entries) == 1
+
+
 def test_a_model_that_takes_no_tensors_runs_as_without():
     """No input says where it runs, and PyTorch without CUDA knows no stream."""
     assert cuda_graphs.CudaLane.takes(()) is None

@@ -24,6 +24,12 @@ def unlike(*_: Any) -> bool:
     return False
 
 
+def telling_strides(tensor: torch.Tensor) -> list[int | None]:
+    """Returns strides, None along a size of 1: there they say nothing, and slices of what grows differ in them."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return [stride if size != 1 else None for size, stride in sizes]
+
+
 def matcher_of(values: Sequence[Any]) -> Callable[..., bool]:
     """Returns what tells whether other values are plain tensors like these, but for their numbers and addresses.
 
@@ -33,7 +39,7 @@ def matcher_of(values: Sequence[Any]) -> Callable[..., bool]:
     if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
         return unlike
     sizes = [list(value.shape) for value in values]
-    strides = [list(value.stride()) for value in values]
+    strides = list(map(telling_strides, values))
     guards: Any = _guards.TensorGuards
     return guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[no-any-return]
 

@@ -33,7 +33,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import EngineModule
-from torchtrt.runtime.input_checks import matcher_of
+from torchtrt.runtime.input_checks import matcher_of, telling_strides
 
 _SHAPES = 8
 """The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
@@ -389,7 +389,7 @@ def _forward(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
 def _key(leaves: Sequence[Any]) -> tuple[Any, ...]:
     """Returns what a recording depends on, but for addresses."""
     kinds = [
-        (leaf.shape, leaf.stride(), leaf.dtype, leaf.is_neg(), leaf.is_conj())
+        (leaf.shape, tuple(telling_strides(leaf)), leaf.dtype, leaf.is_neg(), leaf.is_conj())
         if isinstance(leaf, Tensor)
         else leaf
         for leaf in leaves
