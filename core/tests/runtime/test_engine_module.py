@@ -64,6 +64,14 @@ def test_a_nested_tensor_is_refused(compiled):
         engine(torch.nested.nested_tensor([torch.rand(4), torch.rand(4)]))
 
 
+def test_zeros_without_memory_are_read_as_zeros():
+    """As PyTorch makes them in forward mode: their address is null."""
+    x, zeros = torch.rand(1000), torch._efficientzerotensor(1000)
+    compiled = torchtrt.compile(Sum().eval(), [x, x], require_full_compilation=True)
+    for each in (zeros, x, zeros):
+        torch.testing.assert_close(compiled(x, each), x + each)
+
+
 def test_inputs_on_two_devices_are_refused():
     """An engine reads raw memory: an address of another device must never get there, and the next call is right."""
     x = torch.rand(2)

@@ -123,7 +123,9 @@ class _Execution:
                     f"PyTorch computed {tensor.dtype} for the input {own!r} of {name}, and had traced it as an "
                     f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
                 )
-            taken.append(tensor.to(dtype).resolve_neg().contiguous())
+            # Zeros of PyTorch's forward mode have no memory.
+            stored = tensor.clone() if tensor._is_zerotensor() else tensor
+            taken.append(stored.to(dtype).resolve_neg().contiguous())
         if all(map(operator.is_, taken, inputs)):
             self.matches = matcher_of(inputs)
         return taken
