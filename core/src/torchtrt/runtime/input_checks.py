@@ -30,7 +30,7 @@ def telling_strides(tensor: torch.Tensor) -> list[int | None]:
     return [stride if size != 1 else None for size, stride in sizes]
 
 
-def matcher_of(values: Sequence[Any]) -> Callable[..., bool]:
+def matcher_of(values: Sequence[Any], exact: bool = False) -> Callable[..., bool]:
     """Returns what tells whether other values are plain tensors like these, but for their numbers and addresses.
 
     PyTorch compares types, dtypes, devices, sizes, strides, ``requires_grad`` and the modes that are on, in C++: in a
@@ -39,7 +39,7 @@ def matcher_of(values: Sequence[Any]) -> Callable[..., bool]:
     if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
         return unlike
     sizes = [list(value.shape) for value in values]
-    strides = list(map(telling_strides, values))
+    strides = [list(x.stride()) if exact else telling_strides(x) for x in values]
     guards: Any = _guards.TensorGuards
     return guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check  # type: ignore[no-any-return]
 

@@ -22,7 +22,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, getitem
 from typing import Any
 
 import torch
@@ -144,6 +144,8 @@ class _Source:
 
     def __init__(self, graph_module: GraphModule | None) -> None:
         self.graph_module = graph_module
+        # What Inductor compiled, and what ops return, may depend on strides that engines do not see.
+        self.runs_torch = graph_module is not None and not _runs_engines_alone(graph_module)
         known = _parts(graph_module) if graph_module is not None else ()
         self.parts = [(held, name, held.get(name)) for held, name in known]
         self.weights = [part for _, _, part in self.parts if _is_dense(part)]
@@ -210,8 +212,8 @@ class _Recording:
 class _Entry:
     """What is known of one combination of shapes."""
 
-    def __init__(self, leaves: Sequence[Any]) -> None:
-        self.matches = matcher_of(leaves)
+    def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
+        self.matches = matcher_of(leaves, exact)
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
         self.recordings: list[_Recording] = []
@@ -324,7 +326,7 @@ class CudaGraphs:
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         entry: _Entry | None = lane.latest
         if entry is None or not entry.matches(*leaves):
-            key = _key(leaves)
+            key = _key(leaves, lane.source.runs_torch)
             entry = self._entry_of(lane, key)
         if entry is None:
             if self._writes and lane.entries:
@@ -334,7 +336,7 @@ class CudaGraphs:
                 return self.plain(graph_module, leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
-            lane.entries[key] = lane.latest = _Entry(leaves)
+            lane.entries[key] = lane.latest = _Entry(leaves, lane.source.runs_torch)
             return lane.run(lambda: self.plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
         outputs: Any = entry.replay(leaves, self._overwrites)
         if outputs is None:
@@ -386,10 +388,16 @@ def _forward(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
     return graph_module.forward(*leaves)  # type: ignore[no-any-return]
 
 
-def _key(leaves: Sequence[Any]) -> tuple[Any, ...]:
+def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
     """Returns what a recording depends on, but for addresses."""
     kinds = [
-        (leaf.shape, tuple(telling_strides(leaf)), leaf.dtype, leaf.is_neg(), leaf.is_conj())
+        (
+            leaf.shape,
+            tuple(leaf.stride() if exact else telling_strides(leaf)),
+            leaf.dtype,
+            leaf.is_neg(),
+            leaf.is_conj(),
+        )
         if isinstance(leaf, Tensor)
         else leaf
         for leaf in leaves
@@ -418,6 +426,16 @@ def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
         owner = attrgetter(prefix)(graph_module) if prefix else graph_module
         places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
         yield next((held for held in places if name in held), _Computed(owner)), name
+
+
+def _runs_engines_alone(graph_module: GraphModule) -> bool:
+    calls = [node for node in graph_module.graph.nodes if node.op.startswith("call_")]
+    return all(
+        isinstance(graph_module.get_submodule(str(node.target)), EngineModule)
+        if node.op == "call_module"
+        else node.target is getitem
+        for node in calls
+    )
 
 
 class _Computed:
