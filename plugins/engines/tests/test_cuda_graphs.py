@@ -228,6 +228,48 @@ def test_slices_of_what_grows_are_inputs_like_the_last():
     assert len(lane.entries) == 1
 
 
+@pytest.mark.parametrize("with_inductor", [False, True])
+def test_where_pytorch_runs_a_part_all_strides_are_told_apart(monkeypatch, with_inductor):
+    """What ops return may follow strides along a size of 1, and what was compiled for others compiles again."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
+
+    class Larger(nn.Module):
+        def forward(self, x):
+            larger = nn.functional.interpolate(x, scale_factor=2.0)
+            return larger * 3, torch.relu(x)
+
+    kept = {"aten.upsample_nearest2d", "aten.mul"}
+    model, compiled = compiled_model(Larger(), [torch.rand(2, 3, 1, 1)], torch_executed_ops=kept)
+    assert len(compiled.report.blocks) == 1
+    compiled._runner = CudaGraphs(lane=Tape, run=TorchParts() if with_inductor else None)
+    for strides in ((3, 1, 1, 1), (3, 1, 3, 3)) * 3:
+        image = torch.rand(6).as_strided((2, 3, 1, 1), strides)
+        larger, _ = check(compiled, model, image)
+        assert larger.stride() == model(image)[0].stride()
+    (lane,) = compiled._runner._lanes.values()
+    assert len(lane.entries) == 2
+
+
+def test_a_first_call_that_fails_makes_nothing_ready():
+    """The next one is not recorded either, as it is the first that runs."""
+    model, compiled = compiled_model()
+    runner = compiled._runner
+    plain = runner.plain
+
+    def fail(*_):
+        runner.plain = plain
+        raise torch.OutOfMemoryError("no memory left")
+
+    runner.plain = fail
+    x, y = torch.randn(2, 4), torch.randn(3)
+    with pytest.raises(torch.OutOfMemoryError):
+        compiled(x, y)
+    check(compiled, model, x, y)
+    assert not Tape.made
+    check(compiled, model, x, y)
+    assert Tape.made == 1
+
+
 def test_a_model_that_takes_no_tensors_runs_as_without():
     """No input says where it runs, and PyTorch without CUDA knows no stream."""
     assert cuda_graphs.CudaLane.takes(()) is None

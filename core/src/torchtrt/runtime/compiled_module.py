@@ -83,8 +83,7 @@ class CompiledModule(torch.nn.Module):
         if name == "graph_module":
             value._tracer_cls = _BufferTracer
             self._memory_checks = MemoryChecks.of(value)
-            calls = [node for node in value.graph.nodes if node.op == "call_function"]
-            self._runs_engines_alone = all(node.target is getitem for node in calls)
+            self._runs_engines_alone = runs_engines_alone(value)
             self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
         if name in ("graph_module", "_runner"):
             # Inputs that are like others do not tell what memory they share with what the model writes to.
@@ -176,6 +175,13 @@ class CompiledModule(torch.nn.Module):
             raise InputError(
                 f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {error}"
             ) from None
+
+
+def runs_engines_alone(graph_module: GraphModule) -> bool:
+    """Returns whether PyTorch computes nothing in a compiled model's graph."""
+    engines = [n for n, m in graph_module._modules.items() if isinstance(m, EngineModule)]
+    called = {node.target for node in graph_module.graph.nodes if node.op.startswith("call_")}
+    return called <= {getitem, *engines}
 
 
 def _whole_engine(graph_module: GraphModule) -> str | None:

@@ -83,13 +83,9 @@ class InputChecks:
                 value = TensorCheck(name, value.dtype, value.layout, sizes)
             inputs.append((name, value))
         shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
-        assumptions = [guard.expr for guard in shape_env.guards] if shape_env else []
-        known = set(profiles[0])
-        return cls(
-            tuple(inputs),
-            profiles,
-            tuple(expression for expression in assumptions if expression.free_symbols <= known),
-        )
+        guards = [guard.expr for guard in shape_env.guards] if shape_env else []
+        assumptions = tuple(each for each in guards if each.free_symbols <= profiles[0].keys())
+        return cls(tuple(inputs), profiles, assumptions)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_passed": {}, "_matches": unlike}

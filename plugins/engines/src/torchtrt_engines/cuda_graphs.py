@@ -22,7 +22,7 @@ import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from operator import attrgetter, getitem
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.lowering.aliasing import writes
 from torchtrt.runtime import EngineModule
+from torchtrt.runtime.compiled_module import runs_engines_alone
 from torchtrt.runtime.input_checks import matcher_of, telling_strides
 
 _SHAPES = 8
@@ -145,7 +146,7 @@ class _Source:
     def __init__(self, graph_module: GraphModule | None) -> None:
         self.graph_module = graph_module
         # What Inductor compiled, and what ops return, may depend on strides that engines do not see.
-        self.runs_torch = graph_module is not None and not _runs_engines_alone(graph_module)
+        self.exact = graph_module is not None and not runs_engines_alone(graph_module)
         known = _parts(graph_module) if graph_module is not None else ()
         self.parts = [(held, name, held.get(name)) for held, name in known]
         self.weights = [part for _, _, part in self.parts if _is_dense(part)]
@@ -324,9 +325,10 @@ class CudaGraphs:
             return self._lanes.get(place)
 
     def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        outputs: Any
         entry: _Entry | None = lane.latest
         if entry is None or not entry.matches(*leaves):
-            key = _key(leaves, lane.source.runs_torch)
+            key = _key(leaves, lane.source.exact)
             entry = self._entry_of(lane, key)
         if entry is None:
             if self._writes and lane.entries:
@@ -334,11 +336,13 @@ class CudaGraphs:
                     "it writes to its buffers, and is called with inputs of several shapes"
                 )
                 return self.plain(graph_module, leaves)
+            outputs = lane.run(lambda: self.plain(graph_module, leaves), leaves)
             while len(lane.entries) >= _SHAPES:
                 lane.entries.popitem(last=False)
-            lane.entries[key] = lane.latest = _Entry(leaves, lane.source.runs_torch)
-            return lane.run(lambda: self.plain(graph_module, leaves), leaves)  # type: ignore[no-any-return]
-        outputs: Any = entry.replay(leaves, self._overwrites)
+            # Last: where that call failed, the next one is not recorded, but has to make ready again.
+            lane.entries[key] = lane.latest = _Entry(leaves, lane.source.exact)
+            return outputs  # type: ignore[no-any-return]
+        outputs = entry.replay(leaves, self._overwrites)
         if outputs is None:
             entry.note(leaves)
             outputs = entry.replay(leaves, self._overwrites)
@@ -390,18 +394,12 @@ def _forward(graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
 
 def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
     """Returns what a recording depends on, but for addresses."""
-    kinds = [
-        (
-            leaf.shape,
-            tuple(leaf.stride() if exact else telling_strides(leaf)),
-            leaf.dtype,
-            leaf.is_neg(),
-            leaf.is_conj(),
-        )
-        if isinstance(leaf, Tensor)
-        else leaf
-        for leaf in leaves
-    ]
+    kinds = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            strides = tuple(leaf.stride() if exact else telling_strides(leaf))
+            leaf = leaf.shape, strides, leaf.dtype, leaf.is_neg(), leaf.is_conj()
+        kinds.append(leaf)
     return *kinds, torch.is_inference_mode_enabled()
 
 
@@ -426,16 +424,6 @@ def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
         owner = attrgetter(prefix)(graph_module) if prefix else graph_module
         places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
         yield next((held for held in places if name in held), _Computed(owner)), name
-
-
-def _runs_engines_alone(graph_module: GraphModule) -> bool:
-    calls = [node for node in graph_module.graph.nodes if node.op.startswith("call_")]
-    return all(
-        isinstance(graph_module.get_submodule(str(node.target)), EngineModule)
-        if node.op == "call_module"
-        else node.target is getitem
-        for node in calls
-    )
 
 
 class _Computed:
