@@ -1,5 +1,6 @@
 """torchtrt.compile from end to end: the demo's models, fallback, errors, threads, torch.compile."""
 
+import functools
 import sys
 import threading
 import warnings
@@ -550,6 +551,33 @@ def test_torch_compile_refuses_unknown_options(small):
         warnings.simplefilter("ignore")
         with pytest.raises(Exception, match="min_block_size"):
             compiled(torch.rand(2, 8))
+
+
+@pytest.mark.parametrize("inductor", [False, True])
+def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, monkeypatch, inductor):
+    """In its first call too, in which engines are loaded: Dynamo traced that. Around it there are two graphs."""
+
+    class Twice(nn.Module):
+        def __init__(self, part):
+            super().__init__()
+            self.part = part
+
+        def forward(self, x):
+            return self.part(x * 2) + 1
+
+    by_inductor = functools.partial(torch.compile, backend="aot_eager")
+    x = torch.rand(2, 8)
+    kept = {"aten.relu"}
+    part = torchtrt.compile(
+        small, (x,), min_block_size=1, torch_executed_ops=kept, inductor=inductor
+    )
+    graphs = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(Twice(part), backend=graphs)
+    monkeypatch.setattr(torch, "compile", by_inductor)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), Twice(small)(x))
+    assert graphs.frame_count == 2
 
 
 # Programs with odd corners

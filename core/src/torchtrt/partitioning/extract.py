@@ -53,8 +53,7 @@ class _Extraction:
         output = self.source.graph.output_node()
         for node in (*output.all_input_nodes, *last):  # what is read, numbers too, is from before
             self.copy(node)
-        result = torch.fx.map_arg(output.args[0], self.copy)
-        self.graph.output(result).meta = dict(output.meta)
+        self.graph.output(torch.fx.map_arg(output.args[0], self.copy)).meta = dict(output.meta)
         for name, block in self.blocks.items():
             self.source.add_submodule(name, block)
         return GraphModule(self.source, self.graph, class_name="CompiledGraph"), self.blocks

@@ -98,6 +98,8 @@ class CompiledModule(torch.nn.Module):
                 memory that is given to it under two names.
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
+        if torch.compiler.is_dynamo_compiling():  # it runs as it is, and is not traced
+            return torch.compiler.disable(self.forward)(*args, **kwargs)  # type: ignore[no-untyped-call]
         is_flat = len(args) == self._flat_inputs and not kwargs
         leaves = args if is_flat else self.flatten(args, kwargs)
         usage = self.usage_checks
@@ -190,8 +192,7 @@ def _whole_engine(graph_module: GraphModule) -> str | None:
     engines = graph.find_nodes(op="call_module")
     if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
         return None
-    name = str(engines[0].target)
-    engine = graph_module._modules.get(name)
+    engine = graph_module._modules.get(name := str(engines[0].target))
     returned: Any = graph.output_node().args[0]
     results = [getattr(node, "target", None) is getitem and node.args for node in returned]
     outputs = [(engines[0], place) for place in range(len(getattr(engine, "outputs", ())))]
