@@ -5,9 +5,11 @@ import sys
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from torchtrt.testing import PackConformance, TensorSpec, decomposition_case
+from torchtrt_converters_transformers.decompositions.attention import cached_attention
 
 OP = "torchtrt_transformers.cached_attention.default"
 DIMENSIONS = {"new": (1, 3, 6), "cached": (1, 9, 40)}
@@ -91,6 +93,25 @@ def test_capped_scores_are_bounded_before_the_softmax():
     )
 
     torch.testing.assert_close(actual, value.mean(2, keepdim=True).expand(-1, -1, 3, -1))
+
+
+@pytest.mark.parametrize("softcap", [None, 3.0])
+def test_nothing_that_is_float32_is_reshaped(softcap):
+    """Between products and softmax: TensorRT 8.6 finds no float16 kernels for that, and makes many engines of one."""
+    half = {"dtype": torch.float16}
+    query, mask = torch.randn(1, 4, 3, 8, **half), torch.ones(1, 1, 3, 3, dtype=torch.bool)
+    new, cached = torch.randn(2, 1, 2, 3, 8, **half), torch.randn(2, 1, 2, 7, 8, **half)
+    past_mask = torch.ones(1, 1, 1, 7, dtype=torch.bool)
+
+    def attention(*tensors):
+        return cached_attention(*tensors, 0.3, softcap)
+
+    graph = make_fx(attention, tracing_mode="fake")(query, *new, mask, *cached, past_mask).graph
+
+    reshaping = [node for node in graph.nodes if "view" in str(node.target)]
+    dtypes = {node.args[0].meta["val"].dtype for node in reshaping}
+    assert dtypes == {torch.float16}
+    assert torch.float32 in {node.meta["val"].dtype for node in graph.nodes if "val" in node.meta}
 
 
 def test_the_pack_is_in_use_where_transformers_is_not_installed():

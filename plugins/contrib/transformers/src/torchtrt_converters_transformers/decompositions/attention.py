@@ -51,10 +51,11 @@ def cached_attention(
     rows = query.reshape(batch, heads, query_heads // heads * new, width)
 
     def scores(keys: Tensor, allowed: Tensor) -> Tensor:
-        products = torch.matmul(rows, keys.transpose(-1, -2)).float() * scale
+        products = torch.matmul(rows, keys.transpose(-1, -2))
+        # Not when they are float32: TensorRT 8.6 moves a cast over a reshape, and finds no kernel for float16 then.
+        products = products.reshape(batch, query_heads, new, keys.shape[2]).float() * scale
         if softcap is not None:
             products = torch.tanh(products / softcap) * softcap
-        products = products.reshape(batch, query_heads, new, keys.shape[2])
         return torch.where(allowed, products, torch.finfo(torch.float32).min)
 
     def read(weights: Tensor, values: Tensor) -> Tensor:
