@@ -21,6 +21,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +33,19 @@ from tests.benchmarks.published import MODELS
 
 COLUMNS = {
     "eager": "eager",
-    "eager_graph": "eager in a CUDA graph",
-    "compiled": "torch.compile",
-    "reduced": "torch.compile reduce-overhead",
-    "onnx": "ONNX parser, in a CUDA graph",
+    "eager_graph": "eager, graph",
+    "compiled": "`torch.compile`",
+    "reduced": "`torch.compile` reduce-overhead",
+    "onnx": "ONNX parser, graph",
     "ours": "ours",
-    "ours_graph": "ours, `cuda_graphs=True`",
-    "tuned": "ours, `tune=True`, in a CUDA graph",
+    "ours_graph": "ours, graph",
+    "tuned": "ours, tuned",
 }
 PROGRAMS = ("pytorch", "ours", "onnx", "inductor")
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
+LEVEL = 1.01
+"""What takes at most so many times as long as the fastest is as fast."""
 WRONG = 0.05
 """The relative error beyond which an engine computes something else."""
 TRIES = 0
@@ -318,7 +321,7 @@ def _kernels(call: Callable[[], Any]) -> list[tuple[str, float, float]]:
 
 
 def table(rows: Mapping[str, dict[str, Any]]) -> str:
-    """Returns the table of all columns, the best of each row in bold."""
+    """Returns the table of all columns, the fastest of each row in bold."""
     lines = _head("model", *COLUMNS.values(), "relative error")
     for label, row in rows.items():
         right = [
@@ -333,9 +336,10 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
                 cells.append("-")
                 continue
             median, low, high = row[column]
-            text = f"{median:.3g}"
-            text = f"**{text}**" if median == best else text
-            text += f" ({low:.3g} to {high:.3g})" if high > 1.1 * low else ""
+            text = f"{median:#.3g}"
+            if column in right and median <= LEVEL * best:
+                text = f"**{text}**"
+            text += f" ({low:#.3g} to {high:#.3g})" if high > 1.1 * low else ""
             cells.append(text if column in right else f"{text}, with wrong values")
         cells.append(f"{row['error']:.1e}" if "error" in row else "-")
         lines.append(_row(label, *cells))
@@ -345,7 +349,8 @@ def table(rows: Mapping[str, dict[str, Any]]) -> str:
 def stages(rows: Mapping[str, dict[str, Any]]) -> str:
     """Returns the table of the seconds that each stage of compiling took, and of the size of what came of it."""
     compiled = {label: row for label, row in rows.items() if "stages" in row}
-    names = list(dict.fromkeys(name for row in compiled.values() for name in row["stages"]))
+    seconds = [row["stages"] for row in compiled.values()]
+    names = [name for name in dict.fromkeys(chain(*seconds)) if name != "exporting"]  # done before
     lines = _head("model", *names, "engine")
     for label, row in compiled.items():
         seconds = (f"{row['stages'].get(name, 0):.2f} s" for name in names)
@@ -366,11 +371,13 @@ def section(rows: Mapping[str, dict[str, Any]]) -> str:
     places = sorted({row["on"] for row in rows.values() if "on" in row})
     return f"""{circumstances()} {"; ".join(places)}.
 
-Milliseconds a call, medians of eleven rounds, with the lowest and the highest where these are a tenth apart.
+Milliseconds a call, medians of eleven rounds, with the lowest and the highest where these are a tenth apart; bold is
+the fastest of a row, and what is within 1 % of it. *Graph* is a CUDA graph, ours by `cuda_graphs=True` with a result
+held until the next is there, as in a loop; *tuned* is `tune=True` and `cuda_graphs="overwrite"`.
 
 {table(rows)}
 
-Compiling, in seconds:
+What compiling ours took, and how large the engine is:
 
 {stages(rows)}
 """
