@@ -1,9 +1,9 @@
 """Published models on a GPU: eager PyTorch, ``torch.compile``, TensorRT's own ONNX parser and torchtrt, in one run.
 
 ``python -m tests.benchmarks.gpu FOLDER`` needs a GPU, the real TensorRT, ``torchvision``, ``transformers`` and, for the
-column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of all models ready in processes
-of their own, measures them one after the other, alone, and prints the table. Where TensorRT is installed for another
-Python than PyTorch, ``--tensorrt-python`` names that.
+column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of seven models at a time ready
+in processes of their own, measures them one after the other, alone, and prints the table. Where TensorRT is installed
+for another Python than PyTorch, ``--tensorrt-python`` names that.
 
 A time is that of a call, from one call to the next, measured by CUDA events around as many as take 50 ms; the median of
 eleven such rounds. TensorRT chooses kernels by timing them: the fewer ``--jobs`` build at a time, the better it does.
@@ -42,6 +42,8 @@ COLUMNS = {
     "tuned": "ours, tuned",
 }
 PROGRAMS = ("pytorch", "ours", "onnx", "inductor")
+TOGETHER = 7
+"""How many rows get ready at a time: each has four processes, which hold their memory until it is their turn."""
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
 LEVEL = 1.01
@@ -396,33 +398,35 @@ def run(
     me = ["-m", "tests.benchmarks.gpu", str(folder)]
     if tactic_sources is not None:
         me += ["--tactic-sources", str(tactic_sources)]
-    for start in range(0, len(labels), 5):
-        exports = [
-            subprocess.Popen([sys.executable, *me, "--program", "export", "--model", label])
-            for label in labels[start : start + 5]
-            if not Work(folder, label).program.exists()
-        ]
-        for process in exports:
-            process.wait()
-    programs = {
-        f"{program}:{label}": [
-            sys.executable if program == "pytorch" else python,
-            *me,
-            "--program",
-            program,
-            "--model",
-            label,
-        ]
-        for label in labels
-        for program in PROGRAMS
-        if program != "onnx" or Work(folder, label).onnx.exists()
-    }
+    places = {"pytorch": 3, "ours": jobs, "onnx": jobs, "inductor": 3}
 
     def note(name: str, answer: Any) -> None:
         with (folder / "results.jsonl").open("a") as file:
             file.write(json.dumps({"name": name, "answer": answer}) + "\n")
 
-    in_turns(programs, {"pytorch": 3, "ours": jobs, "onnx": jobs, "inductor": 3}, seconds, note)
+    for start in range(0, len(labels), TOGETHER):
+        group = labels[start : start + TOGETHER]
+        exports = [
+            subprocess.Popen([sys.executable, *me, "--program", "export", "--model", label])
+            for label in group
+            if not Work(folder, label).program.exists()
+        ]
+        for process in exports:
+            process.wait()
+        programs = {
+            f"{program}:{label}": [
+                sys.executable if program == "pytorch" else python,
+                *me,
+                "--program",
+                program,
+                "--model",
+                label,
+            ]
+            for label in group
+            for program in PROGRAMS
+            if program != "onnx" or Work(folder, label).onnx.exists()
+        }
+        in_turns(programs, places, seconds, note)
 
 
 def collect(folder: Path) -> dict[str, dict[str, Any]]:
@@ -444,7 +448,9 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=1, help="how many engines of a kind are built at a time"
     )
-    parser.add_argument("--seconds", type=float, default=1e6, help="when all must be ready")
+    parser.add_argument(
+        "--seconds", type=float, default=1e6, help="how long rows may take to get ready"
+    )
     parser.add_argument(
         "--tactic-sources",
         type=int,
