@@ -580,6 +580,20 @@ def test_torch_compile_runs_what_is_compiled_already_as_it_is(small, monkeypatch
     assert graphs.frame_count == 2
 
 
+def test_torch_compile_runs_a_forward_that_was_replaced_once(small):
+    """Hooks of other libraries put a wrapper in the place of ``forward``."""
+    x = torch.rand(2, 8)
+    part = torchtrt.compile(small, (x,), min_block_size=1)
+    forward = part.forward
+    part.forward = lambda x: forward(x - 1) + 10
+
+    with torch.no_grad():
+        expected = small(x - 1) + 10
+        torch.testing.assert_close(torch.compile(part, backend="eager")(x), expected)
+        with torch.compiler.set_stance("eager_on_recompile"):
+            torch.testing.assert_close(torch.compile(part, backend="eager")(x), expected)
+
+
 # Programs with odd corners
 
 
