@@ -195,6 +195,41 @@ def test_gradients_are_refused_where_they_are_asked_for(model):
         assert not fast(X.clone().requires_grad_()).requires_grad
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model, x: torch.autograd.functional.jacobian(model, x),
+        lambda model, x: torch.autograd.functional.hessian(lambda x: model(x).sum(), x),
+        lambda model, x: torch.autograd.grad(model(x).sum(), x, materialize_grads=True),
+        lambda model, x: torch.autograd.grad(model(x).sum(), x, allow_unused=True),
+        lambda model, x: model(x).sum().backward(inputs=[x]),
+    ],
+)
+def test_gradients_of_the_inputs_alone_are_refused(model, ask):
+    """They would be zeros, or none."""
+    with pytest.raises(EngineError, match="no gradients"):
+        ask(compiled(model), X.clone().requires_grad_())
+
+
+def test_transforms_of_functions_are_refused(model):
+    """They have tensors without memory."""
+    fast = compiled(model)
+
+    for transformed in (torch.vmap(fast), torch.func.grad(lambda x: fast(x).sum())):
+        with pytest.raises(EngineError, match=r"torch\.vmap and torch\.func see no engines"):
+            transformed(X[None] if transformed is torch.vmap else X)
+
+
+def test_a_stale_model_is_not_pickled(model):
+    """Whoever reads the pickle could not know."""
+    fast = compiled(model)
+    fast(X)
+    nn.init.zeros_(model[2].bias)
+
+    with pytest.raises(EngineError, match=r"'2\.bias' has changed"):
+        pickle.dumps(fast)
+
+
 def test_a_view_of_an_input_that_requires_grad_is_refused():
     """It is the caller's own tensor, and its gradient would be lost without a word."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import get_autocast_dtype, is_autocast_enabled
 from torch._C import _is_any_autocast_enabled, _is_tracing
+from torch._C._functorch import peek_interpreter_stack as _transforming
 from torch._subclasses.fake_tensor import is_fake
 from torch.autograd import forward_ad
 
@@ -57,6 +58,7 @@ class UsageChecks:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
+        self.check_weights()
         # Whoever loads this has another model's weights, or none.
         return {**self.__dict__, "_watched": {}}
 
@@ -71,6 +73,10 @@ class UsageChecks:
             raise EngineError("torch.jit.trace sees no engines. Trace the model, and compile that.")
         if forward_ad._current_level >= 0:
             raise EngineError(f"Engines compute no gradients, in forward mode neither. {_TRAIN}")
+        if _transforming() is not None:
+            raise EngineError(
+                "torch.vmap and torch.func see no engines. Give them the original model."
+            )
 
     def check_weights(self) -> None:
         """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
@@ -86,7 +92,7 @@ class UsageChecks:
                 if is_other or (weight is not None and weight._version != version):
                     raise EngineError(
                         f"The model's weight {name!r} has changed since the model was compiled, and engines hold the "
-                        "old values. Compile again, or torchtrt.refit_module_weights(compiled, model)."
+                        "old values. Compile again, or torchtrt.refit_module_weights (with immutable_weights=False)."
                     )
 
     def without_gradients(self, leaves: Sequence[Any], outputs: Sequence[Any]) -> Sequence[Any]:
@@ -109,8 +115,11 @@ class UsageChecks:
             raise InputError(message)
         given = set(map(storage_of, tensors))  # the caller's, as in eager
         places = [place for place, memory in memories.items() if memory not in given]
+        # With the inputs: who asks for their gradients alone must come here as well.
+        sources = [leaf for leaf in tensors if leaf.requires_grad]
+        sources += [] if sources else [torch.empty(0, requires_grad=True)]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
-            torch.empty(0, requires_grad=True), *(_no_view(outputs[place]) for place in places)
+            len(sources), *sources, *(_no_view(outputs[place]) for place in places)
         )
         found = dict(zip(places, tracked, strict=True))
         return [found.get(place, value) for place, value in enumerate(outputs)]
@@ -125,9 +134,9 @@ class _Untrainable(torch.autograd.Function):
     """Passes tensors on; there is no way back."""
 
     @staticmethod
-    def forward(ctx: Any, _: torch.Tensor, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        ctx.mark_dirty(*values)
-        return values
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.mark_dirty(*tensors[count:])
+        return tensors[count:]
 
     @staticmethod
     def backward(*_: Any) -> Any:
