@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,18 @@ def test_reshape(data: Any, shape: list[int], run: Any) -> None:
     agree(
         lambda x: x.reshape([x.shape[0] if size == -1 else size for size in wanted]), [shape], run
     )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_reshape_that_keeps_a_size_and_computes_another_takes_sizes_of_zero(version: str) -> None:
+    """What is left of no elements cannot be inferred."""
+    model = Function(lambda x: (x * 2).reshape(1, x.shape[0] * 4, x.shape[2]))
+    sizes = torchtrt.Input(min_shape=(0, 4, 0), opt_shape=(3, 4, 5), max_shape=(6, 4, 10))
+    with torchtrt.use_tensorrt(version):
+        compiled = torchtrt.compile(model.eval(), [sizes], min_block_size=1)
+        for shape in ((3, 4, 5), (3, 4, 0), (0, 4, 5), (6, 4, 1)):
+            x = torch.rand(shape)
+            torch.testing.assert_close(compiled(x), model(x))
 
 
 @few

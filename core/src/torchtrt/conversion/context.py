@@ -45,6 +45,7 @@ class ConversionContext:
         depth: How many branches and loops the node in conversion is inside of.
         recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
+        vanishing: The symbols of the sizes of inputs that may be 0.
     """
 
     net: Any
@@ -56,6 +57,7 @@ class ConversionContext:
     depth: int = 0
     recorder: Any = None
     attachments: dict[str, Any] = field(default_factory=dict)
+    vanishing: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, Any] = field(default_factory=dict)

@@ -115,7 +115,11 @@ class TRTInterpreter:
         """Returns a new input of the network."""
         dtype = to_trt_dtype(profile.dtype, self.settings.truncate_double)
         tensor = self.network.add_input(profile.name, dtype, profile.shape)
-        self.context.remember(tensor, node.meta.get("val"))
+        self.context.remember(tensor, value := node.meta.get("val"))
+        for place, size in enumerate(getattr(value, "shape", ())):
+            may_vanish = not all(ranges[place].min for ranges in profile.profiles)
+            if may_vanish and isinstance(size, torch.SymInt):
+                self.context.vanishing |= size.node.expr.free_symbols
         return tensor
 
     def convert(self, node: Node) -> Any:

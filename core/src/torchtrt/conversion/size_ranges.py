@@ -89,8 +89,7 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
         return SizeRange(size, size, size)
     expression = size.node.expr
     symbols = sorted(expression.free_symbols, key=str)
-    missing = [symbol for symbol in symbols if symbol not in ranges]
-    if missing:
+    if missing := [symbol for symbol in symbols if symbol not in ranges]:
         raise InputError(f"The size {expression} depends on {missing[0]}, which no input bounds.")
 
     def evaluate(values: Sequence[int]) -> int:

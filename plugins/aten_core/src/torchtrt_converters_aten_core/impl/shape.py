@@ -7,7 +7,7 @@ from typing import Any
 
 from torchtrt.conversion import add_layer
 from torchtrt_converters_aten_core.impl import sizes as size_math
-from torchtrt_converters_aten_core.impl.sizes import Size, is_static, same, symbol_of
+from torchtrt_converters_aten_core.impl.sizes import Size, is_static, may_be_zero, same, symbol_of
 
 
 def reshape(
@@ -51,7 +51,10 @@ def reshape(
     if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
         return _reshape_empty(ctx, layer, sizes, target)
     unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
-    if len(unknown) == 1 and -1 not in dims:
+    copied = [place for place, size in enumerate(dims) if isinstance(size, int) and size == 0]
+    # What is left of 0 elements is not to be inferred.
+    infers = not any(may_be_zero(ctx, source[place]) for place in copied)
+    if len(unknown) == 1 and -1 not in dims and infers:
         dims[unknown[0]] = -1
         unknown = []
     if unknown:

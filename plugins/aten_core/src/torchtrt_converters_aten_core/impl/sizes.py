@@ -48,6 +48,18 @@ def maximum(symbol: int | torch.SymInt) -> int | None:
     return int(upper) if upper.is_Integer else None
 
 
+def may_be_zero(ctx: Any, symbol: int | torch.SymInt | None) -> bool:
+    """Returns whether a size can be 0.
+
+    The bounds of expressions do not say it: PyTorch takes all sizes of inputs for 2 or more.
+    """
+    if symbol is None or isinstance(symbol, int):
+        return not symbol
+    expression = symbol.node.expr
+    is_bound = symbol.node.shape_env.bound_sympy(expression).lower > 0
+    return not is_bound or not ctx.vanishing.isdisjoint(expression.free_symbols)
+
+
 def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
     """Returns the most that a product of sizes can be, or ``None`` if nothing bounds it."""
     result = 1
