@@ -72,6 +72,18 @@ def test_zeros_without_memory_are_read_as_zeros():
         torch.testing.assert_close(compiled(x, each), x + each)
 
 
+def test_zeros_without_memory_overlap_with_nothing():
+    """A model that writes looks whether its inputs share memory."""
+
+    class Adds(torch.nn.Module):
+        def forward(self, x, y):
+            return x.add_(y)
+
+    x, zeros = torch.rand(4), torch._efficientzerotensor(4)
+    compiled = torchtrt.compile(Adds().eval(), [x.clone(), x.clone()], min_block_size=1)
+    torch.testing.assert_close(compiled(x.clone(), zeros), x)
+
+
 def test_inputs_on_two_devices_are_refused():
     """An engine reads raw memory: an address of another device must never get there, and the next call is right."""
     x = torch.rand(2)

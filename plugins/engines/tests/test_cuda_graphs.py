@@ -270,6 +270,19 @@ def test_a_first_call_that_fails_makes_nothing_ready():
     assert Tape.made == 1
 
 
+def test_zeros_without_memory_are_not_recorded():
+    """They are nowhere; what comes after them is recorded as ever."""
+    model, compiled = compiled_model()
+    y = torch.randn(3)
+    for _ in range(3):
+        check(compiled, model, torch._efficientzerotensor(2, 4), y)
+    assert not Tape.made
+    for _ in range(3):
+        check(compiled, model, torch.randn(2, 4), y)
+        check(compiled, model, torch._efficientzerotensor(2, 4), y)
+    assert Tape.made
+
+
 def test_a_model_that_takes_no_tensors_runs_as_without():
     """No input says where it runs, and PyTorch without CUDA knows no stream."""
     assert cuda_graphs.CudaLane.takes(()) is None

@@ -520,6 +520,30 @@ def test_a_fresh_process_needs_neither_the_models_code_nor_a_compiler(tmp_path, 
     assert model(x).tolist() == pytest.approx(eval(fresh(code, path, tmp_path / "x.pt")), rel=1e-4)
 
 
+def test_a_model_with_a_saved_one_inside_is_saved(tmp_path):
+    """The engines of the one inside stay calls of the operator, whose constants have the names of our own."""
+    torch.manual_seed(0)
+    inner, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)).eval(), torch.rand(2, 4)
+    settings = {"min_block_size": 1, "torch_executed_ops": {"aten.relu"}}
+    torchtrt.save(torchtrt.compile(inner, [x], **settings), tmp_path / "inner.pt2")
+    program = torch.export.load(tmp_path / "inner.pt2")
+    compiled = torchtrt.compile(program, min_block_size=1)
+    assert compiled.report.blocks
+    for _ in range(2):
+        torchtrt.save(compiled, tmp_path / "outer.pt2")
+        compiled = torchtrt.load(tmp_path / "outer.pt2")
+        for each in (compiled, torch.export.load(tmp_path / "outer.pt2").module()):
+            same(inner(x), each(x))
+
+
+def test_what_was_pickled_says_why_it_is_not_saved(tmp_path):
+    """A pickle keeps no shapes and dtypes of what is between."""
+    compiled = torchtrt.compile(nn.ReLU().eval(), [torch.rand(3)], min_block_size=1)
+
+    with pytest.raises(UnsupportedProgramError, match="in the place of the pickle"):
+        torchtrt.save(pickle.loads(pickle.dumps(compiled)), tmp_path / "model.pt2")
+
+
 @pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")  # PyTorch's, in copying
 def test_a_loaded_model_is_copied_pickled_and_called_by_threads(tmp_path):
     """It is a compiled model like any other."""

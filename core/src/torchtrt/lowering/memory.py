@@ -18,9 +18,9 @@ def overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Returns whether a write to one of two tensors can change the other."""
     if first.layout is not torch.strided or second.layout is not torch.strided:
         return first is second
+    if any(each._is_zerotensor() or not each.numel() for each in (first, second)):
+        return False  # it has no memory
     if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr():
-        return False
-    if 0 in (first.numel(), second.numel()):
         return False
     return _overlap(_geometry(first), _geometry(second))
 

@@ -300,7 +300,7 @@ class CudaGraphs:
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
         place = self._lane.takes(leaves)
-        if place is None:
+        if place is None or any(map(_has_no_memory, leaves)):
             return self.plain(graph_module, leaves)
         source = self._source
         if source.graph_module is not graph_module or source.has_changed():
@@ -401,6 +401,11 @@ def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
             leaf = leaf.shape, strides, leaf.dtype, leaf.is_neg(), leaf.is_conj()
         kinds.append(leaf)
     return *kinds, torch.is_inference_mode_enabled()
+
+
+def _has_no_memory(leaf: Any) -> bool:
+    """Returns whether a leaf is a tensor of zeros that takes no memory, as forward mode has them."""
+    return isinstance(leaf, Tensor) and leaf._is_zerotensor()
 
 
 def _addresses(leaves: Sequence[Any]) -> list[int]:

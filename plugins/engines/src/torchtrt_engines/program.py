@@ -94,6 +94,7 @@ class _Lifting:
         self.plans: dict[str, Any] = {}
         self.descriptions: list[dict[str, Any]] = []
         nodes = self.source.graph.nodes
+        self.attributes = {str(node.target) for node in nodes if node.op == "get_attr"}
         self.keeps_writes = any(
             writes(node) and node.target is not torch.ops.aten.copy_.default for node in nodes
         )
@@ -102,6 +103,12 @@ class _Lifting:
 
     def run(self) -> SavedProgram:
         nodes = list(self.source.graph.nodes)
+        if not any("val" in node.meta for node in nodes):
+            message = (
+                "What was pickled has forgotten what a file says of sizes and dtypes. Save what torchtrt.compile or "
+                "torchtrt.load returned, and use that file in the place of the pickle."
+            )
+            raise UnsupportedProgramError(message)
         for node in nodes:
             if node.op == "get_attr":
                 self.add_attribute(node)
@@ -153,6 +160,8 @@ class _Lifting:
     def add_plan(self, node: Node) -> None:
         engine = self.engine(node)
         name = f"plan_{engine.name}"
+        while name in self.attributes:  # of a saved program that is a part of this model
+            name += "_"
         lifted = self.graph.placeholder(self.fresh(name))
         with self.fake_mode:
             lifted.meta["val"] = torch.empty(buffer_of(engine.plan).size, dtype=torch.uint8)
@@ -331,7 +340,7 @@ def from_program(
             module = program.graph_module.get_submodule(str(node.target))
             root.add_module(str(node.target), module)
             env[node] = graph.node_copy(node)
-        elif node.op == "call_function" and node.target is RUN:
+        elif node.op == "call_function" and node.target is RUN and node.args[1] in plan_names:
             given, plan, text = node.args
             engine = load_engine(parse_description(str(text)), plans[plan_names[plan]])
             root.add_module(engine.name, engine)
