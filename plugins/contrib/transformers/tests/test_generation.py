@@ -1,5 +1,8 @@
 """Compiled models generate what eager ones do."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 import transformers
@@ -502,6 +505,32 @@ def test_what_is_no_model_of_transformers_is_refused():
     """By its type."""
     with pytest.raises(InputError, match="not a Linear"):
         compile_for_generation(torch.nn.Linear(2, 2), max_length=5)
+
+
+def test_what_is_compiled_already_is_refused(pair):
+    """It has no layers left."""
+    with pytest.raises(InputError, match="not a CompiledForCausalLM"):
+        compile_for_generation(pair.compiled, max_length=5)
+
+
+def test_prompts_that_end_with_padding_are_refused(pair):
+    """Engines return the logits behind the last token. In front, padding changes nothing."""
+    ids, mask = prompts(2, 5)
+    mask[1, -1:] = 0
+
+    with pytest.raises(InputError, match="padding_side = 'left'"):
+        pair.compiled.generate(ids, attention_mask=mask, max_new_tokens=2, pad_token_id=0)
+
+
+def test_a_model_is_pickled_once_it_has_generated(pair):
+    """What it lent stays behind, in copies too."""
+    ids, mask = prompts(2, 5)
+    options = {"attention_mask": mask, "max_new_tokens": 3, "do_sample": False, "pad_token_id": 0}
+    expected = pair.compiled.generate(ids, **options)
+
+    for again in (pickle.loads(pickle.dumps(pair.compiled)), copy.deepcopy(pair.compiled)):
+        assert again._lent is None
+        assert torch.equal(expected, again.generate(ids, **options))
 
 
 def test_an_encoder_with_a_decoder_is_refused():

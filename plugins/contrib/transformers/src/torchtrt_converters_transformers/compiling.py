@@ -105,7 +105,8 @@ def _input(sizes: tuple[int | tuple[int, int, int], ...], dtype: torch.dtype) ->
 
 
 def _check(model: Any, max_batch_size: int, max_length: int) -> None:
-    if not isinstance(model, PreTrainedModel) or not model.can_generate():
+    is_compiled = isinstance(model, CompiledForCausalLM)
+    if is_compiled or not isinstance(model, PreTrainedModel) or not model.can_generate():
         raise InputError(
             f"compile_for_generation takes a model of transformers that generates, such as LlamaForCausalLM, and not a "
             f"{type(model).__name__}."

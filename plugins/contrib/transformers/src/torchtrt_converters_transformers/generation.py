@@ -168,7 +168,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             The cache, and the logits behind the last token: ``(batch, 1, vocabulary)``.
 
         Raises:
-            InputError: The arguments do not fit the engines, or a sequence becomes too long.
+            InputError: The arguments do not fit the engines, a sequence becomes too long, or ends with padding.
             EngineError: The cache is not this model's, or was given to a later call.
         """
         others.pop(
@@ -210,6 +210,11 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
                 mask = torch.ones((batch, new), dtype=torch.bool, device=input_ids.device)
             else:
                 mask = attention_mask[:, start:].bool()
+                if new > 1 and not mask[:, -1].all():  # not of single tokens: it waits for the GPU
+                    raise InputError(
+                        "The last token of a sequence is padding, and the engines return the logits behind it. Pad in "
+                        "front: tokenizer.padding_side = 'left'."
+                    )
             if self.prefill is not None and not start:
                 logits, states = self.prefill(input_ids, position_ids, mask)
             else:
@@ -272,6 +277,9 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             dtype=getattr(torch, description["dtype"]),
             device=torch.device(description["device"]),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lent": None}  # a copy has lent nothing yet
 
     def _apply(self, *_: Any, **__: Any) -> NoReturn:
         raise EngineError(
