@@ -175,8 +175,7 @@ def _build_engines(
                 built.append(build_engine(name, block, profiles, options, stages, recorder))
         except BuildError as error:
             level = list(partition.blocks)[len(built)]
-            smaller = split_block(partition, level)
-            if smaller is None:
+            if (smaller := split_block(partition, level)) is None:
                 unbuilt += 1
                 is_all = len(partition.blocks) == 1 or unbuilt > _UNBUILT
                 if is_all or options.require_full_compilation:

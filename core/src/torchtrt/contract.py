@@ -113,16 +113,19 @@ class Unless:
     Args:
         *checks: Functions ``(node)`` or ``(node, settings)`` that return a reason, or ``None``.
             Their names are shown in listings.
+        validator: One more, which may also answer with a bool: whether it accepts the node.
     """
 
-    def __init__(self, *checks: Validator) -> None:
-        self.checks = checks
-        self._calls = tuple((check, _takes_settings(check)) for check in checks)
+    def __init__(self, *checks: Validator, validator: Validator | None = None) -> None:
+        self.checks, self._validator = (*filter(None, (validator,)), *checks), validator
+        self._calls = tuple((check, _takes_settings(check)) for check in self.checks)
 
     def __call__(self, node: Node, settings: Any) -> Any:
         """Returns the first objection, or ``None``."""
         for check, takes_settings in self._calls:
             answer = check(node, settings) if takes_settings else check(node)
+            if isinstance(answer, bool) and check is not self._validator:
+                raise TypeError(f"{answer} of {check_names(check)[0]}: a reason or None is meant")
             if answer is not None and answer is not True:
                 return answer
         return None

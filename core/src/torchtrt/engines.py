@@ -19,8 +19,7 @@ FUNCTIONS = ("load", "profile", "refit_module_weights", "save", "weight_streamin
 @functools.cache
 def engines() -> Any:
     """Returns the package ``torchtrt_engines``; a :class:`MissingPieceError` says how to install it."""
-    found = tuple(entry_points(group="torchtrt.engines"))
-    if not found:
+    if not (found := tuple(entry_points(group="torchtrt.engines"))):
         raise MissingPieceError(
             "Saving, loading, caching and refitting engines is in a distribution of its own, which is not installed: "
             "`pip install torchtrt-engines`."

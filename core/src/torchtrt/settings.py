@@ -165,8 +165,7 @@ class CompilationSettings:
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
-        both = self.torch_enabled_decompositions & self.torch_disabled_decompositions
-        if both:
+        if both := self.torch_enabled_decompositions & self.torch_disabled_decompositions:
             names = ", ".join(sorted(map(str, both)))
             raise SettingsError(
                 f"torch_enabled_decompositions and torch_disabled_decompositions both name {names}. "

@@ -109,8 +109,7 @@ def _only_overload(packet: OpOverloadPacket) -> OpOverload:
 def _find(name: str) -> Target | OpOverloadPacket:
     path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1)
     module = _PYTHON_MODULES.get(path.removeprefix("_").split(".")[0])
-    found = _find_function(module, path) if module else _find_operator(path)
-    if found is None:
+    if (found := _find_function(module, path) if module else _find_operator(path)) is None:
         raise UnknownTargetError(functools.partial(_unknown, name, path))
     return found
 
@@ -158,8 +157,7 @@ def _unknown(name: str, path: str) -> str:
 
 def _known_names(path: str) -> Iterable[str]:
     """Yields the names that a misspelt ``path`` is compared with, in as much detail as it has itself."""
-    module = _PYTHON_MODULES.get(path.split(".")[0])
-    if module is not None:
+    if (module := _PYTHON_MODULES.get(path.split(".")[0])) is not None:
         return [
             f"{module.__name__.removeprefix('_')}.{name}"
             for name in dir(module)

@@ -219,6 +219,18 @@ def test_any_other_answer_is_a_problem_of_the_pack(answer: Any) -> None:
     assert {"bad-validator"} == {problem.code for problem in problems()[before:]}
 
 
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_check_that_answers_with_a_bool_is_a_problem_of_the_pack(answer: bool) -> None:
+    """Unless it is true, or unless it accepts the node? A validator may."""
+    override(aten.relu.default, lambda ctx, self: None, unless=lambda node: answer)
+    x = torch.randn(2, 3)
+
+    with pytest.warns(torchtrt.errors.PackWarning, match=f"{answer} of lambda: a reason or None"):
+        assert torch.equal(compiled(torch.relu)(x), x.relu())
+    validator = Unless(lambda node: None, validator=lambda node: answer)
+    assert validator(None, None) is (None if answer else False)
+
+
 def test_checks_are_composed_and_shown_by_their_names() -> None:
     """The first that objects gives the reason."""
 

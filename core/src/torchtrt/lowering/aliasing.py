@@ -173,8 +173,7 @@ def _fakes(node: Node) -> list[FakeTensor]:
 def _evaluated(node: Node) -> list[torch.Tensor] | None:
     """Returns a call's results for its fake arguments, or None where that cannot be known."""
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
-    fakes = _fakes(node)
-    if not fakes:
+    if not (fakes := _fakes(node)):
         return None
     try:
         with no_new_assumptions(node.graph), fakes[0].fake_mode:

@@ -116,8 +116,7 @@ class _Resolver:
         return resolution, parts
 
     def ask(self, node: Node) -> Resolution:
-        reason = self.unusable_dtype(node)
-        if reason is not None:
+        if (reason := self.unusable_dtype(node)) is not None:
             return _rejected(node, reason, "dtype")
         return DYNAMO_CONVERTERS.resolve(node, self.settings)
 
@@ -145,8 +144,7 @@ class _Resolver:
 
 def decomposition_for(target: Any) -> Callable[..., Any] | None:
     """Returns the function that computes ``target`` by other ops: a pack's, else PyTorch's, else None."""
-    ours = decompositions().get(target)
-    if ours is not None:
+    if (ours := decompositions().get(target)) is not None:
         return ours[0]
     theirs = torch._decomp.decomposition_table.get(target)
     if theirs is not None:

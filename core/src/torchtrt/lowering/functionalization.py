@@ -174,8 +174,7 @@ def rewrite_writes(graph: Graph) -> bool:
         for node in list(graph.nodes):
             if not mutates(node):
                 continue
-            functional = _functional_form(node)
-            if functional is None:
+            if (functional := _functional_form(node)) is None:
                 return False
             source = node.args[0]
             later = {user for user in source.users if user > node}

@@ -146,8 +146,7 @@ def _check_writes(exported: ExportedProgram) -> None:
     Raises:
         UnsupportedProgramError: It does. Their names are in the message.
     """
-    written = written_inputs(exported.graph_module)
-    if not written:
+    if not (written := written_inputs(exported.graph_module)):
         return
     names = {
         spec.arg.name: str(spec.target)

@@ -107,8 +107,7 @@ def load(
     manager.add_hookspecs(hooks)
     loaded: list[LoadedPack] = []
     for found in scan.packs:
-        reason = selection.why_not(found.info.name)
-        if reason is not None:
+        if (reason := selection.why_not(found.info.name)) is not None:
             disabled[found.info.name] = reason
             continue
         try:

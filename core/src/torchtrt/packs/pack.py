@@ -190,8 +190,8 @@ class ConverterPack:
             enabled: With ``False`` the function is not registered.
             capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
                 and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
-            unless: Checks of the same form, which object with a reason. All of them and the validator
-                must accept; listings show them by name.
+            unless: Checks of the same form, which object with a reason, and not with a bool. All of them and the
+                validator must accept; listings show them by name.
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
             supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
             requires_output_allocator: Whether an output's size depends on the data.
@@ -403,7 +403,6 @@ def _joined(
     validator: Validator | None, unless: Validator | Sequence[Validator]
 ) -> Validator | None:
     """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
-    checks = (unless,) if callable(unless) else tuple(unless)
-    if not checks:
+    if not (checks := (unless,) if callable(unless) else tuple(unless)):
         return None if validator is accept_every_node else validator
-    return Unless(*checks) if validator is None else Unless(validator, *checks)
+    return Unless(*checks, validator=validator)

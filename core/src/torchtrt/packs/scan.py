@@ -138,8 +138,7 @@ def _read(
         raise ValueError("its entry_points.txt is not UTF-8")
     for door, pack_name, module in _entries(text):
         info = PackInfo(pack_name, *_identity(distribution), door=door)
-        wrong = _misnamed(info, module)
-        if wrong is None:
+        if (wrong := _misnamed(info, module)) is None:
             found.append(FoundPack(info, module))
         else:
             problems.append(wrong.about(info))

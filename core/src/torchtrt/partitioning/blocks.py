@@ -80,8 +80,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         for node, level in levels.items():
             if node not in reasons:
                 blocks.setdefault(level, []).append(node)
-        demoted = _demotions(blocks, smallest)
-        if not demoted:
+        if not (demoted := _demotions(blocks, smallest)):
             break
         reasons.update(demoted)
     return Partition(
@@ -101,8 +100,7 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     It is cut in its middle half, where the fewest tensors go from the first part to the second.
     """
     nodes = partition.blocks[level]
-    cut = _best_cut(nodes)
-    if cut is None:
+    if (cut := _best_cut(nodes)) is None:
         return None
     first = set(nodes[:cut])
     levels = {
@@ -185,8 +183,7 @@ def _producer(node: Node) -> Node:
 
 
 def _rejection(node: Node) -> _Reason | None:
-    resolution = resolution_of(node)
-    if resolution is None:
+    if (resolution := resolution_of(node)) is None:
         return _rule("It was never resolved.", "no-converter")
     if not resolution:
         reasons = resolution.reasons

@@ -32,8 +32,7 @@ def notes(candidates: Sequence[Candidate], position: int) -> Iterator[str]:
         yield f"dtypes {' '.join(candidate.dtypes)}"
     if candidate.validate is not None:
         yield f"checks {candidate.checks}"
-    shadow = shadowed_by(candidates, position)
-    if shadow is not None:
+    if (shadow := shadowed_by(candidates, position)) is not None:
         yield f"shadowed by {shadow + 1}."
 
 

@@ -248,8 +248,7 @@ class ConverterRegistry:
     def _entry(
         self, resolution: Resolution
     ) -> tuple[Converter, CallingConvention, Mapping[str, bool]]:
-        chosen = resolution.chosen
-        if chosen is None:
+        if (chosen := resolution.chosen) is None:
             name = qualified_name(resolution.target)
             message = f"{resolution.explain()}\nRun `torchtrt explain {name}` for all that is known about this op."
             raise NoConverterError(message)
@@ -280,8 +279,7 @@ def _count_by_pack(candidates: Iterable[Candidate]) -> dict[str, int]:
 
 
 def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | None:
-    pack = table.follows_decomposition(candidate)
-    if pack is None:
+    if (pack := table.follows_decomposition(candidate)) is None:
         return None
     reason = f"{pack.name} decomposes the op, and a STANDARD converter comes after first-party packs; HIGH comes before"
     return Rejection(candidate, reason, "behind-decomposition")

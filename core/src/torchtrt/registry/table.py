@@ -121,8 +121,7 @@ class Table:
 
     def unusable(self, tensorrt_version: str) -> Mapping[Candidate, str]:
         """Returns the candidates that do not work with a version of TensorRT, each with the reason."""
-        unusable = self._unusable.get(tensorrt_version)
-        if unusable is None:
+        if (unusable := self._unusable.get(tensorrt_version)) is None:
             fits = functools.cache(functools.partial(satisfies, tensorrt_version))
             unusable = self._unusable[tensorrt_version] = {
                 candidate: f"{'this converter' if candidate.support.tensorrt else candidate.pack.name} works with "
@@ -135,8 +134,7 @@ class Table:
 
     def imported(self, candidate: Candidate) -> Candidate | Rejection:
         """Returns the candidate with its function imported, or why that failed. It is tried once."""
-        outcome = self._ready.get(candidate)
-        if outcome is None:
+        if (outcome := self._ready.get(candidate)) is None:
             outcome = self._ready[candidate] = _import_function(candidate)
         return outcome
 

@@ -109,8 +109,7 @@ class InputChecks:
                 else (type(leaf), repr(leaf))
                 for leaf in leaves
             ]
-            known = self._passed.get(key := tuple(kinds))
-            if known is not None:
+            if (known := self._passed.get(key := tuple(kinds))) is not None:
                 self._matches = known
                 return
         except (TypeError, RuntimeError):  # a symbolic size has no hash, a nested tensor no shape

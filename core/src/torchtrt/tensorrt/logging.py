@@ -56,8 +56,7 @@ class collecting:
         """Gives an error to the innermost block of this thread, or to all where the thread has none."""
         thread = threading.get_ident()
         with cls._lock:
-            mine = [block for block in cls._open if block._thread == thread]
-            if not mine:
+            if not (mine := [block for block in cls._open if block._thread == thread]):
                 cls._unclaimed.append((thread, message))
             for block in mine[-1:] or cls._open:
                 block.errors.append(message)
