@@ -269,7 +269,7 @@ class CudaGraphs:
         self.refusal = reason
         if reason:
             message = f"cuda_graphs: the model runs without, because {reason}."
-            warnings.warn(message, stacklevel=6)
+            warnings.warn(message, stacklevel=9)  # the call of the compiled model
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
         return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self.plain, memo))

@@ -115,7 +115,7 @@ class TorchParts:
             self.failures.append(failure)
             warnings.warn(
                 f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
-                stacklevel=9,  # the call of the compiled model
+                stacklevel=10,  # the call of the compiled model
             )
 
 
