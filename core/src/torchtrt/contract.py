@@ -117,7 +117,8 @@ class Unless:
     """
 
     def __init__(self, *checks: Validator, validator: Validator | None = None) -> None:
-        self.checks, self._validator = (*filter(None, (validator,)), *checks), validator
+        self.checks = checks if validator is None else (validator, *checks)
+        self._validator = validator
         self._calls = tuple((check, _takes_settings(check)) for check in self.checks)
 
     def __call__(self, node: Node, settings: Any) -> Any:

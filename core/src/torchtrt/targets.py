@@ -109,7 +109,8 @@ def _only_overload(packet: OpOverloadPacket) -> OpOverload:
 def _find(name: str) -> Target | OpOverloadPacket:
     path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1)
     module = _PYTHON_MODULES.get(path.removeprefix("_").split(".")[0])
-    if (found := _find_function(module, path) if module else _find_operator(path)) is None:
+    found = _find_function(module, path) if module else _find_operator(path)
+    if found is None:
         raise UnknownTargetError(functools.partial(_unknown, name, path))
     return found
 

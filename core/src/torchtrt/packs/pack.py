@@ -403,6 +403,7 @@ def _joined(
     validator: Validator | None, unless: Validator | Sequence[Validator]
 ) -> Validator | None:
     """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
-    if not (checks := (unless,) if callable(unless) else tuple(unless)):
+    checks = (unless,) if callable(unless) else tuple(unless)
+    if not checks:
         return None if validator is accept_every_node else validator
     return Unless(*checks, validator=validator)

@@ -195,8 +195,8 @@ def _whole_engine(graph_module: GraphModule) -> str | None:
     engines = graph.find_nodes(op="call_module")
     if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
         return None
-    engine = graph_module._modules.get(name := str(engines[0].target))
+    engine: Any = graph_module._modules[name := str(engines[0].target)]
     returned: Any = graph.output_node().args[0]
     results = [getattr(node, "target", None) is getitem and node.args for node in returned]
-    outputs = [(engines[0], place) for place in range(len(getattr(engine, "outputs", ())))]
-    return name if isinstance(engine, EngineModule) and results == outputs else None
+    outputs = [(engines[0], place) for place in range(len(engine.outputs))]
+    return name if results == outputs else None

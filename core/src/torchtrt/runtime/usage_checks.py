@@ -102,7 +102,8 @@ class UsageChecks:
             InputError: A result is a view of an input that requires grad.
         """
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        wanting = {storage_of(leaf) for leaf in tensors if leaf.requires_grad}
+        sources = [leaf for leaf in tensors if leaf.requires_grad]
+        wanting = set(map(storage_of, sources))
         if not (self.trains or wanting):
             return outputs
         memories = {
@@ -115,9 +116,8 @@ class UsageChecks:
             raise InputError(message)
         given = set(map(storage_of, tensors))  # the caller's, as in eager
         places = [place for place, memory in memories.items() if memory not in given]
-        # With the inputs: who asks for their gradients alone must come here as well.
-        sources = [leaf for leaf in tensors if leaf.requires_grad]
-        sources += [] if sources else [torch.empty(0, requires_grad=True)]
+        # Of the inputs: who asks for their gradients alone must come here as well.
+        sources = sources or [torch.empty(0, requires_grad=True)]
         tracked = _Untrainable.apply(  # type: ignore[no-untyped-call]
             len(sources), *sources, *(_no_view(outputs[place]) for place in places)
         )

@@ -51,10 +51,11 @@ def reshape(
     if any(symbol == 0 for symbol in target if isinstance(symbol, int)):
         return _reshape_empty(ctx, layer, sizes, target)
     unknown = [place for place, size in enumerate(dims) if not isinstance(size, int)]
-    copied = [place for place, size in enumerate(dims) if isinstance(size, int) and size == 0]
-    # What is left of 0 elements is not to be inferred.
-    infers = not any(may_be_zero(ctx, source[place]) for place in copied)
-    if len(unknown) == 1 and -1 not in dims and infers:
+    copied = (
+        source[place] for place, size in enumerate(dims) if isinstance(size, int) and not size
+    )
+    # Of no elements, TensorRT infers nothing.
+    if len(unknown) == 1 and -1 not in dims and not any(may_be_zero(ctx, each) for each in copied):
         dims[unknown[0]] = -1
         unknown = []
     if unknown:

@@ -56,8 +56,8 @@ def may_be_zero(ctx: Any, symbol: int | torch.SymInt | None) -> bool:
     if symbol is None or isinstance(symbol, int):
         return not symbol
     expression = symbol.node.expr
-    is_bound = symbol.node.shape_env.bound_sympy(expression).lower > 0
-    return not is_bound or not ctx.vanishing.isdisjoint(expression.free_symbols)
+    is_positive = symbol.node.shape_env.bound_sympy(expression).lower > 0
+    return not is_positive or not ctx.vanishing.isdisjoint(expression.free_symbols)
 
 
 def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
