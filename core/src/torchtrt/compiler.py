@@ -35,7 +35,7 @@ from torchtrt.registry import DYNAMO_CONVERTERS, lowering_passes
 from torchtrt.report import BlockReport, CompilationReport, check_complete, warn_without_engines
 from torchtrt.runtime import CompiledModule, EngineModule
 from torchtrt.runtime.call_signature import CallSignature
-from torchtrt.runtime.input_checks import InputChecks
+from torchtrt.runtime.input_checks import InputChecks, check_decidable
 from torchtrt.runtime.usage_checks import UsageChecks
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import trt
@@ -100,6 +100,7 @@ def compile(
             report.passes = program.passes
             weights = _constants(exported, program)
             profiles = size_profiles(program, inputs, kwarg_inputs)
+            check_decidable(program.guards, profiles)
             report.narrowed = list(narrowed_sizes(program, profiles, inputs, kwarg_inputs))
             if report.narrowed and options.require_full_compilation:
                 raise InputError("\n".join(map(str, report.narrowed)))
@@ -126,7 +127,7 @@ def compile(
         graph_module,
         program.input_tree,
         program.output_tree,
-        InputChecks.of(program.placeholders, profiles),
+        InputChecks.of(program.placeholders, profiles, program.guards),
         report,
         shared_inputs,
         UsageChecks(watched, model=model),

@@ -18,6 +18,7 @@ from torch.utils._sympy.numbers import int_oo
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt.lowering.functionalization import functionalize
+from torchtrt.lowering.guards import traced_guards, written_guards
 from torchtrt.lowering.memory import overlap
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -38,6 +39,7 @@ class Program:
         ranges: For a symbol of the graph's shapes, its minimum and maximum value.
         mutated: Names of the attributes that the graph writes to. They are not constants.
         origins: Whose memory each result surely is in the model as it was written.
+        guards: The conditions on the symbols under which the program was exported.
         passes: The packs' passes that changed the graph, in the order in which they ran.
     """
 
@@ -47,6 +49,7 @@ class Program:
     ranges: Mapping[Any, tuple[int, int | None]]
     mutated: frozenset[str] = field(default_factory=frozenset)
     origins: tuple[Origin, ...] = ()
+    guards: tuple[Any, ...] = ()
     passes: list[str] = field(default_factory=list)
 
     @property
@@ -63,11 +66,13 @@ def open_program(exported: ExportedProgram) -> Program:
 
     Raises:
         UnsupportedProgramError: The program has effect tokens or custom objects among its inputs,
-            or writes to memory that it also reads under another name.
+            or writes to memory that it also reads under another name, or was exported under a
+            condition that cannot be read.
     """
     _check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
+    guards_of_file = () if traced_guards(exported) else written_guards(exported)
     exported, source = functionalize(exported)
     signature = exported.graph_signature
     graph = torch.fx.Graph()
@@ -105,7 +110,8 @@ def open_program(exported: ExportedProgram) -> Program:
     assert in_spec is not None
     assert out_spec is not None
     ranges = dict(_ranges(exported))
-    return Program(module, in_spec, out_spec, ranges, mutated, origins)
+    guards = (*guards_of_file, *traced_guards(exported))
+    return Program(module, in_spec, out_spec, ranges, mutated, origins, guards)
 
 
 def _assume_as_exported(graph: torch.fx.Graph) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch._C._dynamo import guards as _guards
 from torch.fx import Node
+from torch.utils._sympy.printers import PythonPrinter
 
-from torchtrt.conversion.size_ranges import Profile
+from torchtrt.conversion.size_ranges import Profile, SizeRange
 from torchtrt.errors import InputError
 from torchtrt.inputs import check_strided
-from torchtrt.lowering import shape_env_of
 
 _REMEMBERED = 256
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -71,8 +72,18 @@ class InputChecks:
     _matches: Callable[..., bool] = unlike
 
     @classmethod
-    def of(cls, placeholders: Sequence[Node], profiles: tuple[Profile, ...]) -> InputChecks:
-        """Returns the checks for a program's inputs."""
+    def of(
+        cls,
+        placeholders: Sequence[Node],
+        profiles: tuple[Profile, ...],
+        assumptions: tuple[Any, ...] = (),
+    ) -> InputChecks:
+        """Returns the checks for a program's inputs.
+
+        Raises:
+            InputError: An assumption depends on a symbol that no input determines.
+        """
+        check_decidable(assumptions, profiles)
         inputs: list[tuple[str, Any]] = []
         for node in placeholders:
             value, name = node.meta.get("val"), str(node.target)
@@ -82,9 +93,6 @@ class InputChecks:
                 )
                 value = TensorCheck(name, value.dtype, value.layout, sizes)
             inputs.append((name, value))
-        shape_env = shape_env_of(placeholders[0].graph) if placeholders else None
-        guards = [guard.expr for guard in shape_env.guards] if shape_env else []
-        assumptions = tuple(each for each in guards if each.free_symbols <= profiles[0].keys())
         return cls(tuple(inputs), profiles, assumptions)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -120,79 +128,150 @@ class InputChecks:
         self._passed[key] = self._matches = matcher_of(leaves)
 
     def _check(self, leaves: Sequence[Any]) -> None:
-        bound: dict[Any, tuple[int, str]] = {}
-        derived: list[tuple[Any, int, str]] = []
+        """Checks each input by itself, and then the conditions that involve several sizes."""
+        sizes = _Sizes(self.profiles)
         for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
-            subject = f"Input {name!r}"
-            if not isinstance(wanted, TensorCheck):
-                # Of numbers, this tells -0.0 from 0.0, and not NaN from NaN.
-                if type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
-                    raise _misfit(subject, repr(leaf), repr(wanted))
-                continue
-            if not isinstance(leaf, torch.Tensor):
-                given = "and is missing" if leaf is None else f"not a {type(leaf).__name__}"
-                raise InputError(f"{subject} must be a tensor, {given}.")
-            check_strided(leaf)
-            if type(leaf) not in _PLAIN:
-                raise InputError(
-                    f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}. "
-                    "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
-                )
-            for is_, compiled in ((leaf.dtype, wanted.dtype), (leaf.layout, wanted.layout)):
-                if is_ is not compiled:
-                    raise _misfit(subject, is_, compiled)
-            if leaf.dim() != len(wanted.sizes):
-                raise _misfit(subject, f"{leaf.dim()} dimensions", len(wanted.sizes), "has")
-            for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
-                where = f"dimension {dim} of input {name!r}"
-                if isinstance(expected, int):
-                    if size != expected:
-                        raise _misfit(f"The size of {where}", size, expected)
-                elif expected.is_Symbol:
-                    self._bind(expected, size, where, bound)
-                else:
-                    derived.append((expected, size, where))
-        values = {symbol: size for symbol, (size, _) in bound.items()}
-        if not any(all(each[s].takes(values[s]) for s in values) for each in self.profiles):
-            given = ", ".join(f"{where} is {size}" for size, where in bound.values())
+            if isinstance(wanted, TensorCheck):
+                _check_tensor(name, wanted, leaf)
+                for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
+                    sizes.add(_Place(name, dim), size, expected)
+            # Of numbers, this distinguishes -0.0 from 0.0, and accepts NaN for NaN.
+            elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
+                raise _misfit(f"Input {name!r}", repr(leaf), repr(wanted))
+        sizes.check_together()
+        for assumption in self.assumptions:
+            sizes.check_assumption(assumption)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One dimension of one input."""
+
+    input: str
+    dim: int
+
+    def __str__(self) -> str:
+        return f"dimension {self.dim} of input {self.input!r}"
+
+    @property
+    def code(self) -> str:
+        """The size as the model's code would read it."""
+        return f"{self.input}.shape[{self.dim}]"
+
+
+class _Sizes:
+    """The sizes of the inputs of one call, by the symbols that stand for them.
+
+    Args:
+        profiles: The sizes that go together, for each symbol.
+    """
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._profiles = profiles
+        self._values: dict[Any, int] = {}
+        self._places: dict[Any, _Place] = {}
+        self._derived: list[tuple[Any, int, _Place]] = []
+
+    def add(self, place: _Place, size: int, expected: Any) -> None:
+        """Checks one size, which must be a number, a symbol's value or an expression of symbols."""
+        if isinstance(expected, int):
+            if size != expected:
+                raise _misfit(f"The size of {place}", size, expected)
+        elif not expected.is_Symbol:
+            self._derived.append((expected, size, place))
+        elif self._values.setdefault(expected, size) != size:
+            raise InputError(
+                f"The size of {place} is {size}, but it must equal the size of {self._places[expected]}, which is "
+                f"{self._values[expected]}."
+            )
+        else:
+            self._places.setdefault(expected, place)
+            self._check_range(place, size, [profile[expected] for profile in self._profiles])
+
+    @staticmethod
+    def _check_range(place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
+        if not any(sizes.takes(size) for sizes in allowed):
+            ranges = " or ".join(dict.fromkeys(map(str, allowed)))
+            raise InputError(
+                f"The size of {place} is {size}, but the model was compiled for {ranges}. Compile again with a wider "
+                "range to use this size."
+            )
+
+    def check_together(self) -> None:
+        """Checks that one profile has all of the sizes, and that computed sizes are as computed."""
+        values = self._values
+        if not any(all(each[s].takes(values[s]) for s in values) for each in self._profiles):
+            given = ", ".join(
+                f"{self._places[symbol]} is {size}" for symbol, size in values.items()
+            )
             together = (
-                ", ".join(f"{bound[s][1]} is {each[s]}" for s in values) for each in self.profiles
+                ", ".join(f"{self._places[symbol]} is {each[symbol]}" for symbol in values)
+                for each in self._profiles
             )
             raise InputError(
                 f"The model was compiled for each of these sizes, but not for all of them together: {given}. It takes: "
                 f"{'; or '.join(together)}."
             )
-        for expression, size, where in derived:
+        for expression, size, place in self._derived:
             expected = expression.xreplace(values)
             if expected != size:
                 raise InputError(
-                    f"The size of {where} is {size}, but it must be {expression} = {expected}."
-                )
-        for assumption in self.assumptions:
-            if assumption.xreplace(values) == False:  # noqa: E712  (a sympy relation, not a bool)
-                places = ", ".join(
-                    f"{symbol} is {bound[symbol][1]}"
-                    for symbol in sorted(assumption.free_symbols, key=str)
-                    if symbol in bound
-                )
-                raise InputError(
-                    f"These sizes break {assumption}, which the model was traced under ({places}). "
-                    "Compile again with example inputs of such sizes."
+                    f"The size of {place} is {size}, but it must be {self._as_code(expression)} = {expected}."
                 )
 
-    def _bind(self, symbol: Any, size: int, where: str, bound: dict[Any, tuple[int, str]]) -> None:
-        if symbol in bound and bound[symbol][0] != size:
-            first, place = bound[symbol]
-            message = f"The size of {where} is {size}, but it must equal the size of {place}, which is {first}."
-            raise InputError(message)
-        allowed = [profile[symbol] for profile in self.profiles]
-        if not any(each.takes(size) for each in allowed):
-            ranges = " or ".join(dict.fromkeys(map(str, allowed)))
+    def check_assumption(self, assumption: Any) -> None:
+        """Checks a condition under which the model was exported."""
+        if assumption.xreplace(self._values) == True:  # noqa: E712  (SymPy's)
+            return
+        symbols = sorted(assumption.free_symbols, key=str)
+        given = " and ".join(
+            f"{self._as_code(each)} is {self._values.get(each)}" for each in symbols
+        )
+        raise InputError(
+            f"The model was exported under the condition {self._as_code(assumption)}, but {given}. "
+            "Compile again with example inputs of such sizes."
+        )
+
+    def _as_code(self, expression: Any) -> str:
+        names = {symbol: sympy.Symbol(place.code) for symbol, place in self._places.items()}
+        return str(PythonPrinter().doprint(expression.xreplace(names)))
+
+
+def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
+    """Checks an input's kind, dtype, layout and rank."""
+    subject = f"Input {name!r}"
+    if not isinstance(leaf, torch.Tensor):
+        given = "and is missing" if leaf is None else f"not a {type(leaf).__name__}"
+        raise InputError(f"{subject} must be a tensor, {given}.")
+    check_strided(leaf)
+    if type(leaf) not in _PLAIN:
+        raise InputError(
+            f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}. "
+            "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
+        )
+    if leaf.dtype is not wanted.dtype:
+        raise _misfit(subject, leaf.dtype, wanted.dtype)
+    if leaf.layout is not wanted.layout:
+        raise _misfit(subject, leaf.layout, wanted.layout)
+    if leaf.dim() != len(wanted.sizes):
+        raise _misfit(subject, f"{leaf.dim()} dimensions", len(wanted.sizes), "has")
+
+
+def check_decidable(assumptions: Sequence[Any], profiles: Sequence[Profile]) -> None:
+    """Checks that the sizes of the inputs decide every assumption of a program.
+
+    Raises:
+        InputError: One has a symbol that no input determines, or is neither true nor false for known sizes.
+    """
+    for assumption in assumptions:
+        values = {symbol: sizes.opt for symbol, sizes in profiles[0].items()}
+        if assumption.xreplace(values) not in (True, False):
+            unknown = ", ".join(sorted(map(str, assumption.free_symbols - values.keys())))
             raise InputError(
-                f"The size of {where} is {size}, but the model was compiled for {ranges}. Compile again with a wider "
-                "range to use this size."
+                f"The model was exported under the condition {assumption}, which the sizes of its inputs do not "
+                f"decide{f' ({unknown} is the size of no input)' if unknown else ''}. A compiled model could not "
+                "check it. Fix the sizes that the condition depends on."
             )
-        bound.setdefault(symbol, (size, where))
 
 
 def _misfit(subject: str, is_: object, compiled: object, verb: str = "is") -> InputError:

@@ -118,7 +118,8 @@ class _Graph:
         environment: Any = shape_env_of(self.block.graph)
         known = dict(self.symbols)
         ranges = environment.var_to_range if environment else {}
-        assumptions = [guard.expr for guard in environment.guards] if environment else []
+        guards = environment.guards if environment else []
+        assumptions = [environment.replace(guard.expr) for guard in guards]
         return [
             nodes,
             [[str(new), str(ranges.get(old))] for old, new in known.items()],
