@@ -12,6 +12,7 @@ Outcomes are appended as they come, so an interrupted sweep has what it has, and
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import os
@@ -65,6 +66,53 @@ def cases() -> dict[str, Callable[[], None]]:
     }
 
 
+def extremes() -> dict[str, Callable[[], None]]:
+    """Returns every pack's cases whose sizes vary, with all of them 1, at their maximum, and from 1 to it."""
+    from torchtrt.testing import first_party_cases
+
+    return {
+        f"{place} {case.label} {name}": functools.partial(_check_extreme, case, name)
+        for place, case in enumerate(first_party_cases())
+        if case.varies and not case.rejected
+        for name in ("one", "maximum", "from-one")
+    }
+
+
+def _check_extreme(case: Any, name: str) -> None:
+    """Checks a case at sizes that it does not name, where eager PyTorch takes them.
+
+    Raises:
+        AssertionError: The results differ.
+    """
+    import torch
+
+    from torchtrt.errors import InputError
+    from torchtrt_testing.aten import check_where_exact
+    from torchtrt_testing.tensors import MINIMUM
+
+    low, usual, high = zip(*case.dimensions.values(), strict=True)
+    points = {"one": [(1, 1, 1)] * len(low), "maximum": [(each,) * 3 for each in high]}
+    points["from-one"] = [(1, *each) for each in zip(usual, high, strict=True)]
+    sizes = dict(zip(case.dimensions, points[name], strict=True))
+    extreme = dataclasses.replace(case, dimensions=sizes, ops=())  # some vanish at fixed sizes
+    try:
+        with torch.no_grad():
+            extreme.model()(*extreme.inputs(MINIMUM))
+    except Exception as error:
+        raise _NotApplicableError(f"eager PyTorch refuses these sizes: {error}") from error
+    try:
+        check_where_exact(extreme, REAL, varying=name == "from-one")
+    except InputError as error:
+        raise _NotApplicableError(f"the program does not take these sizes: {error}") from error
+
+
+def attention() -> dict[str, Callable[[], None]]:
+    """Returns attention with every kind of mask, for few and many queries and keys, widths, dtypes and places."""
+    from tests.gpu import attention as grid
+
+    return {each.label: functools.partial(each.check, REAL) for each in grid.GRID}
+
+
 def architectures() -> dict[str, Callable[[], None]]:
     """Returns every architecture with fixed and with varying sizes."""
     from tests.architectures import test_architectures
@@ -113,6 +161,10 @@ def check_samples(names: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield name, {"outcome": outcome, **rest}
 
 
+class _NotApplicableError(Exception):
+    """An item cannot be tried."""
+
+
 def one_by_one(part: Callable[[], dict[str, Callable[[], None]]]) -> Part:
     """Returns the part of what is checked by functions without arguments, which raise where it is wrong."""
     known = functools.cache(part)
@@ -122,6 +174,8 @@ def one_by_one(part: Callable[[], dict[str, Callable[[], None]]]) -> Part:
             try:
                 known()[name]()
                 yield name, {"outcome": "right"}
+            except _NotApplicableError as reason:
+                yield name, {"outcome": f"not applicable: {_shorten(str(reason))}"}
             except Exception as error:
                 yield name, {"outcome": _error(error)}
 
@@ -139,6 +193,8 @@ def _shorten(text: str) -> str:
 
 PARTS = {
     "cases": one_by_one(cases),
+    "extremes": one_by_one(extremes),
+    "attention": one_by_one(attention),
     "architectures": one_by_one(architectures),
     "samples": Part(samples, check_samples, 8, lambda name: name.split()[-1]),
 }

@@ -143,7 +143,7 @@ def test_a_guard_is_checked_after_saving_the_compiled_model(tmp_path):
 class Nested(nn.Module):
     """Has conditions of every form that PyTorch writes to files."""
 
-    def forward(self, x, ys, k=None):
+    def forward(self, x, *ys, k=None):
         result = x * 2 if x.shape[0] * ys[0].shape[0] % 4 == 0 else x * 3
         if x.shape[0] > ys[0].shape[0] or ys[1]["a"].shape[0] // 2 == 3:
             result = result + 1
@@ -159,9 +159,9 @@ def test_guards_of_a_file_are_those_that_were_traced():
     varying = {0: Dim.AUTO}
     exported = torch.export.export(
         Nested(),
-        (torch.rand(4, 2), [torch.rand(6, 2), {"a": torch.rand(7)}]),
+        (torch.rand(4, 2), torch.rand(6, 2), {"a": torch.rand(7)}),
         {"k": torch.rand(5)},
-        dynamic_shapes={"x": varying, "ys": [varying, {"a": varying}], "k": varying},
+        dynamic_shapes={"x": varying, "ys": (varying, {"a": varying}), "k": varying},
     )
     traced, written = traced_guards(exported), written_guards(exported)
     symbols = sorted(frozenset().union(*(guard.free_symbols for guard in traced)), key=str)

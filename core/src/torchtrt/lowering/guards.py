@@ -10,11 +10,26 @@ from typing import Any
 import sympy
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.symbols import shape_env_of
+
+
+def guards_of(exported: ExportedProgram) -> tuple[Any, ...]:
+    """Returns a program's guards as SymPy conditions on the symbols of its inputs' sizes.
+
+    PyTorch keeps them with the symbols while the program stays in the process that traced it, and as
+    text in a file.
+
+    Raises:
+        UnsupportedProgramError: A guard in a program from a file has a form that cannot be read.
+    """
+    environment: Any = shape_env_of(exported.graph)
+    has_traced = environment is not None and environment.guards
+    return traced_guards(exported) if has_traced else written_guards(exported)
 
 
 def traced_guards(exported: ExportedProgram) -> tuple[Any, ...]:
@@ -31,7 +46,7 @@ def traced_guards(exported: ExportedProgram) -> tuple[Any, ...]:
 
 
 def written_guards(exported: ExportedProgram) -> tuple[Any, ...]:
-    """Returns the guards of a program that was read from a file, which holds them as text only.
+    """Returns the guards that a program holds as text.
 
     Raises:
         UnsupportedProgramError: A guard has a form that cannot be read.
@@ -51,20 +66,29 @@ def _undecided(guards: Any) -> tuple[Any, ...]:
 def _arguments_by_name(exported: ExportedProgram) -> dict[str, Any]:
     """Returns the program's inputs as its guards name them, nested, with the sizes of each tensor as its leaf."""
     placeholders = exported.graph.find_nodes(op="placeholder")
-    by_name = {node.name: node for node in placeholders}
-    sizes = [
-        tuple(_expression(size) for size in getattr(by_name[name].meta.get("val"), "shape", ()))
-        for name in exported.graph_signature.user_inputs
-        if name in by_name
+    specs = exported.graph_signature.input_specs
+    leaves = [
+        _Sizes(tuple(map(_expression, getattr(node.meta.get("val"), "shape", ()))))
+        for node, spec in zip(placeholders, specs, strict=True)
+        if spec.kind is InputKind.USER_INPUT
     ]
     in_spec = exported.call_spec.in_spec
     signature = exported.module_call_graph[0].signature
-    if in_spec is None or signature is None or len(sizes) != in_spec.num_leaves:
+    if in_spec is None or signature is None or len(leaves) != in_spec.num_leaves:
         return {}
-    leaves = [_Sizes(each) for each in sizes]
     args, kwargs = pytree.tree_unflatten(leaves, in_spec)
-    names = signature.forward_arg_names or ()
-    return {"flat_args": leaves, **dict(zip(names, args, strict=False)), **kwargs}
+    named = {**dict(zip(signature.forward_arg_names or (), args, strict=False)), **kwargs}
+    return {"flat_args": leaves, **_collected(named), **named}
+
+
+def _collected(named: Mapping[str, Any]) -> dict[str, dict[int, Any]]:
+    """Returns what ``*args`` collects by the parameter's name: PyTorch names its values ``args_0``, ``args_1``."""
+    collected: dict[str, dict[int, Any]] = {}
+    for name, value in named.items():
+        parameter, _, place = name.rpartition("_")
+        if place.isdecimal():
+            collected.setdefault(parameter, {})[int(place)] = value
+    return collected
 
 
 def _expression(size: int | torch.SymInt) -> Any:

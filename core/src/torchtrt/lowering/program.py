@@ -18,7 +18,7 @@ from torch.utils._sympy.numbers import int_oo
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt.lowering.functionalization import functionalize
-from torchtrt.lowering.guards import traced_guards, written_guards
+from torchtrt.lowering.guards import guards_of, traced_guards
 from torchtrt.lowering.memory import overlap
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -72,7 +72,7 @@ def open_program(exported: ExportedProgram) -> Program:
     _check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
-    guards_of_file = () if traced_guards(exported) else written_guards(exported)
+    guards = guards_of(exported)
     exported, source = functionalize(exported)
     signature = exported.graph_signature
     graph = torch.fx.Graph()
@@ -110,7 +110,7 @@ def open_program(exported: ExportedProgram) -> Program:
     assert in_spec is not None
     assert out_spec is not None
     ranges = dict(_ranges(exported))
-    guards = (*guards_of_file, *traced_guards(exported))
+    guards = (*guards, *traced_guards(exported))  # rewriting writes may have added some
     return Program(module, in_spec, out_spec, ranges, mutated, origins, guards)
 
 

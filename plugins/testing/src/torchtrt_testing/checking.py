@@ -101,19 +101,23 @@ def run_compiled(compiled: Callable[..., Any], *inputs: torch.Tensor) -> Any:
 @functools.lru_cache(maxsize=64)
 def export(case: OpCase, varying: bool = True) -> torch.export.ExportedProgram:
     """Returns a case as an exported program, with the dimensions that vary or with fixed sizes."""
-    dims = {
-        name: torch.export.Dim(name, min=low, max=high)
-        for name, (low, _, high) in case.dimensions.items()
-    }
-    shapes = tuple(
-        {place: dims[name] for place, name in spec.varying(case.dimensions).items()} or None
-        for spec in case.tensors
-    )
-    dynamic = {"inputs": shapes} if varying else None
+    dynamic = {"inputs": _dynamic_shapes(case)} if varying else None
     with torch.no_grad(), export_contexts(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         inputs = case.inputs(USUAL)
         return torch.export.export(case.model(), inputs, dynamic_shapes=dynamic, strict=False)
+
+
+def _dynamic_shapes(case: OpCase) -> tuple[dict[int, torch.export.Dim] | None, ...]:
+    """Returns the dimensions of each tensor that vary, as ``torch.export`` takes them."""
+    dims = {
+        name: torch.export.Dim(name, min=low, max=high)
+        for name, (low, _, high) in case.dimensions.items()
+    }
+    return tuple(
+        {place: dims[name] for place, name in spec.varying(case.dimensions).items()} or None
+        for spec in case.tensors
+    )
 
 
 def dtypes_lacking(case: OpCase) -> tuple[torch.dtype, ...]:

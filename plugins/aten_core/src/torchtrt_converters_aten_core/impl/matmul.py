@@ -10,7 +10,7 @@ import torch
 
 from torchtrt.conversion import add, add_layer, is_network_tensor
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, types
+from torchtrt_converters_aten_core.impl import elementwise, reduction, shims, types
 from torchtrt_converters_aten_core.impl.integer_reduction import total
 from torchtrt_converters_aten_core.impl.shape import swap, to_rank, unsqueeze
 
@@ -23,6 +23,9 @@ def multiply(
     One-dimensional operands are vectors; the dimensions before the last two broadcast. Of more than three dimensions
     that meet one matrix, those between the first and the last become one, where all sizes but the first are known:
     TensorRT 8.6 computes a small product for each of them, at half the speed.
+
+    Products of batches whose matrices have one row are computed as their transposes where TensorRT is wrong otherwise
+    (:func:`shims.multiplies_one_row_exactly`).
 
     Args:
         ctx: The conversion context.
@@ -39,6 +42,31 @@ def multiply(
             first = _with_sizes(ctx, first, (0, math.prod(middle), depth))
             product = multiply(ctx, first, second, transpose_second=transpose_second)
             return _with_sizes(ctx, product, (0, *middle, width))
+    if not shims.multiplies_one_row_exactly() and min(len(first.shape), len(second.shape)) > 2:
+        rows = first.shape[-1 if transpose_first else -2]
+        columns = second.shape[-2 if transpose_second else -1]
+        if rows == 1 and columns == 1:
+            return _dot(ctx, first, second, transpose_first, transpose_second)
+        if rows == 1:
+            product = _multiply(ctx, second, first, not transpose_second, not transpose_first)
+            return swap(ctx, product, -2, -1)
+    return _multiply(ctx, first, second, transpose_first, transpose_second)
+
+
+def _dot(
+    ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_second: bool
+) -> Any:
+    """Returns the products of rows and columns, one of each in every matrix, as sums of elementwise products."""
+    row = swap(ctx, first, -2, -1) if transpose_first else first
+    column = second if transpose_second else swap(ctx, second, -2, -1)
+    products = elementwise.arithmetic(ctx, "PROD", row, column, ctx.dtype_of(first))
+    return reduction.reduce(ctx, "SUM", products, [-1], True)
+
+
+def _multiply(
+    ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_second: bool
+) -> Any:
+    """Returns the product as one layer, with as many batch dimensions as the operand that has more of them."""
     batch = max(len(first.shape), len(second.shape), 2) - 2
     operations = []
     tensors = []

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from torchtrt.tensorrt import to_trt_dtype, trt
+from torchtrt.tensorrt.shims import is_strongly_typed
 
 
 def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
@@ -86,3 +87,13 @@ def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
 def ranks_integers() -> bool:
     """Returns whether TopK takes integers, as it does where there are 64-bit ones."""
     return hasattr(trt.DataType, "INT64")
+
+
+def multiplies_one_row_exactly() -> bool:
+    """Returns whether a batch of products may have one row each.
+
+    TensorRT 8.6 on an H200 computes ``softmax(q @ k.T + mask) @ v`` wrongly, by as much as the values themselves, where
+    ``q`` has one row and the network computes the mask or reads it twice. It is right where the row is one of several
+    sizes, and where the product is computed as the transpose of ``k @ q.T``.
+    """
+    return is_strongly_typed()

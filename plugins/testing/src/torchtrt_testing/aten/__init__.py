@@ -45,10 +45,12 @@ def is_expected_rejection(error: FullCompilationError) -> bool:
     return lacks and not hasattr(trt.DataType, "INT64")  # and then reduces them in float32
 
 
-def check_where_exact(case: OpCase, settings: Mapping[str, Any] | None = None) -> None:
+def check_where_exact(
+    case: OpCase, settings: Mapping[str, Any] | None = None, *, varying: bool = True
+) -> None:
     """As :func:`~torchtrt_testing.checking.check_case`; or the case is rejected as it may be."""
     try:
-        check_case(case, settings=settings)
+        check_case(case, varying=varying, settings=settings)
     except FullCompilationError as error:
         if not is_expected_rejection(error):
             raise
