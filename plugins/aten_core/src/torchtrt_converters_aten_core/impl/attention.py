@@ -105,7 +105,8 @@ def attention(
         bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
         scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
     weights = softmax.softmax(ctx, scores, -1)
-    result = matmul.multiply(ctx, weights, value)
+    # Where the scores are transposed, this product need not be.
+    result = matmul.multiply(ctx, weights, value, may_transpose=False)
     # Not a product: in float16, whose lowest is less low, what sees nothing may have become NaN.
     return result if keep is None else elementwise.select(ctx, keep, result, 0.0, dtype)
 

@@ -16,7 +16,13 @@ from torchtrt_converters_aten_core.impl.shape import swap, to_rank, unsqueeze
 
 
 def multiply(
-    ctx: Any, first: Any, second: Any, transpose_first: bool = False, transpose_second: bool = False
+    ctx: Any,
+    first: Any,
+    second: Any,
+    transpose_first: bool = False,
+    transpose_second: bool = False,
+    *,
+    may_transpose: bool = True,
 ) -> Any:
     """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
 
@@ -24,8 +30,8 @@ def multiply(
     that meet one matrix, those between the first and the last become one, where all sizes but the first are known:
     TensorRT 8.6 computes a small product for each of them, at half the speed.
 
-    Products of batches whose matrices have one row are computed as their transposes where TensorRT is wrong otherwise
-    (:func:`shims.multiplies_one_row_exactly`).
+    A product of batches whose matrices have one row is computed as its transpose where TensorRT may compute attention
+    wrongly otherwise (:func:`shims.multiplies_one_row_exactly`).
 
     Args:
         ctx: The conversion context.
@@ -33,6 +39,7 @@ def multiply(
         second: A network tensor of rank 1 or more.
         transpose_first: Exchange the last two dimensions of ``first``.
         transpose_second: Exchange the last two dimensions of ``second``.
+        may_transpose: Whether a product with one row may be computed as its transpose, at some cost.
     """
     is_one_matrix = len(second.shape) > 1 and tuple(second.shape)[:-2] in ((), (1,))
     if is_one_matrix and len(first.shape) > 3 and not transpose_first:
@@ -42,7 +49,8 @@ def multiply(
             first = _with_sizes(ctx, first, (0, math.prod(middle), depth))
             product = multiply(ctx, first, second, transpose_second=transpose_second)
             return _with_sizes(ctx, product, (0, *middle, width))
-    if not shims.multiplies_one_row_exactly() and min(len(first.shape), len(second.shape)) > 2:
+    has_risk = may_transpose and not shims.multiplies_one_row_exactly()
+    if has_risk and min(len(first.shape), len(second.shape)) > 2:
         rows = first.shape[-1 if transpose_first else -2]
         columns = second.shape[-2 if transpose_second else -1]
         if rows == 1 and columns == 1:
@@ -53,9 +61,7 @@ def multiply(
     return _multiply(ctx, first, second, transpose_first, transpose_second)
 
 
-def _dot(
-    ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_second: bool
-) -> Any:
+def _dot(ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_second: bool) -> Any:
     """Returns the products of rows and columns, one of each in every matrix, as sums of elementwise products."""
     row = swap(ctx, first, -2, -1) if transpose_first else first
     column = second if transpose_second else swap(ctx, second, -2, -1)

@@ -92,8 +92,8 @@ def ranks_integers() -> bool:
 def multiplies_one_row_exactly() -> bool:
     """Returns whether a batch of products may have one row each.
 
-    TensorRT 8.6 on an H200 computes ``softmax(q @ k.T + mask) @ v`` wrongly, by as much as the values themselves, where
-    ``q`` has one row and the network computes the mask or reads it twice. It is right where the row is one of several
-    sizes, and where the product is computed as the transpose of ``k @ q.T``.
+    TensorRT 8.6 computes ``softmax(q @ k.T + mask) @ v`` wrongly, by as much as the values themselves, where ``q`` has
+    one row that does not vary, there are several products in the batch, and a reduction reads the mask as well. It is
+    right where the scores are the transpose of ``k @ q.T``: of networks on an H200 34 of 176 are wrong, and 0 of 38.
     """
     return is_strongly_typed()
