@@ -8,13 +8,20 @@ DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 # What `make compare` measures us against. Not in .venv: no test may find it.
 PEER := .cache/torch-tensorrt
 
-.PHONY: demo test lint docs bench bench-gpu compare conformance clean
+.PHONY: demo check test test-all lint docs bench bench-gpu compare conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
 
+# The loop while you write: what has changed. CONTRIBUTING.md says when to use which.
+check: $(VENV)/ready lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.changed_tests $(PYTEST_ARGS)
+
 test: $(VENV)/ready lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --tensorrt=some -n auto --dist worksteal $(PYTEST_ARGS)
+
+test-all: $(VENV)/ready lint
+	OMP_NUM_THREADS=1 FRESH_PROCESSES=1 $(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

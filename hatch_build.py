@@ -1,4 +1,7 @@
-"""Gives the root distribution its dependencies: the sibling folders in a checkout, exact versions elsewhere."""
+"""Gives the root distribution its dependencies, and the README without links that only the repository has.
+
+The dependencies are the sibling folders in a checkout, exact versions elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,10 @@ class SiblingDependencies(MetadataHookInterface):
     """Depends on the checkout's own folders, or on one released version of each (TORCHTRT_RELEASE=1)."""
 
     def update(self, metadata: dict) -> None:
-        """Fills in the two dynamic fields of ``pyproject.toml``."""
+        """Fills in the dynamic fields of ``pyproject.toml``."""
         root, version = Path(self.root), metadata["version"]
+        readme = _without_relative_links((root / "README.md").read_text(encoding="utf-8"))
+        metadata["readme"] = {"content-type": "text/markdown", "text": readme}
         from_checkout = not os.environ.get("TORCHTRT_RELEASE")
 
         def requirement(folder: Path, extra: str = "") -> str:
@@ -34,7 +39,15 @@ class SiblingDependencies(MetadataHookInterface):
             if FOR_TESTS not in path.read_text(encoding="utf-8")
         )
         metadata["dependencies"] = [requirement(folder) for folder in folders]
-        metadata["optional-dependencies"] = {"tensorrt": [requirement(root / "core", "[tensorrt]")]}
+        metadata["optional-dependencies"] = {
+            "tensorrt": [requirement(root / "core", "[tensorrt]")],
+            "rtx": [requirement(root / "plugins/rtx", "[tensorrt]")],
+        }
+
+
+def _without_relative_links(text: str) -> str:
+    """Returns a page as a package index can show it: only the texts of links to files beside it."""
+    return re.sub(r"\[([^\]]*)\]\((?![a-z]+:|#)[^)]*\)", r"\1", text)
 
 
 def _name(folder: Path) -> str:

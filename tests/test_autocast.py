@@ -8,8 +8,8 @@ from torch.utils import _pytree as pytree
 import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.errors import SettingsError
-from torchtrt.exporting import export
 from torchtrt.packs import AutocastRule, local_pack
+from torchtrt_compiler.exporting import export
 from torchtrt_reference import VERSIONS
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)

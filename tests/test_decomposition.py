@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchtrt
-from torchtrt.errors import FullCompilationError
+from torchtrt.errors import FullCompilationError, SettingsError
+from torchtrt.packs import local_pack
 
 
 class Function(nn.Module):
@@ -60,6 +61,101 @@ def test_the_reason_of_a_decomposition_that_does_not_apply_is_told() -> None:
     """Where a pack's decomposition gives a reason, the report has it."""
     with pytest.raises(FullCompilationError, match="does not apply: new elements have no values"):
         compiled(lambda x: torch.ops.aten.resize.default(x, [100]), torch.randn(3))
+
+
+IMAGES = torchtrt.Input(
+    min_shape=(1, 3, 32, 32), opt_shape=(2, 3, 64, 64), max_shape=(4, 3, 128, 128)
+)
+
+
+def test_a_decomposition_knows_the_ranges_of_sizes() -> None:
+    """PyTorch remembers from exporting that it could not tell whether a computed size is 1."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, 2, 1), nn.AdaptiveAvgPool2d((2, 3))).eval()
+    compiled = torchtrt.compile(model, [IMAGES], require_full_compilation=True)
+    for shape in (IMAGES.bounds[0], (2, 3, 33, 100), IMAGES.bounds[2]):
+        x = torch.rand(shape)
+        torch.testing.assert_close(compiled(x), model(x), atol=1e-4, rtol=1e-4)
+
+
+def test_a_question_that_a_decomposition_may_not_ask_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the words of the model's sizes, without the compiler's own."""
+    op = torch.ops.aten.igamma.default
+
+    def asking(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + y if x.shape[2] % 2 == 0 else x
+
+    packs = {op: (asking, local_pack)}
+    monkeypatch.setattr("torchtrt_compiler.lowering.decomposition.decompositions", lambda: packs)
+    model = Function(lambda x: torch.igamma(x, x) * 2).eval()
+    compiled = torchtrt.compile(model, [IMAGES], min_block_size=1)
+
+    (stayed,) = compiled.report.in_torch
+    assert "its decomposition asks whether Eq(Mod(" in stayed.reason
+    assert "NewAssumptionError" not in stayed.reason
+
+
+DIFFERENT = {
+    "dtype": (lambda x, y: (x + y).half(), "returns float16 of (3) where the op returns float32"),
+    "rank": (lambda x, y: (x + y)[None], "returns float32 of (1, 3) where the op returns"),
+    "sizes": (lambda x, y: (x + y)[:2], "returns float32 of (2) where the op returns"),
+    "number": (lambda x, y: 2, "returns no tensor where the op returns float32 of (3)"),
+}
+
+
+@pytest.mark.parametrize("case", DIFFERENT.values(), ids=DIFFERENT)
+@pytest.mark.parametrize("is_pytorch", [True, False], ids=["PyTorch", "pack"])
+def test_a_decomposition_with_other_results_than_the_op_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, case: Any, is_pytorch: bool
+) -> None:
+    """What reads the results is converted for the dtype and sizes of the op."""
+    function, reason = case
+    op = torch.ops.aten.igamma.default
+    if is_pytorch:
+        monkeypatch.setitem(torch._decomp.decomposition_table, op, function)
+    else:
+        packs = {op: (function, local_pack)}
+        monkeypatch.setattr(
+            "torchtrt_compiler.lowering.decomposition.decompositions", lambda: packs
+        )
+    x = torch.rand(3) + 1
+
+    model = Function(lambda x: torch.igamma(x, x) * 2).eval()
+    compiled = torchtrt.compile(model, (x,), min_block_size=1)
+
+    torch.testing.assert_close(compiled(x), model(x))
+    (stayed,) = compiled.report.in_torch
+    assert reason in stayed.reason
+
+
+def test_a_decomposition_that_is_asked_for_is_used() -> None:
+    """Of attention, too, which may draw random numbers and does not."""
+    x = torch.rand(2, 4, 8, 16)
+    op = "aten.scaled_dot_product_attention.default"
+    model = Function(lambda x: F.scaled_dot_product_attention(x, x, x)).eval()
+    compiled = torchtrt.compile(model, (x,), torch_enabled_decompositions={op}, min_block_size=1)
+
+    assert op not in {each.op for each in compiled.report.converted}
+    torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize(
+    ("function", "op", "reason"),
+    [
+        (lambda x: F.conv2d(x, torch.ones(4, 4, 3, 3)), "aten.conv2d", "it is for integers"),
+        (lambda x: torch.mm(x[0, 0], x[0, 0].T), "aten.mm", "neither a pack nor PyTorch has"),
+    ],
+    ids=["does-not-apply", "none"],
+)
+def test_a_decomposition_that_is_asked_for_and_cannot_be_used_is_an_error(
+    function: Callable[..., Any], op: str, reason: str
+) -> None:
+    """The setting would have no effect."""
+    with pytest.raises(SettingsError, match=reason):
+        torchtrt.compile(
+            Function(function).eval(), (torch.rand(2, 4, 8, 16),), torch_enabled_decompositions={op}
+        )
 
 
 class Counter(nn.Module):

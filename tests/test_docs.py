@@ -1,15 +1,15 @@
 """What a person can use is documented and used in a test, and what the pages show runs."""
 
 import dataclasses
+import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import torchtrt_cli
-from torchtrt import CompilationSettings
+from tests.support.processes import run_python
+from torchtrt import CompilationSettings, errors
 from torchtrt.packs import hooks
 
 ROOT = Path(__file__).parents[1]
@@ -67,10 +67,21 @@ def test_every_command_is_run_in_a_test(capsys):
 
 def test_every_setting_is_in_the_table_of_settings():
     """And none that does not exist."""
-    section = PAGES["compile-a-model.md"].split("\n## Settings\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
+    rows = re.findall(r"^\| (`.*?`) \|", PAGES["settings.md"], re.MULTILINE)
 
     assert set(setting_names()) == {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
+def test_every_exception_and_warning_is_in_a_table():
+    """And none that does not exist, so that whoever catches one finds when it is raised."""
+    raised = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    rows = set(re.findall(r"^\| `(\w+)` \|", PAGES["errors.md"], re.MULTILINE))
+
+    assert raised - {"TorchTRTError"} == rows
 
 
 CODE_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -91,27 +102,16 @@ class MyModel(torch.nn.Module):
 def train_further(model):
     return MyModel().eval()
 """
-TOLD = {
-    "compile-a-model.md": """
-import torch
-
-class MyModel(torch.nn.Module):
-    def forward(self, x, mask=None):
-        x = x * 2 if mask is None else x * mask
-        for _ in range(4):  # enough for an engine
-            x = abs(x + 1)
-        return x
-
-ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
-""",
-    **dict.fromkeys(("save-and-load.md", "cache.md"), IMAGES),
-}
+TOLD = dict.fromkeys(("save-and-load.md", "cache.md"), IMAGES)
 """What a page expects its readers to have."""
 TESTED_ELSEWHERE = {
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "publish-a-pack.md": "plugins/cli/tests/test_new_pack.py installs, tests and builds it",
-    "write-a-converter.md": "shows parts of aten_core, before and after",
 }
+
+
+QUOTED = re.compile(r"# ((?:core|plugins)/\S+\.py)\n(.*)", re.DOTALL)
+"""A block that shows a part of a file: its first line is the path, the rest is in the file as it stands."""
 
 
 def pages_with_code():
@@ -124,16 +124,11 @@ def pages_with_code():
 )
 def test_the_code_of_a_page_runs(page, tmp_path):
     """From the first block to the last, as one program, with warnings as errors."""
-    blocks = CODE_BLOCK.findall(PAGES[page])
+    blocks = [block for block in CODE_BLOCK.findall(PAGES[page]) if not QUOTED.match(block)]
     program = tmp_path / "page.py"
     program.write_text("\n".join((TOLD.get(page, ""), *blocks)), encoding="utf-8")
 
-    done = subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-W", "error::UserWarning", program, cwd=tmp_path)
 
     assert 0 == done.returncode, done.stderr
 
@@ -141,3 +136,27 @@ def test_the_code_of_a_page_runs(page, tmp_path):
 def test_pages_that_are_tested_elsewhere_show_code():
     """So that nothing is excused that is not there."""
     assert set(TESTED_ELSEWHERE) <= set(pages_with_code())
+
+
+def test_quoted_code_is_in_its_file():
+    """A page that shows a part of the repository follows it."""
+    quotes = [
+        QUOTED.match(block)
+        for page in PAGES.values()
+        for block in CODE_BLOCK.findall(page)
+        if QUOTED.match(block)
+    ]
+
+    assert 5 <= len(quotes)
+    for path, code in (quote.groups() for quote in quotes):
+        assert code in (ROOT / path).read_text(encoding="utf-8"), path
+
+
+def test_building_blocks_named_on_a_page_exist():
+    """They are those of aten_core, ``impl.<module>.<function>``."""
+    names = set(re.findall(r"`impl\.(\w+)\.(\w+)`", "".join(PAGES.values())))
+
+    assert names
+    for module, name in sorted(names):
+        found = importlib.import_module(f"torchtrt_converters_aten_core.impl.{module}")
+        assert callable(getattr(found, name, None)), f"impl.{module}.{name}"

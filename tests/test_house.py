@@ -1,32 +1,28 @@
-"""The rules of the house: what may import what, and what the core knows."""
+"""Structure inside packages: no circles, layers of the core, which modules name ops. Between them: test_boundaries."""
 
 from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 
 import pytest
 
 from tests.house import ROOT, Package, circles, imported, packages
+from tests.support.processes import run_python
 
 PACKAGES = packages()
 CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 
-OPS_OF_THE_CORE = {
+OPS_OF_THE_COMPILER = {
     "lowering/aliasing": "composites that may return their argument although their schema does not say so",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write to their statistics, which their schema does not tell",
+    "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
     "lowering/program": "the copy back to what the model writes to",
+    "tuning": "casts, which cost an engine nothing",
 }
-"""The modules of the core that name ops, and why nobody else can."""
-
-
-def imports_of_project(module_path) -> set[str]:
-    """The packages of this project that a file imports."""
-    names = {name.split(".")[0] for name in imported(module_path)}
-    return names & {package.name for package in PACKAGES}
+"""The modules of the compiler that name ops, and why nobody else can."""
+COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
@@ -62,39 +58,25 @@ def test_a_room_of_the_core_imports_only_from_rooms_below():
     assert [] == upward
 
 
-def test_the_core_imports_no_other_piece_of_the_project():
-    """Packs, front ends and TensorRTs are found, never imported by name; one module is a name for another piece."""
-    known = {name: imports_of_project(path) - {"torchtrt"} for name, path in CORE.modules().items()}
-
-    assert known.pop("torchtrt.testing") == {"torchtrt_testing"}
-    assert {} == {name: names for name, names in known.items() if names}
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
-def test_private_modules_are_imported_by_their_own_package_only(package):
-    """A module or name with an underscore in front is nobody else's business."""
-    private = [
-        f"{module}: {name}"
-        for module, path in package.modules().items()
-        for name in imported(path)
-        if name.split(".")[0] in {each.name for each in PACKAGES} - {package.name}
-        and any(part.startswith("_") and part != "__version__" for part in name.split("."))
-    ]
-
-    assert [] == private
-
-
-def test_every_module_of_the_core_that_names_ops_has_a_reason():
-    """An operator belongs in a pack."""
-    naming = {
-        str(path.relative_to(CORE.folder).with_suffix(""))
-        for path in CORE.modules().values()
+def modules_that_name_ops(package) -> set[str]:
+    """The modules of a package that name an ATen op, as paths."""
+    return {
+        str(path.relative_to(package.folder).with_suffix(""))
+        for path in package.modules().values()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and ast.unparse(node).startswith(("aten.", "torch.ops.aten."))
     }
 
-    assert set(OPS_OF_THE_CORE) == naming
+
+def test_the_core_names_no_op():
+    """An operator belongs in a pack."""
+    assert set() == modules_that_name_ops(CORE)
+
+
+def test_every_module_of_the_compiler_that_names_ops_has_a_reason():
+    """Some ops are part of how PyTorch writes a program down."""
+    assert set(OPS_OF_THE_COMPILER) == modules_that_name_ops(COMPILER)
 
 
 def test_a_pack_imports_no_other_packs_converters():
@@ -120,13 +102,82 @@ def test_tests_are_collected_in_any_order():
     ]
     counts = set()
     for order in (files, files[::-1]):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "--collect-only", "-q", *order],
-            capture_output=True,
-            text=True,
-            cwd=ROOT,
-        )
+        done = run_python("-m", "pytest", "--collect-only", "-q", *order, cwd=ROOT)
         assert 0 == done.returncode, done.stdout
         counts.add(done.stdout.splitlines()[-1].split(" tests")[0])
 
     assert 1 == len(counts)
+
+
+DOCUMENTED = [
+    CORE,
+    Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime"),
+    COMPILER,
+]
+LONG = 10
+"""The most lines that a function without docstring may have."""
+
+
+def undocumented_functions(source: str) -> list[str]:
+    """The functions of more than ``LONG`` lines without docstring, but for those whose meaning is Python's."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno - node.lineno >= LONG
+        and ast.get_docstring(node) is None
+        and not node.name.startswith("__")
+        and not any(ast.unparse(each).endswith(".setter") for each in node.decorator_list)
+    ]
+
+
+@pytest.mark.parametrize("package", DOCUMENTED, ids=lambda package: package.name)
+def test_every_long_function_has_a_docstring(package):
+    """A property's setter has that of its getter."""
+    modules = package.modules().items()
+    functions = {name: undocumented_functions(path.read_text()) for name, path in modules}
+
+    assert [] == [f"{name}.{each}" for name, missing in functions.items() for each in missing]
+
+
+def test_a_function_of_ten_lines_needs_no_docstring():
+    """The signature counts."""
+    body = "    x += 1\n"
+
+    assert [] == undocumented_functions("def short(x):\n" + body * 9)
+    assert ["long"] == undocumented_functions("def long(x):\n" + body * 10)
+
+
+INTERNALS = "torch_internals"
+"""The module of a distribution that names what PyTorch may change in any version."""
+STABLE = ("torch._ops", "torch.ops.", "torch.utils._pytree")
+"""Private by their names, and the only places of what public functions take: ops, and trees of inputs."""
+
+
+def private_names(source: str) -> set[str]:
+    """The private modules of PyTorch, and private names in its modules, that a module imports or reads."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+    return {
+        name
+        for name in found
+        if re.match(r"torch\.(\w+\.)*_[a-z]\w*", name, re.IGNORECASE)
+        and not name.startswith(STABLE)
+        and not re.search(r"\.__\w+__$", name)
+    }
+
+
+@pytest.mark.parametrize("package", DOCUMENTED[1:], ids=lambda package: package.name)
+def test_one_module_imports_what_pytorch_may_change(package):
+    """Whoever supports another PyTorch looks there first. The attributes of objects are not in it."""
+    users = {
+        module for module, path in package.modules().items() if private_names(path.read_text())
+    }
+
+    assert {f"{package.name}.{INTERNALS}"} == users

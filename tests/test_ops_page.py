@@ -1,8 +1,8 @@
 """The page that lists every op is what the registry says."""
 
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.processes import run_python
 
 ROOT = Path(__file__).parents[1]
 
@@ -12,8 +12,6 @@ def test_the_page_of_all_ops_is_current():
     program = "from tests import ops_page; print(ops_page.page() == ops_page.PAGE.read_text())"
 
     # In a process of its own: other tests register converters.
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", program, cwd=ROOT, check=True)
 
     assert "True" == done.stdout.strip()

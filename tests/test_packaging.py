@@ -1,13 +1,15 @@
 """The distributions build, and a clean environment with their wheels finds all packs."""
 
+import email
 import json
 import os
-import subprocess
-import sys
+import re
 import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import ONLY_TORCH, run_python
 
 ROOT = Path(__file__).parents[1]
 PARTS = [
@@ -20,10 +22,8 @@ FOLDERS = [*PARTS, ROOT]
 
 def pip(*arguments, **environment):
     """Runs pip without network access."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
-    )
+    command = ["-m", "pip", "--disable-pip-version-check", *arguments]
+    done = run_python(*command, env={**os.environ, **environment}, libraries=())
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
@@ -40,8 +40,13 @@ def wheels(tmp_path_factory):
 
 
 def metadata(wheels, name):
-    """Returns the METADATA of a wheel."""
+    """Returns the METADATA of a distribution's wheel."""
     (path,) = wheels.glob(f"{name}-0*.whl")
+    return metadata_of(path)
+
+
+def metadata_of(path):
+    """Returns the METADATA of a wheel."""
     with zipfile.ZipFile(path) as archive:
         (entry,) = (entry for entry in archive.namelist() if entry.endswith("/METADATA"))
         return archive.read(entry).decode()
@@ -63,6 +68,31 @@ def test_the_released_root_pins_its_parts_and_holds_no_code(wheels):
     (path,) = wheels.glob("torchtrt-0*.whl")
     with zipfile.ZipFile(path) as archive:
         assert not [name for name in archive.namelist() if name.endswith(".py")]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_wheel_says_whose_it_is_and_what_it_is_for(wheels, folder):
+    """An index shows the licence, the authors, the versions of Python, and a page whose links lead somewhere."""
+    (name,) = re.findall('^name = "(.+)"$', (folder / "pyproject.toml").read_text(), re.M)
+    (path,) = wheels.glob(f"{name.replace('-', '_')}-0*.whl")
+    message = email.message_from_string(metadata_of(path))
+    classifiers = message.get_all("Classifier")
+
+    assert message["License-Expression"] == "Apache-2.0"
+    assert message["Author"] == "The authors of torchtrt"
+    assert [each for each in classifiers if each.startswith("Development Status :: ")]
+    assert {f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)} <= {
+        *classifiers
+    }
+    assert ("Framework :: Pytest" in classifiers) == (name == "torchtrt-testing")
+    # A licence expression takes the place of the classifier, and indexes refuse both.
+    assert not [each for each in classifiers if each.startswith("License :: ")]
+    with zipfile.ZipFile(path) as archive:
+        (licence,) = (each for each in archive.namelist() if each.endswith("/licenses/LICENSE"))
+        assert archive.read(licence) == (ROOT / "LICENSE").read_bytes()
+    page = message.get_payload()
+    assert page.strip()
+    assert [] == re.findall(r"\]\((?!https?://|#)[^)]*\)", page)
 
 
 def test_a_packs_wheel_tells_its_coverage(wheels):
@@ -105,13 +135,8 @@ def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
         "import sys; sys.path = [p for p in sys.path if 'src' not in p]; "
         "from torchtrt_cli import main; main(['packs', '--json'])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
+    done = run_python(
+        "-c", code, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=True, cwd=tmp_path
     )
 
     found = {row["name"]: row for row in json.loads(done.stdout)["packs"]}
@@ -120,14 +145,14 @@ def test_installed_wheels_are_found_with_their_provenance(wheels, tmp_path):
     assert all(str(tmp_path) in row["location"] for row in found.values())
 
 
-def test_importing_torchtrt_with_all_packs_imports_nothing_slow():
+def test_loading_all_packs_imports_nothing_slow():
     """What compiling needs is imported when something is compiled."""
     slow = (
         "rich",
         "sympy",
         "tensorrt",
-        "torchtrt.compiler",
-        "torchtrt.lowering",
+        "torchtrt_compiler.compiler",
+        "torchtrt_compiler.lowering",
         "torchtrt_reference",
     )
     program = (
@@ -136,9 +161,7 @@ def test_importing_torchtrt_with_all_packs_imports_nothing_slow():
         f"print(sorted(set({slow!r}) & (set(sys.modules) - before)))"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", program, libraries=ONLY_TORCH, check=True)
 
     assert "[]" == done.stdout.strip()
 
@@ -158,12 +181,7 @@ def test_what_is_missing_is_named_when_something_is_compiled(disabled, model, hi
         "torchtrt.DYNAMO_CONVERTERS.display_all_available_converters(); "
         f"torchtrt.compile({model}.eval(), [torch.rand(2)])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "TORCHTRT_PACKS_DISABLE": disabled},
-        capture_output=True,
-        text=True,
-    )
+    done = run_python("-c", program, env={**os.environ, "TORCHTRT_PACKS_DISABLE": disabled})
 
     assert done.returncode
     assert hint in done.stderr or "disabled by TORCHTRT_PACKS_DISABLE" in done.stderr, done.stderr

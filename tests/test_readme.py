@@ -2,9 +2,9 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests.support.processes import run_python
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -41,8 +41,7 @@ def test_the_pack_in_the_readme_works(tmp_path):
     (entry_point,) = blocks("toml")
     package = tmp_path / "torchtrt_converters_hello"
     package.mkdir()
-    (package / "__init__.py").touch()
-    (package / "_pack.py").write_text(code)
+    (package / "__init__.py").write_text(code)
     metadata = tmp_path / "torchtrt_converters_hello-0.1.0.dist-info"
     metadata.mkdir()
     name, version = re.search(r'name = "(.+)"\nversion = "(.+)"', entry_point).groups()
@@ -50,11 +49,10 @@ def test_the_pack_in_the_readme_works(tmp_path):
     group, line = re.search(r'\[project\.entry-points\."(.+)"\]\n(.+)\n', entry_point).groups()
     (metadata / "entry_points.txt").write_text(f"[{group}]\n{line.replace(chr(34), '')}\n")
 
-    done = subprocess.run(
-        [sys.executable, "-W", "error::torchtrt.errors.PackWarning", "-c", PROGRAM],
+    done = run_python(
+        *("-W", "error::torchtrt.errors.PackWarning", "-c", PROGRAM),
+        libraries=(),  # the option imports torchtrt
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
     )
 
     assert 0 == done.returncode, done.stderr
@@ -66,9 +64,7 @@ def test_every_command_in_the_readme_exists():
     from torchtrt_cli import main  # noqa: F401  (the entry point of the console script)
 
     commands = set(re.findall(r"^torchtrt (\w+)", README, re.M))
-    done = subprocess.run(
-        [sys.executable, "-m", "torchtrt", "--help"], capture_output=True, text=True, check=True
-    )
+    done = run_python("-m", "torchtrt", "--help", check=True)
 
     assert commands
     assert all(command in done.stdout for command in commands)

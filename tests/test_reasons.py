@@ -24,7 +24,7 @@ class Eigenvalues(torch.nn.Module):
 @pytest.fixture
 def vision(monkeypatch):
     """A third party's pack, gone after the test."""
-    monkeypatch.setattr(state._state, "packs", state._state.packs)
+    monkeypatch.setattr(state._state, "packs", state.current_packs())
     monkeypatch.setattr(state._state, "problems", [*state._state.problems])
     return ConverterPack("vision")
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.runtime import EngineModule
+from tests.support.compiled import engines_of
 from torchtrt.tensorrt import is_real, trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.shims import weights_of
@@ -37,7 +37,7 @@ def inputs():
 def engine_of(compiled, inputs):
     """Returns the compiled model's engine module, loaded."""
     compiled(*inputs)
-    (engine,) = (module for module in compiled.modules() if isinstance(module, EngineModule))
+    (engine,) = engines_of(compiled)
     return engine
 
 

@@ -1,12 +1,12 @@
 """The repository keeps its own promises: versions, names, layout."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import run_python
 from torchtrt.packs.info import DOORS
 
 if sys.version_info >= (3, 11):
@@ -38,39 +38,45 @@ def test_all_distributions_share_one_version():
 def test_a_pieces_names_follow_from_each_other(folder):
     """Distribution, entry point and import package are one name in three spellings."""
     project = PIECES[folder]["project"]
-    if "scripts" in project:  # a command, which no door leads to
-        assert project["scripts"] == {"torchtrt": f"torchtrt_{Path(folder).name}:main"}
+    package = f"torchtrt_{Path(folder).name}"
+    if "scripts" in project:
+        assert project["scripts"] == {"torchtrt": f"{package}:main"}
+        return
+    if "entry-points" not in project:  # other distributions import it
+        assert project["name"] == package.replace("_", "-")
+        assert (ROOT / folder / "src" / package / "py.typed").is_file()
         return
     ((group, entries),) = project["entry-points"].items()
     ((name, module),) = entries.items()
-    if (
-        group not in DOORS
-    ):  # PyTorch or pytest finds it, under our name; or the core does, the only one of its kind
-        expected = {
-            "torch_dynamo_backends": "torchtrt",
-            "pytest11": "torchtrt",
-            "torchtrt.engines": "engines",
-        }
-        assert name == expected[group]
-        assert module.split(".")[0] == f"torchtrt_{Path(folder).name}"
+    if group not in DOORS:  # PyTorch or pytest finds it, under our name
+        assert {"torch_dynamo_backends": "torchtrt", "pytest11": "torchtrt"}[group] == name
+        assert module.split(".")[0] == package
         return
     door = DOORS[group]
 
     assert Path(folder).name == name
     assert door.distribution_name(name) == project["name"]
-    assert door.package_name(name) == module.split(".")[0]
+    assert door.package_name(name) == re.split("[.:]", module)[0]
     assert (ROOT / folder / "src" / door.package_name(name) / "py.typed").is_file()
 
 
 @pytest.mark.parametrize("folder", PIECES)
-def test_a_piece_requires_one_minor_version_of_the_core_or_stands_alone(folder):
+def test_a_piece_requires_one_minor_version_of_each_piece_that_it_imports(folder):
     """The contract may change with a minor version before 1.0."""
     project = PIECES[folder]["project"]
     major, minor, _ = project["version"].split(".")
+    bounds = f">={major}.{minor},<{major}.{int(minor) + 1}"
+    declared = [line for line in project.get("dependencies", []) if line.startswith("torchtrt")]
+    sources = (ROOT / folder / "src").rglob("*.py")
+    imports = re.compile(r"^(?:from|import) (torchtrt\w*)", re.MULTILINE)
+    packages = {name for path in sources for name in imports.findall(path.read_text())}
+    own = project["name"]
+    needed = {
+        "torchtrt-core" if name == "torchtrt" else name.replace("_", "-") for name in packages
+    }
 
-    if folder != "plugins/reference":
-        wanted = f"torchtrt-core>={major}.{minor},<{major}.{int(minor) + 1}"
-        assert wanted in project["dependencies"]
+    assert all(line.endswith(bounds) for line in declared)
+    assert needed - {own} <= {line.removesuffix(bounds) for line in declared}
 
 
 @pytest.mark.parametrize("folder", PROJECTS)
@@ -91,7 +97,7 @@ def test_importing_torchtrt_imports_no_tensorrt():
     """Nothing imports the real TensorRT before it is used."""
     code = "import sys, torchtrt; print('tensorrt' in sys.modules)"
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_python("-c", code, check=True)
 
     assert "False" == done.stdout.strip()
 

@@ -1,10 +1,10 @@
 """How much memory compiling takes, on the reference TensorRT."""
 
-import subprocess
 import sys
 
 import pytest
 
+from tests.support.processes import run_python
 from torchtrt_reference import VERSIONS
 
 MEASURE = """
@@ -49,8 +49,7 @@ print((kilobytes("VmHWM") - before) / weights, (kilobytes("VmRSS") - before) / w
 @pytest.mark.parametrize("version", VERSIONS)
 def test_compiling_copies_weights_once(version):
     """The plan holds every weight once, tied and transposed ones too, and is itself never copied."""
-    command = [sys.executable, "-c", MEASURE, version]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_python("-c", MEASURE, version, check=True)
     peak, kept = map(float, done.stdout.split())
 
     assert 0.9 < kept < 1.2

@@ -305,7 +305,7 @@ def test_a_device_without_memory_is_an_error(model):
     """Whether the engine has run before or not."""
     fast = compiled(model)
     for _ in range(2):
-        with pytest.raises(EngineError, match=r"runs on CUDA and CPU tensors, but .* on meta"):
+        with pytest.raises(EngineError, match=r"runs on CUDA and CPU tensors, and .* on meta"):
             fast(X.to("meta"))
         fast(X)
 

@@ -1,10 +1,10 @@
 """Where every warning is an error, all that a person does with torchtrt works and says nothing on standard error."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.processes import run_python
 
 MODEL = """
 import warnings
@@ -81,13 +81,10 @@ for command in (*asked, *(f"{{each}} --json" for each in asked), "new-pack visio
 @pytest.mark.parametrize("what", PROGRAMS)
 def test_nothing_warns(what, tmp_path):
     """In a new process, with Python's own development mode on, which tells of files that are not closed."""
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", PROGRAMS[what]],
+    done = run_python(
+        *("-X", "dev", "-W", "error", "-c", PROGRAMS[what]),
         cwd=tmp_path,
         env={**os.environ, "TORCHTRT_CACHE": str(tmp_path / "cache"), "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
 
     assert ("", 0) == (done.stderr, done.returncode)

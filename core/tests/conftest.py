@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import COMPILING, run_python
 
 CORE_SOURCE = Path(__file__).parents[1] / "src"
 
@@ -104,16 +106,22 @@ class Site:
         subprocess.run([*command, *options, *map(str, wheels)], check=True, capture_output=True)
 
     def run(
-        self, *arguments: str, timeout: float | None = None, **variables: str
+        self,
+        *arguments: str,
+        timeout: float | None = None,
+        libraries: Sequence[str] = COMPILING,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a Python with the site, and torchtrt, on its path and without ``TORCHTRT_*`` from outside."""
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env=self.environment(**variables),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
+        """Runs a Python with the site, and torchtrt, on its path and without ``TORCHTRT_*`` from outside.
+
+        Args:
+            *arguments: The interpreter's arguments.
+            timeout: Seconds after which the process is killed.
+            libraries: What the process may have imported before it starts; nothing means a new interpreter.
+            **variables: Environment variables.
+        """
+        return run_python(
+            *arguments, env=self.environment(**variables), timeout=timeout, libraries=libraries
         )
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:

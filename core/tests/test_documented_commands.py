@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import torchtrt
+from tests.support.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,13 +72,7 @@ def test_a_documented_command_runs(folder: Path, page: str, command: str) -> Non
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHTRT_TENSORRT": "reference"}
     environment["TORCHTRT_CACHE"] = str(folder / "cache")
 
-    done = subprocess.run(
-        [sys.executable, *module, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-    )
+    done = run_python(*module, *arguments, cwd=folder, env=environment)
 
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr

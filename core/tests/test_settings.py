@@ -87,6 +87,28 @@ def test_an_unusable_value_is_an_error_that_says_what_is_wanted(keywords):
         CompilationSettings(**keywords)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "wanted"),
+    [
+        ("dryrun", 1, "True or False"),
+        ("progress", 1, "True, False or None"),
+        ("inductor", "best", "True, False or 'max-autotune'"),
+        ("cuda_graphs", "max-autotune", "True, False or 'overwrite'"),
+        ("max_aux_streams", -1, "0 to 2**31 - 1, or None"),
+        ("torch_executed_ops", 3, "an op, or a collection of ops"),
+        ("autocast_excluded_nodes", ["("], "a collection of regular expressions"),
+    ],
+)
+def test_an_unusable_value_is_told_in_the_words_of_its_setting(setting, value, wanted):
+    """Each setting has its own check, and every check its own words."""
+    with pytest.raises(SettingsError) as caught:
+        CompilationSettings(**{setting: value})
+
+    assert str(caught.value) == (
+        f"The setting {setting}={value!r} is not usable: it must be {wanted}."
+    )
+
+
 def test_an_op_cannot_be_both_enabled_and_disabled_for_decomposition():
     """The two sets of decompositions are disjoint."""
     with pytest.raises(SettingsError, match="both name"):

@@ -19,10 +19,10 @@ from docs.demo.models import Decoder, ResNet18
 from docs.demo.sentences import QUERY, SENTENCES, load_encoder, sizes, tokenize
 from torchtrt.packs import current_packs, problems
 from torchtrt.packs.listing import IN_USE, list_packs
-from torchtrt.runtime import CompiledModule
 from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.selection import describe
-from torchtrt_cli.report import (
+from torchtrt_runtime import CompiledModule
+from torchtrt_runtime.report_tables import (
     NOTHING_IN_TORCH,
     block_table,
     converter_table,
@@ -92,8 +92,8 @@ def show(
     """Compiles a model, prints its report, and compares a call with eager PyTorch."""
     compiled = torchtrt.compile(model, inputs, dynamic_shapes=dynamic_shapes, **settings)
     report = compiled.report
-    console.print(converter_table(report))
-    console.print(block_table(report))
+    console.print(converter_table(report.tensorrt, report.converted))
+    console.print(block_table(report.blocks))
     if report.in_torch:
         console.print(torch_table(report))
     else:

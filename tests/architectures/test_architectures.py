@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 import torchtrt
 from tests.architectures.zoo import ZOO
-from torchtrt.exporting import export
 from torchtrt.tensorrt import is_real
+from torchtrt_compiler.exporting import export
 from torchtrt_reference import VERSIONS
 
 TOLERANCE = 1e-4

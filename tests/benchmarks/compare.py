@@ -25,11 +25,12 @@ from tests.benchmarks.peer import STAND_INS, Peer, stand_in
 from torchtrt import CompilationSettings
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import profile_input
-from torchtrt.lowering import resolution_of, resolve_nodes
+from torchtrt.graphs.nodes import resolution_of
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import logger
 from torchtrt.tensorrt.shims import create_network
+from torchtrt_compiler.lowering import resolve_nodes
 
 MODELS = ("resnet", "bert")
 IMPORTS = 9
@@ -97,11 +98,15 @@ def import_seconds(folder: Path, before: str, code: str) -> float:
 def imports(folder: Path) -> Iterator[Row]:
     """Yields the rows about importing; the stand-in for ``tensorrt`` is imported before the clock starts."""
     for what, before, ours in (
-        ("importing it, over `torch`", "import tensorrt", "import torchtrt"),
+        (
+            "importing it, over `torch`",
+            "import tensorrt",
+            "import torchtrt; torchtrt.packs.load_packs()",
+        ),
         (
             "importing all that compiling needs, over `torch`, `torch.export` and `torch._dynamo`",
             f"import tensorrt; {COMPILER}",
-            "import torchtrt; torchtrt.compile",
+            "import torchtrt; torchtrt.compile; torchtrt.packs.load_packs()",
         ),
     ):
         codes = {"theirs": "import torch_tensorrt", "ours": ours}

@@ -149,7 +149,7 @@ class Work:
 
 def export(work: Work) -> None:
     """Writes a model's program, its inputs and results, and its ONNX file."""
-    from torchtrt.exporting import export as export_program
+    from torchtrt_compiler.exporting import export as export_program
 
     model, inputs = work.model()
     with torch.no_grad():
@@ -181,7 +181,7 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     """Gets torchtrt's columns ready."""
     import torchtrt
     from torchtrt.tensorrt.selection import describe
-    from torchtrt_engines import tuning
+    from torchtrt_compiler import tuning
 
     tuning.TRIES = TRIES
     program, inputs, expected = work.loaded()
@@ -230,7 +230,7 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
 def inductor(work: Work) -> Callable[[], dict[str, Any]]:
     """Has Inductor cache what ``tune=True`` tries, which takes minutes: it is to measure alone."""
     import torchtrt
-    from torchtrt_engines.tuning import ops_of
+    from torchtrt_compiler.tuning import ops_of
 
     program, inputs, _ = work.loaded()
     ops = ops_of(program)

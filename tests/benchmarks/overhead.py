@@ -12,7 +12,7 @@ import torch
 import torchtrt
 from tests.benchmarks._measure import seconds_in_turn
 from tests.benchmarks.gpu import in_a_graph
-from torchtrt.runtime import EngineModule
+from torchtrt_runtime import EngineModule
 
 CALLS = 2000
 

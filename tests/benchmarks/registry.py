@@ -39,6 +39,7 @@ start = time.perf_counter()
 import torch
 middle = time.perf_counter()
 import torchtrt
+torchtrt.packs.load_packs()
 print((time.perf_counter() - middle) * 1e3, (middle - start) * 1e3)
 """
 
@@ -69,6 +70,6 @@ def measure() -> Iterator[Row]:
                     torch_alone.append(torch)
         few, many = (statistics.median(times) for times in over.values())
         yield Row("`import torch`", f"{statistics.median(torch_alone):.0f} ms")
-        yield Row("`import torchtrt` over it, 3 packs", f"{few:.0f} ms", "≤ 100 ms")
+        yield Row("`import torchtrt` over it and loading 3 packs", f"{few:.0f} ms", "≤ 100 ms")
         added = f"{many:.0f} ms (+{many - few:.0f} ms)"
         yield Row("the same with 300 more packs of 200 ops", added, "≤ +150 ms")

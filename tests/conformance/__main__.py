@@ -11,8 +11,8 @@ from collections import Counter
 
 from tests.conformance import golden
 from tests.conformance.running import Found, run
+from torchtrt.packs.coverage import CRASHED, REJECTED, WRONG, share
 from torchtrt_cli import main as torchtrt
-from torchtrt_cli.coverage import CRASHED, REJECTED, WRONG, share
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.op_info import ops
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from tests.conformance.running import Found
-from torchtrt_cli.coverage import (
+from torchtrt.packs.coverage import (
     CORRECT,
     CRASHED,
     FILE,
@@ -23,8 +23,8 @@ from torchtrt_cli.coverage import (
     count,
     kind_of,
     share,
-    totals,
 )
+from torchtrt_cli.coverage import totals
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.op_info import ops
 from torchtrt_testing.outcome import Outcome

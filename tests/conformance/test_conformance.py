@@ -9,7 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.conformance import golden
-from torchtrt_cli.coverage import (
+from tests.support.shards import shards
+from torchtrt.packs.coverage import (
     CORRECT,
     CRASHED,
     NOT_EXPORTABLE,
@@ -19,8 +20,8 @@ from torchtrt_cli.coverage import (
     OpCoverage,
     count,
     kind_of,
-    totals,
 )
+from torchtrt_cli.coverage import totals
 from torchtrt_reference import VERSIONS
 from torchtrt_testing.op_info import ops, samples_of
 from torchtrt_testing.outcome import Outcome, outcomes
@@ -53,7 +54,7 @@ def one_sample(name: str) -> tuple[torch.dtype, int, int] | None:
 
 
 @same_pytorch
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", shards(PARTS, quick=6))
 def test_outcomes_are_the_kept_ones(part: int) -> None:
     """One sample of each op, on one of the versions: a worse outcome is a fault, a better one is to be kept."""
     torch.set_num_threads(1)

@@ -13,8 +13,8 @@ import torch
 import torchtrt
 from docs.demo.models import Decoder, ResNet18
 from docs.demo.sentences import SENTENCES, load_encoder, sizes, tokenize
+from tests.support.compiled import assert_same, engines_of
 from torchtrt.errors import EngineError, InputError
-from torchtrt.runtime import EngineModule
 from torchtrt.tensorrt import is_real
 
 pytestmark = [
@@ -32,13 +32,6 @@ def full_precision(monkeypatch):
     """Keeps TF32 off on PyTorch's side too."""
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-
-
-def assert_same(compiled, model, *inputs, tolerance=1e-4):
-    """Checks a call against eager PyTorch on the same device."""
-    with torch.no_grad():
-        expected = model(*inputs)
-    torch.testing.assert_close(compiled(*inputs), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_the_sentence_encoder_matches_eager_at_every_size():
@@ -112,7 +105,7 @@ def test_pytorch_runs_between_two_engines():
         model, (torch.rand(4, 8).cuda(),), min_block_size=1, disable_tf32=True, tactic_sources=0
     )
 
-    engines = [module for module in compiled.modules() if isinstance(module, EngineModule)]
+    engines = engines_of(compiled)
     assert 2 == len(engines)
     assert_same(compiled, model, torch.rand(4, 8).cuda())
 
@@ -265,9 +258,9 @@ def test_generating_replays_what_was_recorded(monkeypatch):
     compiled = compile_for_generation(model, max_length=64, cuda_graphs=True, **SETTINGS)
     options = {"max_new_tokens": 30, "min_new_tokens": 30, "do_sample": False, "pad_token_id": 0}
     unrecorded = []
-    run = compiled.step._runner.plain
+    run = compiled.step.executor.inner
     monkeypatch.setattr(
-        compiled.step._runner, "plain", lambda *args: unrecorded.append(args) or run(*args)
+        compiled.step.executor, "plain", lambda *args: unrecorded.append(args) or run(*args)
     )
 
     for length in (8, 20, 8):

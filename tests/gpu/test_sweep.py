@@ -9,7 +9,7 @@ import torch
 
 import torchtrt
 from tests.gpu import sweep, together
-from torchtrt import compiler
+from torchtrt_compiler import building
 from torchtrt_testing.op_info import samples_of
 
 WORKER = """
@@ -113,13 +113,13 @@ def test_samples_of_one_dtype_are_asked_for_together():
 @pytest.fixture
 def engines(monkeypatch):
     """Counts the engines that are built."""
-    build_plan, built = compiler.build_plan, []
+    build_plan, built = building.build_plan, []
 
     def counted(*args):
         built.append(args)
         return build_plan(*args)
 
-    monkeypatch.setattr(compiler, "build_plan", counted)
+    monkeypatch.setattr(building, "build_plan", counted)
     return built
 
 

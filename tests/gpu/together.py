@@ -19,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 import torchtrt
 from torchtrt.errors import FullCompilationError, UnsupportedProgramError
+from torchtrt.packs.coverage import CRASHED, REJECTED, WRONG
 from torchtrt.tensorrt import is_real
-from torchtrt_cli.coverage import CRASHED, REJECTED, WRONG
 from torchtrt_testing.comparison import difference, eager
 from torchtrt_testing.op_info import Sample
 from torchtrt_testing.outcome import export_sample, outcome, quietly

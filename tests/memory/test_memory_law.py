@@ -1,4 +1,4 @@
-"""The law of memory on generated programs: 1,200 a run ahead of time and 100 through ``torch.compile``.
+"""The law of memory on generated programs: 200 ahead of time and 25 through ``torch.compile``; 1,200 and 100 in all.
 
 They are the same ones on every run.
 """
@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 
 from tests.memory.law import Discarded, ahead_of_time, check, just_in_time
 from tests.memory.programs import programs
+from tests.support.shards import shards
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
 pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
 
-SHARDS = 12
 PROGRAMS = 100
 """Of each shard. A program takes about an eighth of a second, most of it in exporting."""
 
@@ -41,7 +41,7 @@ def hold(compile_model, shard, count):
 
 
 @pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", shards(12, quick=2))
 def test_what_is_compiled_keeps_the_law_of_memory(shard):
     """Whatever a program returns and writes, it is eager PyTorch's, or an error that is documented."""
     outcomes = hold(ahead_of_time, shard, PROGRAMS)
@@ -51,7 +51,7 @@ def test_what_is_compiled_keeps_the_law_of_memory(shard):
 
 
 @pytest.mark.filterwarnings("ignore:Use of .* on expanded tensors is deprecated")
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", shards(4, quick=1))
 def test_torch_compile_keeps_the_law_of_memory(shard):
     """The backend, on 25 programs a shard; it refuses models that write to their buffers."""
     outcomes = hold(just_in_time, shard, 25)

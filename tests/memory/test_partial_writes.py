@@ -8,8 +8,8 @@ from torch import nn
 
 import torchtrt
 from tests.memory.law import quiet
-from torchtrt.runtime import EngineModule
 from torchtrt_reference import VERSIONS
+from torchtrt_runtime import EngineModule
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
 pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")

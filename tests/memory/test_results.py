@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from torchtrt.runtime import EngineModule
+from torchtrt_runtime import EngineModule
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
 pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")

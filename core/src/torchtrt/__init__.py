@@ -1,7 +1,7 @@
 """PyTorch to TensorRT through installable converter packs.
 
-``torchtrt.compile(model, inputs)`` compiles a model with the packs that are installed. Importing
-this package finds the packs and merges their converters into one registry; it needs neither a GPU nor TensorRT.
+``torchtrt.compile(model, inputs)`` compiles a model with the packs that are installed. The first use finds the packs
+and merges their converters into one registry. Importing this package needs neither packs nor a GPU nor TensorRT.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from torchtrt.lazy import lazy_names
+from torchtrt.packs.environment import runs_the_command
 
 if TYPE_CHECKING:
-    from torchtrt.compiler import compile, explain
-    from torchtrt.engines import load, profile, refit_module_weights, save, weight_streaming
-    from torchtrt.inputs import Input
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
-    from torchtrt.runtime import CompiledModule
     from torchtrt.settings import CompilationSettings
     from torchtrt.tensorrt import trt, use_tensorrt
+    from torchtrt_compiler import Input, compile, explain, profile, refit_module_weights
+    from torchtrt_runtime import CompiledModule, load, save, weight_streaming
 
 __version__ = "0.1.0"
 
@@ -28,27 +27,19 @@ __all__ = [
     "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
-# Imported on first use: torch.export and what compiling needs take longer to import than all packs
-# together, and the commands that look for what is broken import no PyTorch.
+# Imported on first use: torch.export and the compiler take longer to import than all packs
+# together, and the commands that look for broken packs import no PyTorch.
 _LAZY = {
-    "torchtrt.compiler": ("compile", "explain"),
-    "torchtrt.engines": ("load", "profile", "refit_module_weights", "save", "weight_streaming"),
-    "torchtrt.inputs": ("Input",),
     "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
-    "torchtrt.runtime": ("CompiledModule",),
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
+    "torchtrt_compiler": ("Input", "compile", "explain", "profile", "refit_module_weights"),
+    "torchtrt_runtime": ("CompiledModule", "load", "save", "weight_streaming"),
 }
 
 
 __getattr__, __dir__ = lazy_names(globals(), _LAZY)
 
 
-# Last: packs import torchtrt, so everything above must exist by now.
-from torchtrt.packs.environment import loads_packs_itself  # noqa: E402
-
-if not loads_packs_itself(sys.orig_argv, sys.argv):
-    from torchtrt import engines as engines  # with the operator that torch.export.load looks for
-    from torchtrt.packs.state import load_packs
-
-    load_packs()
+if not runs_the_command(sys.orig_argv, sys.argv):
+    from torchtrt import operators as operators  # which torch.export.load looks for

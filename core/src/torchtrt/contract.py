@@ -159,6 +159,11 @@ def with_settings(validator: Validator) -> Validator:
 
 
 def _takes_settings(validator: Validator) -> bool:
+    """Returns whether a validator takes the settings beside the node.
+
+    Raises:
+        ConverterSignatureError: It takes neither one nor two arguments.
+    """
     if isinstance(validator, Unless) or _is_function_of(2, validator):
         return True
     if _is_function_of(1, validator):

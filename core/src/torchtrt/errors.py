@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -67,7 +68,15 @@ class UnsupportedDtypeError(TorchTRTError):
 
 
 class NewAssumptionError(TorchTRTError):
-    """Code that looked at a graph would have fixed one of its symbolic sizes."""
+    """Code that looked at a graph would have fixed one of its symbolic sizes.
+
+    Attributes:
+        expression: What the code asked.
+        value: The answer for the sizes in the example.
+    """
+
+    expression: Any = None
+    value: Any = None
 
 
 class PackError(TorchTRTError):

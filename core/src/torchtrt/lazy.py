@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
+
+from torchtrt import errors
+from torchtrt.errors import MissingPieceError
 
 
 def lazy_names(
@@ -20,10 +24,38 @@ def lazy_names(
 
     def get(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"module {namespace['__name__']!r} has no attribute {name!r}")
-        return namespace.setdefault(name, getattr(importlib.import_module(places[name]), name))
+            hint = f". It is torchtrt.errors.{name}" if hasattr(errors, name) else ""
+            message = f"module {namespace['__name__']!r} has no attribute {name!r}{hint}"
+            raise AttributeError(message)
+        module = import_piece(places[name], f"{namespace['__name__']}.{name}")
+        # Not setdefault: the import of a module sets the package's attribute of the same name.
+        namespace[name] = getattr(module, name)
+        return namespace[name]
 
     def names() -> list[str]:
         return sorted({*namespace, *places})
 
     return get, names
+
+
+def import_piece(module: str, name: str) -> ModuleType:
+    """Returns a module of a distribution that may not be installed.
+
+    Args:
+        module: The module.
+        name: What it was imported for, for the message.
+
+    Raises:
+        MissingPieceError: The distribution is not installed.
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        distribution = package.replace("_", "-")
+        raise MissingPieceError(
+            f"{name} is in the distribution {distribution}, which is not installed. "
+            f"Run `pip install {distribution}`."
+        ) from None

@@ -32,51 +32,103 @@ def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _switch_or(word: str) -> tuple[Callable[[Any], bool], str]:
-    return lambda value: type(value) is bool or value == word, f"True, False or {word!r}"
+def _is_switch(value: object) -> bool:
+    return isinstance(value, bool)
 
 
-_COUNT = (lambda value: is_integer(value, 1), "an integer from 1 to 2**31 - 1")
-_ACCEPTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "bool": (lambda value: type(value) is bool, "True or False"),
-    "bool | None": (lambda value: value is None or type(value) is bool, "True, False or None"),
-    "frozenset[Target]": (
-        lambda value: callable(value) or isinstance(value, Iterable),
-        "an op, or a collection of ops",
-    ),
-    "converter_preferences": (
-        lambda value: (
-            isinstance(value, Mapping) and all(isinstance(pack, str) for pack in value.values())
-        ),
-        "a dictionary: the op, and the name of the pack",
-    ),
+def _is_op_or_collection(value: object) -> bool:
+    return callable(value) or isinstance(value, Iterable)
+
+
+def _is_pack_by_op(value: object) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(pack, str) for pack in value.values())
+
+
+def _is_count(value: object) -> bool:
+    return is_integer(value, 1)
+
+
+def _is_byte_count(value: object) -> bool:
+    return is_integer(value, 0, 2**63 - 1)
+
+
+def _is_level(value: object) -> bool:
+    return value is None or is_integer(value, 0, 5)
+
+
+def _is_autocast_dtype(value: object) -> bool:
+    return value in (None, torch.float16, torch.bfloat16)
+
+
+def _is_folder_or_switch(value: object) -> bool:
+    if isinstance(value, str):
+        return value.lower() not in SWITCHES
+    return isinstance(value, bool | os.PathLike | None)
+
+
+def _are_patterns(value: Any) -> bool:
+    return not isinstance(value, str) and all(_is_pattern(each) for each in value)
+
+
+@dataclass(frozen=True)
+class _Check:
+    """Which values a setting takes.
+
+    Attributes:
+        accepts: Returns whether a value is usable.
+        wanted: The usable values, in words.
+    """
+
+    accepts: Callable[[Any], bool]
+    wanted: str
+
+
+_SWITCH = _Check(_is_switch, "True or False")
+_OPS = _Check(_is_op_or_collection, "an op, or a collection of ops")
+_COUNT = _Check(_is_count, "an integer from 1 to 2**31 - 1")
+_INTEGER_OR_NONE = _Check(
+    lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"
+)
+
+_CHECKS: Mapping[str, _Check] = {
+    "torch_executed_ops": _OPS,
     "min_block_size": _COUNT,
+    "require_full_compilation": _SWITCH,
+    "dryrun": _SWITCH,
+    "assume_dynamic_shape_support": _SWITCH,
+    "converter_preferences": _Check(
+        _is_pack_by_op, "a dictionary: the op, and the name of the pack"
+    ),
+    "torch_enabled_decompositions": _OPS,
+    "torch_disabled_decompositions": _OPS,
+    "truncate_double": _SWITCH,
+    "autocast": _Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
+    "autocast_excluded_ops": _OPS,
+    "autocast_excluded_nodes": _Check(_are_patterns, "a collection of regular expressions"),
+    "workspace_size": _Check(_is_byte_count, "bytes, 0 or more"),
+    "optimization_level": _Check(_is_level, "0 to 5 or None"),
     "num_avg_timing_iters": _COUNT,
-    "workspace_size": (lambda value: is_integer(value, 0, 2**63 - 1), "bytes, 0 or more"),
-    "engine_cache": (
-        lambda value: (
-            isinstance(value, bool | os.PathLike | None)
-            or (isinstance(value, str) and value.lower() not in SWITCHES)
-        ),
-        "True or False (without quotes), None or a folder",
+    "disable_tf32": _SWITCH,
+    "immutable_weights": _SWITCH,
+    "tactic_sources": _INTEGER_OR_NONE,
+    "sparse_weights": _SWITCH,
+    "version_compatible": _SWITCH,
+    "hardware_compatible": _SWITCH,
+    "enable_weight_streaming": _SWITCH,
+    "max_aux_streams": _INTEGER_OR_NONE,
+    "cuda_graphs": _Check(
+        lambda value: _is_switch(value) or value == "overwrite", "True, False or 'overwrite'"
     ),
-    "optimization_level": (
-        lambda value: value is None or is_integer(value, 0, 5),
-        "0 to 5 or None",
+    "engine_cache": _Check(
+        _is_folder_or_switch, "True or False (without quotes), None or a folder"
     ),
-    "cuda_graphs": _switch_or("overwrite"),
-    "inductor": _switch_or("max-autotune"),
-    "autocast": (
-        lambda value: value in (None, torch.float16, torch.bfloat16),
-        "torch.float16, torch.bfloat16 or None",
+    "inductor": _Check(
+        lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
     ),
-    "autocast_excluded_nodes": (
-        lambda value: not isinstance(value, str) and all(map(_is_pattern, value)),
-        "a collection of regular expressions",
-    ),
-    "int | None": (lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"),
+    "tune": _SWITCH,
+    "progress": _Check(lambda value: value is None or _is_switch(value), "True, False or None"),
 }
-"""For a setting, or for settings of a type, which values are usable and how to say that."""
+"""The check of each setting, by its name."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +207,13 @@ class CompilationSettings:
     def __post_init__(self) -> None:
         for spec in dataclasses.fields(self):
             value = getattr(self, spec.name)
-            accepts, wanted = _ACCEPTED.get(spec.name) or _ACCEPTED[str(spec.type)]
-            if not accepts(value):
-                message = f"The setting {spec.name}={value!r} is not usable: it must be {wanted}."
+            check = _CHECKS[spec.name]
+            if not check.accepts(value):
+                message = (
+                    f"The setting {spec.name}={value!r} is not usable: it must be {check.wanted}."
+                )
                 raise SettingsError(message)
-            if spec.type == "frozenset[Target]":
+            if check is _OPS:
                 object.__setattr__(self, spec.name, _parse_all(value))
         object.__setattr__(self, "autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
         preferences = self.converter_preferences.items()

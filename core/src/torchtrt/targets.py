@@ -7,6 +7,7 @@ higher-order operator, or a Python function on sizes (``operator.getitem``, ``ma
 from __future__ import annotations
 
 import builtins
+import difflib
 import functools
 import math
 import operator
@@ -134,6 +135,7 @@ def _is_function(value: Any) -> bool:
 
 
 def _find_operator(path: str) -> Target | OpOverloadPacket | None:
+    """Returns the op or packet at a path below ``torch.ops``, or None."""
     namespace_name, _, rest = path.partition(".")
     packet_name, _, overload_name = rest.partition(".")
     try:
@@ -149,11 +151,20 @@ def _find_operator(path: str) -> Target | OpOverloadPacket | None:
 
 def _unknown(name: str, path: str) -> str:
     message = f"There is no op {name!r} in PyTorch {torch.__version__}."
-    otherwise = "If a library adds it, import that library first."
+    otherwise = "If a library adds it, import that library first; the command torchtrt does so with --import LIBRARY."
     for full in (f"aten.{path}", f"higher_order.{path}"):
         if path and _find_operator(full):
             return f"{message} Did you mean {full!r}?"
+    namespace, dot, _ = path.partition(".")
+    if dot and not difflib.get_close_matches(namespace, _namespaces()):
+        return f"{message} No library that is imported has ops of {namespace!r}. {otherwise}"
     return f"{message} {did_you_mean(path, _known_names(path), otherwise)}"
+
+
+def _namespaces() -> set[str]:
+    """Returns what the names of ops begin with: libraries, and Python's modules whose functions are ops."""
+    registered = torch._C._dispatch_get_all_op_names()
+    return {*_PYTHON_MODULES, "higher_order", *(name.partition("::")[0] for name in registered)}
 
 
 def _known_names(path: str) -> Iterable[str]:

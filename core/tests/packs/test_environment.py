@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchtrt.packs.environment import loads_packs_itself, read_selection
+from torchtrt.packs.environment import read_selection, runs_the_command
 from torchtrt.packs.info import normalize
 
 
@@ -54,6 +54,26 @@ def test_preferred_packs_keep_their_order_and_are_listed_once() -> None:
     selection = read_selection({"TORCHTRT_PACKS_PREFER": "b a,b"})
 
     assert selection.preferred == ("b", "a")
+
+
+def test_a_pack_may_be_preferred_for_one_op() -> None:
+    """Beside packs that are preferred for all; the last word on an op counts."""
+    text = "b aten.gelu=My-Ops,aten::relu.default=a a aten::relu.default=c"
+    selection = read_selection({"TORCHTRT_PACKS_PREFER": text})
+
+    assert selection.preferred == ("b", "a")
+    assert selection.preferred_for == (("aten.gelu", "my_ops"), ("aten::relu.default", "c"))
+    (problem,) = selection.unknown_names(["a", "b", "c", "myops"])
+    assert "TORCHTRT_PACKS_PREFER names 'my_ops'" in problem.what
+
+
+@pytest.mark.parametrize("text", ["=a", "aten.gelu=", "="])
+def test_half_a_preference_is_a_problem(text: str) -> None:
+    """With the form that is meant."""
+    (problem,) = read_selection({"TORCHTRT_PACKS_PREFER": text}).problems
+
+    assert ("unknown-value", repr(text) in problem.what) == (problem.code, True)
+    assert "aten.gelu=my_ops" in problem.hint
 
 
 @pytest.mark.parametrize(
@@ -138,16 +158,16 @@ def test_no_value_of_a_variable_raises(values: dict[str, str]) -> None:
         (["-c"], "import torchtrt", ["--no-load"], False),
     ],
 )
-def test_only_the_command_loads_packs_itself(
+def test_only_the_command_runs_the_command(
     options: list[str], program: str, arguments: list[str], is_command: bool
 ) -> None:
-    """However it is started; another program's arguments are its own."""
+    """Another program's arguments are its own."""
     command_line = ["python", *options, program, *arguments]
     first = options[-1] if options and options[-1] in ("-m", "-c") else program
 
-    assert loads_packs_itself(command_line, [first, *arguments]) is is_command
+    assert runs_the_command(command_line, [first, *arguments]) is is_command
 
 
-def test_an_embedded_interpreter_without_arguments_loads_packs() -> None:
+def test_an_embedded_interpreter_without_arguments_is_not_the_command() -> None:
     """There is not always a command line."""
-    assert not loads_packs_itself([], [""])
+    assert not runs_the_command([], [""])

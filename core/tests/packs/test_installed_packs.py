@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.processes import ONLY_TORCH
+
 REPORT = """
 import gc, json, sys, warnings
 
@@ -17,7 +19,11 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     import torchtrt
 
-heavy = {"rich", "sympy", "tensorrt", "torchtrt.compiler", "torchtrt_reference", "torchtrt.registry"} & set(sys.modules)
+    at_import = [name for name in sys.modules if name.startswith("torchtrt_converters_")]
+    torchtrt.packs.load_packs()
+
+names = "rich sympy tensorrt torchtrt_compiler torchtrt_runtime torchtrt_reference torchtrt.registry"
+heavy = set(names.split()) & set(sys.modules)
 
 import torch
 from torchtrt import packs
@@ -40,6 +46,8 @@ json.dump({
     "disabled": dict(packs.current_packs().disabled),
     "problems": [[p.pack, p.code, p.distribution, p.version, p.location, p.what, p.hint] for p in packs.problems()],
     "warnings": [[w.category.__name__, str(w.message)] for w in caught],
+    "at_import": at_import,
+    "lines": sorted({(w.filename, w.lineno) for w in caught if w.category.__name__ == "PackWarning"}),
     "heavy": sorted(heavy),
     "collecting": gc.isenabled(),
     "before": "torchtrt_converters_novel.special" in sys.modules,
@@ -66,8 +74,8 @@ class Installed:
 
     def report(self, **variables: str) -> dict[str, Any]:
         """Returns what a fresh Python sees, with only the stand-ins allowed unless said otherwise."""
-        variables = {"TORCHTRT_PACKS": STAND_INS, "PYTHONHASHSEED": "0", **variables}
-        done = self.site.run("-c", REPORT, **variables)
+        variables = {"TORCHTRT_PACKS": STAND_INS, **variables}
+        done = self.site.run("-c", REPORT, libraries=ONLY_TORCH, **variables)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)  # type: ignore[no-any-return]
 
@@ -162,19 +170,22 @@ def test_a_pack_adds_an_op_that_nobody_had(report: dict[str, Any]) -> None:
 
 
 def test_a_string_implementation_is_imported_on_first_use(report: dict[str, Any]) -> None:
-    """Importing torchtrt does not import what a pack named by string; choosing it does."""
+    """Loading packs does not import what a pack named by string; choosing it does."""
     assert report["before"] is False
     assert "torchtrt_converters_novel.special" in report["modules"]
 
 
-def test_importing_torchtrt_imports_nothing_that_only_compiling_needs(
-    report: dict[str, Any],
-) -> None:
+def test_importing_torchtrt_imports_no_pack(report: dict[str, Any]) -> None:
+    """So a module of a pack may be what imports torchtrt first."""
+    assert report["at_import"] == []
+
+
+def test_loading_packs_imports_nothing_that_only_compiling_needs(report: dict[str, Any]) -> None:
     """Finding packs is cheap; the rest waits for its first use."""
     assert report["heavy"] == []
 
 
-def test_importing_torchtrt_leaves_the_garbage_collector_on(report: dict[str, Any]) -> None:
+def test_loading_packs_leaves_the_garbage_collector_on(report: dict[str, Any]) -> None:
     """It pauses only while packs are loaded."""
     assert report["collecting"] is True
 
@@ -212,7 +223,7 @@ def test_packs_are_in_pack_order_and_local_is_the_last(report: dict[str, Any]) -
             "torchtrt_converter_pack returned a value of type int",
             "Return one",
         ),
-        ("empty", "bad-hook", "no torchtrt_converter_pack hook", "Return one"),
+        ("empty", "bad-hook", "no torchtrt_converter_pack hook", "Name a pack in the entry"),
         (
             "half",
             "hook-failed",
@@ -282,6 +293,12 @@ def test_a_problem_names_distribution_version_and_folder(
     assert Path(problem[4]) == installed.site.path
 
 
+def test_a_warning_points_at_the_line_that_first_asked_for_packs(report: dict[str, Any]) -> None:
+    """And not at a line of torchtrt."""
+    line = 1 + REPORT.splitlines().index("    torchtrt.packs.load_packs()")
+    assert report["lines"] == [["<string>", line]]
+
+
 def test_a_pack_registers_all_or_nothing(report: dict[str, Any]) -> None:
     """What a pack registered before it failed is not kept."""
     assert report["sigmoid"] is None
@@ -347,10 +364,16 @@ def test_a_preferred_pack_comes_first_and_an_unknown_name_warns(installed: Insta
 
 
 def test_strict_makes_the_first_problem_an_error(installed: Installed) -> None:
-    """TORCHTRT_PACKS_STRICT=1 is for continuous integration: the import itself fails, with the cause."""
+    """TORCHTRT_PACKS_STRICT=1 is for continuous integration: every first use fails, with the cause."""
+    program = (
+        "import torchtrt\n"
+        "try:\n    torchtrt.DYNAMO_CONVERTERS.unique_targets()\n"
+        "except torchtrt.errors.PackError as error:\n    print(error)\n"
+        "torchtrt.packs.loaded_packs()"
+    )
     done = installed.site.run(
-        "-c", "import torchtrt", TORCHTRT_PACKS_STRICT="1", TORCHTRT_PACKS="aten_core,broken"
+        "-c", program, TORCHTRT_PACKS_STRICT="1", TORCHTRT_PACKS="aten_core,broken"
     )
 
     assert done.returncode == 1
-    assert "torchtrt.errors.PackError" in done.stderr
+    assert f"torchtrt.errors.PackError: {done.stdout.strip()}" in done.stderr

@@ -156,16 +156,19 @@ class Site(RuleBasedStateMachine):
     def what_is_in_use_is_what_the_model_says(self) -> None:
         """Packs in use, problems, and who is asked first for each op."""
         visible = {}
-        expected: Counter[str] = Counter("bad-metadata" for _ in self.unreadable)
+        disabled = self.named("TORCHTRT_PACKS_DISABLE")
+        damaged = [name for _, name in self.unreadable]
+        expected: Counter[str] = Counter("bad-metadata" for name in damaged if name not in disabled)
         for (folder, name), release in sorted(self.installed.items()):
             first = visible.setdefault(name, release)
-            expected["shadowed"] += folder == 1 and first.version != release.version
+            is_hidden = folder == 1 and first.version != release.version
+            expected["shadowed"] += is_hidden and name not in disabled
         for variable in ("TORCHTRT_PACKS_DISABLE", "TORCHTRT_PACKS_PREFER"):
-            expected["unknown-name"] += len(set(self.named(variable)) - set(visible))
+            expected["unknown-name"] += len({*self.named(variable)} - {*visible, *damaged})
         in_use = {}
         for name, release in sorted(visible.items()):
             code = ENDS[release.end][1]
-            if name in self.named("TORCHTRT_PACKS_DISABLE"):
+            if name in disabled:
                 continue
             if code is None:
                 in_use[name] = release

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torchtrt import packs
 from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
-from torchtrt.packs.environment import Selection
+from torchtrt.packs.environment import Selection, read_selection
 from torchtrt.packs.load import load
 from torchtrt.packs.scan import FoundPack, Scan, scan
 
@@ -72,6 +72,129 @@ def test_a_pack_may_be_filled_without_the_second_hook(
 
     assert problems == []
     assert len(result.loaded[0].pack.converters) == 1
+
+
+@pytest.fixture
+def load_object(site: Any, source_of_pack: Callable[..., str]) -> Callable[..., Loaded]:
+    """Installs a pack named ``probe`` whose entry point names an object, and loads it."""
+
+    def install_and_load(
+        entry: str = "pack", more: str = "", *, arguments: str = "", **modules: str
+    ) -> Loaded:
+        source = source_of_pack("probe", arguments=arguments).split("@hookimpl", maxsplit=1)[0]
+        entry_points = f"[torchtrt.converters]\nprobe = torchtrt_converters_probe._pack:{entry}\n"
+        site.unpack(site.wheel("probe", source + more, modules=modules, entry_points=entry_points))
+        found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+        return load(found, Selection(), ConverterPack("local"))
+
+    return install_and_load
+
+
+PASS = """
+from torchtrt_converters_probe._pack import pack
+
+@pack.lowering_pass("{0}")
+def rewrite(graph_module, settings): ...
+"""
+
+
+@pytest.mark.parametrize("first", ["", "a", "b", "c"])
+def test_the_modules_of_a_named_pack_fill_it_in_their_order(
+    load_object: Callable[..., Loaded], first: str
+) -> None:
+    """Whichever was imported first, by a test or by another module of the pack."""
+    more = 'pack.lowering_pass("own")(print)\n'
+    modules = {name: PASS.format(name) for name in "abc"}
+    if first:
+        more += f"import torchtrt_converters_probe.{first}\n"
+
+    result, problems = load_object("pack", more, arguments=", modules=('c', 'a', 'b')", **modules)
+
+    assert problems == []
+    assert [each.name for each in result.loaded[0].pack.lowering_passes] == ["own", "c", "a", "b"]
+
+
+def test_a_named_pack_may_have_hooks(load_object: Callable[..., Loaded]) -> None:
+    """The check of `torchtrt doctor`, and more to register, after its modules."""
+    more = """
+@hookimpl
+def torchtrt_register_converters(pack):
+    pack.lowering_pass("hook")(print)
+
+@hookimpl
+def torchtrt_check(): ...
+"""
+    result, problems = load_object("pack", more, arguments=", modules=('a',)", a=PASS.format("a"))
+
+    assert problems == []
+    loaded = result.loaded[0]
+    assert loaded.check is not None
+    assert {each.name for each in loaded.pack.lowering_passes} == {"a", "hook"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "more", "code", "what", "hint"),
+    [
+        (
+            "packs", "", "bad-entry",
+            'The entry point probe = "torchtrt_converters_probe._pack:packs" names an object that '
+            "torchtrt_converters_probe._pack does not have",
+            "Write packs = ConverterPack('probe', ...) in torchtrt_converters_probe._pack, or name",
+        ),
+        ("pack", "pack = 3", "bad-entry", "names a value of type int", "Write pack = Conv"),
+        (
+            "pack", "@hookimpl\ndef torchtrt_converter_pack(): return pack", "bad-hook",
+            "nobody calls the hook torchtrt_converter_pack", "Delete the hook",
+        ),
+        ("pack", "pack.modules = ('no',)", "import-failed", "no module torchtrt_converters_probe.no", "Name modules"),
+        ("pack", "pack.name = 'other'", "bad-name", "calls itself 'other'", "ConverterPack('probe'"),
+    ],
+    ids=["missing", "no-pack", "superfluous-hook", "no-module", "other-name"],
+)  # fmt: skip
+def test_an_entry_point_that_does_not_lead_to_the_pack_says_what_to_do(
+    load_object: Callable[..., Loaded], entry: str, more: str, code: str, what: str, hint: str
+) -> None:
+    """The problem names the distribution and what its entry point says."""
+    problem = only_problem(load_object(entry, more))
+
+    assert problem.code == code
+    assert what in problem.what
+    assert hint in problem.hint
+    assert "torchtrt-converters-probe 1.0" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "entry_points", "metadata"),
+    [
+        ("probe", "[torchtrt.converters]\nprobe = os.path:pack\n", None),
+        ("probe", "[torchtrt.converters]\nother = torchtrt_converters_probe._pack\n", None),
+        ("torchtrt-converters-probe", "[other]\nx = y\n", None),
+        ("Probe", None, b"\xff\xfe"),
+    ],
+    ids=["foreign-module", "other-name", "no-entry-point", "unreadable"],
+)
+def test_a_pack_whose_metadata_is_wrong_can_be_disabled(
+    site: Any, name: str, entry_points: str | None, metadata: bytes | None
+) -> None:
+    """Nothing is left to warn of, so that a strict process starts."""
+    site.unpack(site.wheel("probe", "", entry_points=entry_points))
+    if metadata is not None:
+        (folder,) = site.path.glob("*.dist-info")
+        (folder / "METADATA").write_bytes(metadata)
+    found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+    selection = read_selection({"TORCHTRT_PACKS_DISABLE": name, "TORCHTRT_PACKS_STRICT": "1"})
+
+    assert len(found.problems) == 1
+    assert load(found, selection, ConverterPack("local"))[1] == []
+    with pytest.raises(PackError):
+        load(found, Selection(strict=True), ConverterPack("local"))
+
+
+def test_the_modules_of_a_pack_are_several_names() -> None:
+    """A text would be taken for its letters."""
+    for modules in ("converters", ("a b",), (1,)):
+        with pytest.raises(PackError, match="Name modules of its package"):
+            ConverterPack("probe", modules=modules)  # type: ignore[arg-type]
 
 
 def test_a_hook_takes_the_arguments_that_it_names(
@@ -288,6 +411,19 @@ def test_no_value_that_a_hook_returns_gets_through(
     problem = only_problem(load(found, Selection(), ConverterPack("local")))
 
     assert problem.code == "bad-hook"
+
+
+def test_packs_are_loaded_once_more_after_one_of_them_broke_off_the_loading(
+    site: Any, source_of_pack: Callable[..., str]
+) -> None:
+    """Each use of a strict process says the same, and not that the good packs are loaded already."""
+    site.unpack(site.wheel("probe", source_of_pack("probe", "pack.add('aten.relu', convert)")))
+    site.unpack(site.wheel("unsound", "1 / 0"))
+    found = scan(importlib_metadata.distributions(path=[str(site.path)]))
+
+    for _ in range(2):
+        with pytest.raises(PackError, match=r"'unsound'.*ZeroDivisionError"):
+            load(found, Selection(strict=True), ConverterPack("local"))
 
 
 def test_loading_twice_is_loading_once() -> None:

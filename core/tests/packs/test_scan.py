@@ -237,11 +237,11 @@ def test_a_half_deleted_distribution_does_not_hide_the_whole_one(tmp_path: Path)
     [
         ("torchtrt-converters-x", entry_of("Vision", "torchtrt_converters_x"), "lower-case"),
         ("torchtrt-converters-local", entry_of("local"), "lower-case"),
-        ("torchtrt-converters-x", entry_of("x", "torchtrt_converters_x._pack:pack"), "._pack"),
+        ("torchtrt-converters-x", entry_of("x", "torchtrt_converters_x:pack.inner"), "x:pack"),
         ("torchtrt-converters-x", entry_of("x", "os.path"), "torchtrt_converters_x"),
         ("torchtrt-converters-x", entry_of("aten_core"), "'x'"),
         ("acme", entry_of("x"), "torchtrt-converters-x"),
-        ("torchtrt-converters-x", b"[torchtrt.converters]\nx\n", "torchtrt_converters_x._pack"),
+        ("torchtrt-converters-x", b"[torchtrt.converters]\nx\n", "torchtrt_converters_x:pack"),
     ],
     ids=[
         "capital",

@@ -12,7 +12,7 @@ from torch.fx import Graph, Node
 
 from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet
 from torchtrt.packs.info import FIRST_TIERS, LOCAL, LOCAL_TIER, PACKS, THIRD_PARTY_TIER
-from torchtrt.packs.state import _state, local_pack
+from torchtrt.packs.state import _state, current_packs, local_pack
 from torchtrt.registry import ConverterRegistry
 
 
@@ -72,7 +72,7 @@ def without_problems(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def local() -> Iterator[ConverterPack]:
     """The program's own pack, emptied again afterwards together with the problems recorded meanwhile."""
-    packs, problems = _state.packs, list(_state.problems)
+    packs, problems = current_packs(), list(_state.problems)
     contents = {
         name: copy.copy(getattr(local_pack, name))
         for name in ("_converters", "decompositions", "autocast_rules", "export_contexts")

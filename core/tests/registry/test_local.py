@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_a_pack_cannot_hide_behind_local_while_it_loads(
     local: ConverterPack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every converter has the provenance of its own distribution."""
-    monkeypatch.setattr(_state, "loading", True)
+    monkeypatch.setattr(_state, "loading_thread", threading.get_ident())
 
     with pytest.raises(PackError, match=r"Use @pack\.converter"):
         dynamo_tensorrt_converter(erfinv)(lambda ctx, target, args, kwargs, name: None)

@@ -248,6 +248,19 @@ def test_a_standard_converter_takes_no_op_that_a_first_party_pack_decomposes(
     assert registry_of(core, vision, bold).resolve(node).chosen.pack.name == "bold"  # type: ignore[union-attr]
 
 
+def test_a_conflict_of_converters_names_the_setting_for_one_op(
+    registry_of: Callable[..., ConverterRegistry],
+) -> None:
+    """Preferring a pack for all ops may be more than the person wants."""
+    packs = [ConverterPack(name) for name in ("vision", "zebra")]
+    for pack in packs:
+        pack.add("aten.silu.default", f"torchtrt_converters_{pack.name}:convert", priority=HIGH)
+
+    (conflict,) = registry_of(*packs).conflicts()
+
+    assert "Set TORCHTRT_PACKS_PREFER, or converter_preferences in one comp" in str(conflict)
+
+
 def test_decompositions_conflict_as_converters_do(
     registry_of: Callable[..., ConverterRegistry],
 ) -> None:
@@ -265,6 +278,7 @@ def test_decompositions_conflict_as_converters_do(
         [each.pack.name for each in conflict.candidates],
     )
     assert "TORCHTRT_PACKS_PREFER" in str(conflict)
+    assert "converter_preferences" not in str(conflict)
     assert () == registry_of(*packs, preferred=["vision"]).conflicts()
     assert () == registry_of(packs[0], packs[2]).conflicts()
     (order,) = registry_of(*packs).decomposition_candidates().values()

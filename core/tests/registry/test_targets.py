@@ -95,6 +95,17 @@ def test_what_people_call_stands_for_the_op_that_graphs_have(spelling: Any) -> N
     assert parse_target(spelling) is torch.ops.higher_order.cond
 
 
+@pytest.mark.parametrize("name", ["acme_ops::rotate", "acme_ops.rotate.default"])
+def test_an_op_of_a_library_that_is_not_imported_is_no_misspelling(name: str) -> None:
+    """Whatever else has a name like it: the person has to import the library."""
+    with pytest.raises(
+        UnknownTargetError, match=r"has ops of 'acme_ops'.*--import LIBRARY"
+    ) as caught:
+        parse_targets(name)
+
+    assert "Did you mean" not in str(caught.value)
+
+
 def test_an_unknown_name_like_no_other_hints_at_the_library_that_adds_it() -> None:
     """Ops of torchvision exist once torchvision is imported."""
     with pytest.raises(UnknownTargetError, match="import that library first"):

@@ -7,6 +7,8 @@ import torch
 from torch.nn import functional
 
 import torchtrt
+from torchtrt.testing import run_compiled
+from torchtrt_converters_aten_core.impl import scatter, shims
 
 from .test_pack import compile_everything
 
@@ -40,6 +42,84 @@ def test_what_is_float16_is_not_cast_to_it(version, layers):
     compiled = compile_everything(model, x)
     assert "CAST" not in {layer.type.name for layer in layers}
     torch.testing.assert_close(compiled(x), model(x), rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("groups", [None, 2], ids=["batch", "groups"])
+def test_a_normalization_scales_channels_by_weights_of_one_type(version, groups, dtype):
+    """TensorRT 10 and 11 refuse a Scale layer whose power is Float beside a factor of Half, even if it is empty."""
+    if dtype is torch.bfloat16 and version == "reference@8.6.0":
+        pytest.skip("TensorRT 8.6 has no bfloat16")
+    torch.manual_seed(0)
+    norm = torch.nn.GroupNorm(groups, 4) if groups else torch.nn.BatchNorm2d(4)
+    torch.nn.init.uniform_(norm.weight)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), norm, torch.nn.ReLU()).eval().to(dtype)
+    x = torch.randn(2, 3, 8, 8, dtype=dtype)
+
+    actual = run_compiled(compile_everything(model, x), x)
+
+    torch.testing.assert_close(actual, model(x), rtol=2e-2, atol=2e-2)
+
+
+def test_what_has_no_deconvolution_of_bfloat16_computes_it_in_float32(monkeypatch, layers):
+    """TensorRT for RTX 1.7 has none: PyTorch rounds the same sums once."""
+    declared = {"DECONVOLUTION BF16": "it has none"}
+    monkeypatch.setattr(shims, "feature_objection", lambda feature: declared.get(feature, ""))
+    torch.manual_seed(0)
+    model = torch.nn.ConvTranspose2d(3, 4, 3, stride=2, output_padding=1).bfloat16()
+    x = torch.randn(2, 3, 5, 5, dtype=torch.bfloat16)
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        actual = compile_everything(model.eval(), x)(x)
+
+    (layer,) = (each for each in layers if each.type.name == "DECONVOLUTION")
+    assert layer.get_output(0).dtype.name == "FLOAT"
+    torch.testing.assert_close(actual, model(x), rtol=2e-2, atol=2e-2)
+
+
+class AddsRows(torch.nn.Module):
+    """Rows that are added to those of another tensor."""
+
+    def forward(self, x, index, rows):
+        return x.index_add(0, index, rows)
+
+
+def test_half_precision_is_scattered_without_a_loop_where_float32_is(version, layers):
+    """It computes in float32, and a cast keeps what is known of sizes that vary."""
+    rows, columns = torch.export.Dim("rows", max=8), torch.export.Dim("columns", max=8)
+    x, source = torch.randn(5, 3).half(), torch.randn(4, 3).half()
+    inputs = (x, torch.tensor([0, 2, 2, 4]), source)
+    sizes = ({1: columns}, {0: rows}, {0: rows, 1: columns})
+    exported = torch.export.export(AddsRows(), inputs, dynamic_shapes=sizes)
+
+    compiled = torchtrt.compile(exported, require_full_compilation=True)
+
+    assert "ITERATOR" not in {each.type.name for each in layers}
+    torch.testing.assert_close(run_compiled(compiled, *inputs), AddsRows()(*inputs))
+
+
+def test_no_reshape_reads_an_iterator_of_a_loop_over_sources(version, layers, monkeypatch):
+    """TensorRT for RTX 1.7 builds none of an iterator whose tensor is cast, as half precision is."""
+    monkeypatch.setattr(scatter, "DENSE_LIMIT", 0)
+    x, rows = torch.randn(5, 3).half(), torch.randn(4, 3).half()
+    inputs = (x, torch.tensor([0, 2, 2, 4]), rows)
+    compiled = compile_everything(AddsRows().eval(), *inputs)
+
+    elements = {each.get_output(0).name for each in layers if each.type.name == "ITERATOR"}
+    reshaped = {each.get_input(0).name for each in layers if each.type.name == "SHUFFLE"}
+    assert elements
+    assert not elements & reshaped
+    torch.testing.assert_close(run_compiled(compiled, *inputs), x.index_add(0, *inputs[1:]))
+
+
+def test_a_loop_over_sources_takes_the_most_dimensions(version, monkeypatch):
+    """TensorRT has eight, so that none can be added in front of the loop."""
+    monkeypatch.setattr(scatter, "DENSE_LIMIT", 0)
+    x, rows = (torch.randn(size, *[1] * 6, 3).half() for size in (5, 4))
+    inputs = (x, torch.tensor([0, 2, 2, 4]), rows)
+    compiled = compile_everything(AddsRows().eval(), *inputs)
+
+    torch.testing.assert_close(run_compiled(compiled, *inputs), x.index_add(0, *inputs[1:]))
 
 
 class Behind(torch.nn.Module):

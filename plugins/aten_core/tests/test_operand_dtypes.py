@@ -7,6 +7,7 @@ from torch.nn import functional
 
 import torchtrt
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt.testing import run_compiled
 
 from .test_pack import Function
 
@@ -48,6 +49,88 @@ def test_operands_of_several_dtypes_are_refused_where_pytorch_refuses_them(case)
         function(*inputs)
     with pytest.raises(UnsupportedProgramError, match=r"PyTorch does not compute aten.* Cast one"):
         torchtrt.compile(Function(function).eval(), inputs, min_block_size=1, truncate_double=True)
+
+
+OTHERS = {
+    "huber_loss": (functional.huber_loss, one(3, dtype=HALF), one(3)),
+    "soft_margin_loss": (functional.soft_margin_loss, one(3, dtype=torch.bfloat16), one(3)),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS.values(), ids=OTHERS)
+def test_an_op_that_exports_in_another_dtype_than_it_computes_is_refused(case):
+    """Whatever reads its result would be converted for the wrong dtype."""
+    function, first, second = case
+    assert function(first, second).dtype is first.dtype
+    with pytest.raises(UnsupportedProgramError, match=r"exports it as float32.* Cast one"):
+        torchtrt.compile(Function(function).eval(), (first, second), min_block_size=1)
+    compiled = torchtrt.compile(Function(function).eval(), (second, first), min_block_size=1)
+    torch.testing.assert_close(compiled(second, first), function(second, first))
+
+
+PROMOTED = {
+    "integer-half": (torch.int64, HALF),
+    "half-single": (HALF, torch.float32),
+    "single-half": (torch.float32, HALF),
+    "bool-half": (torch.bool, HALF),
+    "integer-bfloat16": (torch.int64, torch.bfloat16),
+    "integers": (torch.int32, torch.int64),
+}
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")  # TensorRT 8.6 and bfloat16
+@pytest.mark.parametrize("function", [torch.atan2, torch.copysign], ids=["atan2", "copysign"])
+@pytest.mark.parametrize("dtypes", PROMOTED.values(), ids=PROMOTED)
+def test_operands_of_several_dtypes_are_promoted_as_pytorch_promotes_them(
+    version, function, dtypes
+):
+    """Integers beside half precision are half precision; integers alone are the default dtype."""
+    operands = [
+        torch.tensor(each).to(to) for each, to in zip(([1, 0], [-2, 1]), dtypes, strict=True)
+    ]
+    compiled = torchtrt.compile(Function(function).eval(), operands, min_block_size=1)
+    torch.testing.assert_close(run_compiled(compiled, *operands), function(*operands))
+    assert version == "reference@8.6.0" or not compiled.report.in_torch
+
+
+def test_the_sign_of_a_number_goes_to_the_smallest_integer(version):
+    """Its magnitude is no integer."""
+    numbers = torch.tensor([-(2**31), 5], dtype=torch.int32)
+    model = Function(lambda x: torch.copysign(x, 1.0)).eval()
+    compiled = torchtrt.compile(model, (numbers,), require_full_compilation=True)
+    torch.testing.assert_close(run_compiled(compiled, numbers), model(numbers))
+
+
+def _filled(x, value):
+    result = x * 1
+    result[x > 0] = value
+    return result
+
+
+FILLED = {
+    "integer": (one(3) * 2 - 1, torch.tensor(5)),
+    "one-element": (one(3) * 2 - 1, torch.tensor([5])),
+    "half": (one(3), torch.tensor(2.5, dtype=HALF)),
+    "into-integers": (torch.tensor([1, -1, 2]), torch.tensor(2.7)),
+    "bool": (one(3), torch.tensor(True)),
+}
+
+
+@pytest.mark.parametrize("case", FILLED.values(), ids=FILLED)
+def test_a_mask_is_filled_with_an_element_of_another_dtype(version, case):
+    """PyTorch casts one element, where it refuses several."""
+    compiled = torchtrt.compile(Function(_filled).eval(), case, min_block_size=1)
+    torch.testing.assert_close(run_compiled(compiled, *case), _filled(*case))
+
+
+def test_what_pytorch_does_not_compute_of_constants_is_refused():
+    """It is computed when the model is compiled, and eager PyTorch raises the same."""
+    mask = torch.ones(3, dtype=torch.bool)
+    with pytest.raises(UnsupportedProgramError, match=r"does not compute aten\.abs\.default"):
+        torchtrt.compile(Function(lambda x: torch.abs(mask) + x).eval(), (one(3),))
+    model = Function(lambda x: torch.copysign(torch.isfinite(one(3)), x)).eval()
+    compiled = torchtrt.compile(model, (-one(3),), min_block_size=1)
+    torch.testing.assert_close(compiled(-one(3)), model(-one(3)))
 
 
 def test_an_error_names_the_op_the_dtypes_and_the_line():

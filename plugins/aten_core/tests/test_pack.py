@@ -10,7 +10,7 @@ import torchtrt
 from torchtrt.errors import FullCompilationError
 from torchtrt.targets import qualified_name
 from torchtrt.testing import PackConformance, check_case, first_party_cases, op_case, run_compiled
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 from torchtrt_testing.aten import is_expected_rejection
 
 WITHOUT_OWN_CASE = {
@@ -122,8 +122,10 @@ def test_product_of_whole_numbers_is_exact_or_rejected(version):
     [
         lambda x: torch.where(x > 0, x, torch.iinfo(torch.int64).min),
         lambda x: x + torch.tensor([2**40, -(2**40), 1]),
+        lambda x: torch.nn.functional.pad(x, (1, 1), value=2.0**40),
+        lambda x: x.scatter(0, torch.tensor([0, 2]), 2**40),
     ],
-    ids=["number", "weight"],
+    ids=["number", "weight", "padding", "scattered"],
 )
 def test_whole_numbers_beyond_32_bits_are_exact_or_rejected(version, function):
     """TensorRT 8.6 has no 64-bit numbers: there an op with such a constant stays in PyTorch."""

@@ -50,3 +50,44 @@ def test_digamma_beside_its_poles_is_exact_to_few_units(version):
     exact = torch.digamma(x.double())
     away = exact.abs() > 3  # between the poles it has zeros
     assert relative_error(run_compiled(compiled, x).double()[away], exact[away]) < 10
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_logarithms_of_powers_of_two_are_whole_numbers(version, dtype):
+    """And the numbers beside them have no logarithms below or above what PyTorch's are."""
+    powers = torch.pow(2.0, torch.arange(-14.0 if dtype is torch.float16 else -126.0, 16.0)).to(
+        dtype
+    )
+    infinity = torch.full_like(powers, torch.inf)
+    x = torch.cat([powers, torch.nextafter(powers, infinity), torch.nextafter(powers, -infinity)])
+    compiled = compile_everything(Function(lambda x: torch.floor(torch.log2(x))).eval(), x)
+    torch.testing.assert_close(
+        run_compiled(compiled, x), torch.floor(torch.log2(x)), rtol=0, atol=0
+    )
+
+
+def test_the_ends_of_the_logarithm_are_as_in_pytorch(version):
+    """Numbers without a logarithm, numbers that are no normal ones, and the largest."""
+    x = torch.cat([ENDS, torch.tensor([0.0, -0.0, -1.0, 1e-45, 1e-40])])
+    compiled = compile_everything(Function(torch.log2).eval(), x)
+    torch.testing.assert_close(run_compiled(compiled, x), torch.log2(x), equal_nan=True)
+
+
+def test_a_number_is_scaled_by_powers_of_two_that_are_no_numbers(version):
+    """The result is finite where PyTorch's is."""
+    x = torch.tensor([1e-30, 3e38, 1e-45, 3e38, 1.5, 1.5, -1.0, 0.0, torch.inf, torch.nan])
+    by = torch.tensor([200, -200, 160, -277, -149, -150, 1000, 1000, -1000, 3])
+    compiled = compile_everything(Function(torch.ldexp).eval(), x, by)
+    expected = torch.ldexp(x, by)
+    torch.testing.assert_close(
+        run_compiled(compiled, x, by), expected, rtol=0, atol=0, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("function", [torch.sign, torch.sgn])
+def test_what_is_no_number_has_the_sign_0(version, function, dtype):
+    """As in PyTorch; TensorRT's is NaN."""
+    x = torch.cat([ENDS, GRID]).to(dtype)
+    compiled = compile_everything(Function(function).eval(), x)
+    assert torch.equal(run_compiled(compiled, x), function(x))

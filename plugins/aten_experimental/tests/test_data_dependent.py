@@ -198,3 +198,25 @@ def test_a_scalar_is_chosen_or_not(tensorrt):
     for mask in (True, False):
         given = (inputs[0], torch.tensor(mask))
         torch.testing.assert_close(run_compiled(compiled, *given), model(*given))
+
+
+OF_BYTES = {
+    "unique": lambda x: torch.unique(x),
+    "consecutive": lambda x: torch.unique_consecutive(x),
+    "slices": lambda x: torch.unique(x, dim=0),
+    "mask": lambda x: x[x > 1],
+    "select": lambda x: torch.masked_select(x, x > 1),
+    "nonzero": lambda x: torch.nonzero(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+@pytest.mark.parametrize("tensorrt", tensorrts())
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8], ids=str)
+@pytest.mark.parametrize("function", OF_BYTES.values(), ids=OF_BYTES)
+def test_bytes_that_tensorrt_does_not_move_stay_in_pytorch(function, dtype, tensorrt):
+    """Or they are cast first, where a cast is all that is missing."""
+    x = torch.tensor([[3, 1], [0, 3], [3, 1]]).to(dtype)
+    with torchtrt.use_tensorrt(tensorrt):
+        compiled = torchtrt.compile(Function(function).eval(), (x,), min_block_size=1)
+        assert torch.equal(run_compiled(compiled, x), function(x))

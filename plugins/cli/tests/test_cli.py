@@ -19,9 +19,10 @@ from torch.utils._pytree import _deregister_pytree_node, register_pytree_node
 import torchtrt
 from torchtrt.errors import NoEngineWarning
 from torchtrt.packs import ConverterPack, ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
+from torchtrt.packs.coverage import share
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
-from torchtrt_cli.coverage import coverages, share
+from torchtrt_cli.coverage import coverages
 from torchtrt_cli.output import Listing
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())

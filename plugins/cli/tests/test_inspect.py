@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import rich
@@ -12,6 +10,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.processes import run_python
 from torchtrt_cli import main
 
 
@@ -108,6 +107,6 @@ def test_inspecting_loads_no_engine(path):
         "import sys; from torchtrt_cli import main; main(['inspect', sys.argv[1], '--json'])\n"
         "assert 'torchtrt_reference' not in sys.modules and 'tensorrt' not in sys.modules"
     )
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
+    done = run_python("-c", code, str(path))
 
     assert 0 == done.returncode, done.stderr

@@ -23,7 +23,6 @@ FILES = {
     "README.md",
     "pyproject.toml",
     "src/torchtrt_converters_vision/__init__.py",
-    "src/torchtrt_converters_vision/_pack.py",
     "src/torchtrt_converters_vision/converters/__init__.py",
     "src/torchtrt_converters_vision/converters/snake.py",
     "src/torchtrt_converters_vision/ops.py",
@@ -179,7 +178,7 @@ def test_the_page_shows_what_is_written(tmp_path, monkeypatch):
     main(["new-pack", "vision"])
     shown = re.findall(r"^`(\S+)`:\n\n```python\n(.*?)```", PAGE, re.M | re.S)
 
-    assert {"_pack.py", "snake.py", "test_vision.py"} == {Path(file).name for file, _ in shown}
+    assert {"__init__.py", "snake.py", "test_vision.py"} == {Path(file).name for file, _ in shown}
     for file, text in shown:
         assert text == (tmp_path / FOLDER / file).read_text(encoding="utf-8")
     (toml,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)

@@ -19,10 +19,10 @@ from torch.fx import Graph, GraphModule
 import torchtrt
 from torchtrt.errors import TorchOp
 from torchtrt.registry.candidate import RejectionCode
-from torchtrt.report import BlockReport, CompilationReport
 from torchtrt_cli import main
-from torchtrt_cli.advice import BY_CODE, advice
 from torchtrt_cli.page import fill, page_data
+from torchtrt_runtime.advice import BY_CODE, advice
+from torchtrt_runtime.report import BlockReport, CompilationReport
 
 ROOT = Path(__file__).parents[3]
 MARKUP = '<b onclick="x">\'&amp;&\u2028\\</b></script> {{data}} {{title}} <!--<script>'
@@ -232,7 +232,7 @@ def test_every_code_has_its_advice_and_its_line_in_the_docs():
     """A new kind of reason cannot be forgotten."""
     codes = set(get_args(RejectionCode))
     page = (ROOT / "docs/registry.md").read_text(encoding="utf-8")
-    table = page.partition("| code | why |")[2].partition("\n\n")[0]
+    table = page.partition("| code | reason |")[2].partition("\n\n")[0]
 
     assert codes == set(BY_CODE)
     assert codes == set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))

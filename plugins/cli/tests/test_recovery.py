@@ -48,7 +48,7 @@ def test_a_command_that_helps_starts_without_pytorch(site, install, tmp_path, co
         how = ["-c", f"import os; os.chdir({str(tmp_path)!r}); import runpy, sys; sys.argv[0] = {str(script)!r}; "
                "sys.orig_argv[-3:] = sys.argv; runpy.run_path(sys.argv[0], run_name='__main__')"]  # fmt: skip
 
-    done = site.run(*how, *command.split())
+    done = site.run(*how, *command.split(), libraries=())
 
     assert ("doctor" in command) == bool(done.returncode), done.stderr
     assert "Traceback" not in done.stderr
@@ -69,7 +69,8 @@ def test_a_command_that_needs_pytorch_says_so_in_a_sentence(
     script = tmp_path / "torchtrt"
     script.write_text("import sys\nfrom torchtrt_cli import main\nsys.exit(main())\n")
 
-    done = site.run(*(["-m", "torchtrt"] if start == "module" else [str(script)]), *command.split())
+    how = ["-m", "torchtrt"] if start == "module" else [str(script)]
+    done = site.run(*how, *command.split(), libraries=())
 
     assert (2, "") == (done.returncode, done.stdout)
     assert done.stderr == (
@@ -82,7 +83,7 @@ def test_the_doctor_says_that_pytorch_cannot_be_imported(site, install):
     """Why, what to do, and what is installed all the same."""
     install(WITHOUT_PYTORCH)
 
-    done = site.run("-m", "torchtrt", "doctor", "--json")
+    done = site.run("-m", "torchtrt", "doctor", "--json", libraries=())
 
     answer = json.loads(done.stdout)
     (problem,) = answer["problems"]
@@ -98,8 +99,9 @@ def test_metadata_that_stops_pytorchs_import_is_named(site, install):
     """Whoever it belongs to; and the way past it is one."""
     install(distribution("somebodys-tool", entry_points=b"[console_scripts]\nrun = caf\xe9:main\n"))
 
-    stopped = site.run("-m", "torchtrt", "doctor", "--json")
-    past = site.run("-m", "torchtrt", "doctor", "--json", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    doctor = ("-m", "torchtrt", "doctor", "--json")
+    stopped = site.run(*doctor, libraries=())
+    past = site.run(*doctor, libraries=(), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     listed = site.run("-m", "torchtrt", "packs", "--no-load")
 
     codes = [each["code"] for each in json.loads(stopped.stdout)["problems"]]

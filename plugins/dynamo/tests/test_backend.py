@@ -1,14 +1,13 @@
 """``torch.compile(model, backend="torchtrt")``: what PyTorch's own backends do, with the same values."""
 
 import copy
-import subprocess
-import sys
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
+from tests.support.processes import run_python
 from torchtrt.errors import NoEngineWarning
 
 OPTIONS = {"min_block_size": 1}
@@ -215,12 +214,7 @@ def test_a_tensor_parallel_model_runs_with_its_collectives_between_engines(tmp_p
     program = tmp_path / "parallel.py"
     program.write_text(PARALLEL)
 
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path / "store")],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = run_python(str(program), str(tmp_path / "store"), timeout=300)
 
     assert 0 == done.returncode, done.stderr[-3000:]
     assert "parallel" in done.stdout

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import torchtrt_reference as reference
+from tests.support.processes import run_python
 from torchtrt_reference.graphs.plan import UnreadablePlanError, decode
 
 
@@ -123,9 +122,7 @@ def test_a_plan_runs_in_another_process(bench: Any, tmp_path: Path) -> None:
         path = tmp_path / version
         path.write_bytes(with_branches(bench(version)))
         arguments += [version, str(path)]
-    done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, *arguments], capture_output=True, text=True
-    )
+    done = run_python("-c", ELSEWHERE, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
 
 

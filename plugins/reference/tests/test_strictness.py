@@ -298,6 +298,34 @@ def test_a_fill_value_is_one_element(version: str, shape: tuple[int, ...], bench
     )
 
 
+def _scaled(n: Any, dtype: torch.dtype, weights: type, power: Any) -> Any:
+    """Returns a Scale layer over channels, or None where it is refused."""
+    factors = n.trt.Weights(np.array([2, 3], weights))
+    x = n.input(torch.ones(1, 2, 1, 2, dtype=dtype))
+    return n.net.add_scale_nd(x, n.trt.ScaleMode.CHANNEL, factors, factors, power, 1)
+
+
+def test_the_weights_of_scale_have_one_type(version: str, bench: Any) -> None:
+    """Seen on TensorRT for RTX 1.7; 8.6 was seen to take a power of Float, as empty weights are."""
+    n = bench(version)
+    assert _scaled(n, torch.float16, np.float16, n.trt.Weights(n.trt.float16)) is not None
+    mixed = _scaled(n, torch.float16, np.float16, n.trt.Weights())
+    if version == "8.6.0":
+        assert mixed is not None
+        return
+    assert mixed is None
+    assert "shift, scale and power weights must have one type" in n.errors[-1]
+
+
+def test_the_weights_of_scale_have_the_type_of_its_input(version: str, bench: Any) -> None:
+    """Seen on TensorRT for RTX 1.7, which adds the layer and does not build it."""
+    n = bench(version)
+    layer = _scaled(n, torch.float16, np.float32, n.trt.Weights())
+    if version != "8.6.0":
+        assert n.plan(only(layer)) is None
+        assert "shift weights must have the type of the input" in n.errors[-1]
+
+
 def _einsum(n: Any) -> Any:
     return n.net.add_einsum([n.input(torch.ones(2, 3)), n.input(torch.ones(3, 2))], "iJ,Jk->ik")
 

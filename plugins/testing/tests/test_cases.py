@@ -1,12 +1,10 @@
 """Cases read as they are written, and a case that is wrong does not pass."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
 import torchtrt
+from tests.support.processes import run_python
 from torchtrt.errors import FullCompilationError
 from torchtrt.testing import (
     DIMENSIONS,
@@ -148,9 +146,7 @@ def test_pytest_starts_without_pytorch():
         "print([name for name in ('torch', 'torchtrt') if name in sys.modules])"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", program, libraries=(), check=True)
 
     assert "[]" == done.stdout.strip()
 
@@ -159,7 +155,7 @@ def test_without_the_kit_the_core_says_what_to_install():
     """And an import that fails inside it is not hidden."""
     program = "import sys; sys.modules['torchtrt_testing'] = None; import torchtrt.testing"
 
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = run_python("-c", program)
 
     assert (
         "ModuleNotFoundError: torchtrt.testing is not installed: `pip install torchtrt-testing`"

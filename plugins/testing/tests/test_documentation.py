@@ -2,11 +2,10 @@
 
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import torchtrt_testing
+from tests.support.processes import TESTING, run_python
 from torchtrt.testing import PackConformance, op_case
 
 ROOT = Path(__file__).parents[3]
@@ -34,17 +33,8 @@ def test_the_examples_run(tmp_path):
     (tmp_path / "pyproject.toml").touch()
     shutil.copy(ROOT / "plugins/contrib/quantization/README.md", tmp_path)
 
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-W",
-        "error",
-        "-k",
-        "agrees or gelu or readme or tanh",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    command = ["-m", "pytest", "-q", "-W", "error", "-k", "agrees or gelu or readme or tanh"]
+    done = run_python(*command, cwd=tmp_path, libraries=TESTING)
 
     assert 0 == done.returncode, done.stdout
     assert re.search(r"\b13 passed", done.stdout), done.stdout

@@ -1,10 +1,10 @@
 """The conformance class passes a pack that keeps the rules, and names what one does that breaks them all."""
 
 import re
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.processes import TESTING, run_python
 
 GOOD = """
 import torch
@@ -89,9 +89,9 @@ class TestPack(PackConformance):
 
 @pytest.fixture
 def tried(site, tmp_path):
-    """Installs a pack and runs its tests: the outcome of each, and what was printed."""
+    """Installs a pack and runs those of its tests that ``choice`` chooses: their outcomes, and what was printed."""
 
-    def run(name, operation="SUM", more="    pass", page="", test=TEST, **variables):
+    def run(name, operation="SUM", more="    pass", page="", test=TEST, choice="", **variables):
         site.unpack(site.wheel(name, GOOD.format(name=name, operation=operation, more=more)))
         metadata = next(site.path.glob(f"torchtrt_converters_{name}-*.dist-info")) / "METADATA"
         metadata.write_text(metadata.read_text() + "Requires-Dist: torchtrt-core>=0.1\n")
@@ -102,7 +102,7 @@ def tried(site, tmp_path):
         (folder / "test_pack.py").write_text(test.format(name=name))
         done = site.run(
             "-m", "pytest", "-rA", "-q", "--strict-markers", "-W", "error", "-p", "no:cacheprovider",
-            "--rootdir", str(folder), str(folder / "test_pack.py"), OMP_NUM_THREADS="1", **variables,
+            "--rootdir", str(folder), str(folder / "test_pack.py"), "-k", choice, libraries=TESTING, **variables,
         )  # fmt: skip
         assert "INTERNALERROR" not in done.stdout, done.stdout
         found = re.findall(r"^(PASSED|FAILED|ERROR) .*?::TestPack::(\w+)", done.stdout, re.M)
@@ -154,7 +154,11 @@ def test_a_case_is_skipped_where_its_converter_is_not_for_that_tensorrt(tried):
     case = 'op_case("{name}_more::thrice", "3"),\n        op_case("{name}::twice", TensorSpec'
     test = TEST.replace('op_case("{name}::twice", TensorSpec', case)
     outcomes, text = tried(
-        "ranged", more=more, test=test, page="`ranged::twice`, `ranged_more::thrice`"
+        "ranged",
+        more=more,
+        test=test,
+        page="`ranged::twice`, `ranged_more::thrice`",
+        choice="not loading",
     )
 
     assert not outcomes["FAILED"] | outcomes["ERROR"], text
@@ -209,7 +213,8 @@ def test_a_pack_that_overrides_an_op_is_tried_with_the_first_party_cases_of_it(
 ):
     """Without a line of its own for them; one that is wrong at other arguments fails."""
     more = OVERRIDE.format(bounds=bounds)
-    outcomes, text = tried("high", more=more, page="`high::twice` and `aten.hardtanh`")
+    page = "`high::twice` and `aten.hardtanh`"
+    outcomes, text = tried("high", more=more, page=page, choice="not loading")
 
     assert "test_an_override_agrees_with_pytorch" in outcomes[outcome], text
     assert "aten.hardtanh.default" in text
@@ -266,8 +271,8 @@ def test_a_class_that_is_written_wrongly_says_how(body, words, tmp_path):
     (tmp_path / "test_pack.py").write_text(
         f"from torchtrt.testing import PackConformance\nclass TestPack(PackConformance):\n    {body}\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-k", "in_use or samples", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    command = ["-m", "pytest", "-q", "-k", "in_use or samples", str(tmp_path)]
+    done = run_python(*command, cwd=tmp_path, libraries=TESTING)
 
     assert done.returncode
     assert words in done.stdout

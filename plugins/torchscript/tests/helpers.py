@@ -5,6 +5,7 @@ import warnings
 import torch
 
 import torchtrt_torchscript as torchscript
+from tests.support.compiled import assert_same as assert_same
 
 
 def quiet(function, *args):
@@ -17,13 +18,6 @@ def quiet(function, *args):
 def script(model):
     """Returns the scripted model."""
     return quiet(torch.jit.script, model)
-
-
-def assert_same(compiled, model, *inputs):
-    """Checks a call against PyTorch."""
-    with torch.no_grad():
-        actual, expected = compiled(*inputs), model(*inputs)
-    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def assert_compiles(function, *calls, dynamic_shapes=None, **settings):

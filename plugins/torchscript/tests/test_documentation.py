@@ -1,11 +1,10 @@
 """What the TorchScript page shows works as it stands there."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import torchtrt_torchscript as torchscript
+from tests.support.processes import run_python
 from torchtrt_torchscript.node_arguments import Argument
 
 PAGE = (Path(__file__).parents[3] / "docs" / "torchscript.md").read_text()
@@ -18,7 +17,7 @@ def test_the_code_of_the_page_runs(tmp_path):
     program = tmp_path / "page.py"
     program.write_text(code)
 
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    done = run_python(program, check=True)
 
     assert "('aten.tanh.default', 'local" in done.stdout
 
@@ -38,8 +37,6 @@ def test_torchtrt_itself_takes_scripted_models():
         "print(torch.equal(torchtrt.compile(model, [x], min_block_size=1)(x), x.tanh()))"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python("-W", "ignore", "-c", program, libraries=(), check=True)
 
     assert "True" == done.stdout.strip()

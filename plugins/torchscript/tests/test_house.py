@@ -1,11 +1,10 @@
 """The package's own order: who imports whom, and what importing it costs."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import torchtrt_torchscript
 from tests.house import Package, circles, imported
+from tests.support.processes import ONLY_TORCH, run_python
 
 PACKAGE = Package("torchtrt_torchscript", Path(torchtrt_torchscript.__file__).parent)
 
@@ -33,11 +32,9 @@ def test_importing_the_package_is_light():
     program = (
         "import sys, torch; before = 'sympy' in sys.modules; "
         f"import {PACKAGE.name}, {PACKAGE.name}._frontend; {PACKAGE.name}.torchscript_converter; "
-        "print('torchtrt.compiler' in sys.modules, 'sympy' in sys.modules and not before)"
+        "print('torchtrt_compiler.compiler' in sys.modules, 'sympy' in sys.modules and not before)"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run_python("-c", program, libraries=ONLY_TORCH, check=True)
 
     assert "False False\n" == done.stdout

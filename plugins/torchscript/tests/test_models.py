@@ -2,8 +2,6 @@
 
 import importlib.util
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from torch.nn import functional
 import torchtrt
 import torchtrt_torchscript as torchscript
 from docs.demo.models import ResNet18
+from tests.support.processes import run_python
 from torchtrt.errors import ExportError, FullCompilationError, InputError
 from torchtrt_torchscript import _frontend
 from torchtrt_torchscript.node_evaluators import RaisedError
@@ -387,9 +386,9 @@ def test_compiling_torchscript_prints_no_deprecations(tmp_path):
     """PyTorch's notes about TorchScript stay out of the user's terminal, and raise nothing where warnings do."""
     path = tmp_path / "model.pt"
     quiet(torch.jit.save, script(Controlled().eval()), path)
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(path)]
+    command = ["-W", "error", "-c", PROGRAM, str(path)]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python(*command)
 
     assert ("torch.Size([2, 3])\n", "") == (done.stdout, done.stderr)
 

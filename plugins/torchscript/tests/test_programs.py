@@ -4,6 +4,7 @@ import importlib.util
 import itertools
 import warnings
 
+import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -139,12 +140,22 @@ def calls():
 FILES = itertools.count()
 
 
-@settings(
-    max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
-)
-@given(programs())
-def test_a_program_computes_what_eager_computes_or_is_refused(tmp_path_factory, source):
+@pytest.mark.parametrize("count", [40, pytest.param(150, marks=pytest.mark.slow)])
+def test_a_program_computes_what_eager_computes_or_is_refused(tmp_path_factory, count):
     """Its results and what it leaves in its inputs, call after call; a refusal has the model's line."""
+
+    @settings(
+        max_examples=count, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(programs())
+    def law(source):
+        check_program(tmp_path_factory, source)
+
+    law()
+
+
+def check_program(tmp_path_factory, source):
+    """Compares a program with eager, or checks that its refusal names the model's line."""
     path = tmp_path_factory.getbasetemp() / f"program_{next(FILES)}.py"
     program = function_of_source(source, path)
     scripted = quiet(torch.jit.script, program)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.conversion.network import CheckedNetwork
+from torchtrt.conversion.recording import NoRecorder, WeightRecorder
 from torchtrt.conversion.values import (
     as_torch_tensor,
     is_array,
@@ -55,7 +56,7 @@ class ConversionContext:
     node: Node | None = None
     convert_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] | None = None
     depth: int = 0
-    recorder: Any = None
+    recorder: WeightRecorder = field(default_factory=NoRecorder)
     attachments: dict[str, Any] = field(default_factory=dict)
     vanishing: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
@@ -100,13 +101,12 @@ class ConversionContext:
 
     def weights(self, tensor: torch.Tensor) -> Any:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
-        with nullcontext() if self.recorder is None else self.recorder.paused():
+        with self.recorder.paused():
             weights, owner = weights_of(tensor)
             # TensorRT knows weights by their memory, and what shares it has one name.
             address = owner.data_ptr() if isinstance(owner, torch.Tensor) else owner.ctypes.data
         self.cpu_weights_reference_holder.append(owner)
-        if self.recorder is not None:
-            self._weights.setdefault((address, weights.dtype), (tensor, weights))
+        self._weights.setdefault((address, weights.dtype), (tensor, weights))
         return weights
 
     def name_recorded_weights(self) -> None:

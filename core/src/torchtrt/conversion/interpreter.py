@@ -15,11 +15,13 @@ from torch.utils import _pytree as pytree
 from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.network import CheckedNetwork
+from torchtrt.conversion.recording import NoRecorder, WeightRecorder
 from torchtrt.conversion.results import check_result
 from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt.lowering import no_new_assumptions, resolution_of
+from torchtrt.graphs.nodes import model_line, resolution_of
+from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs.problem import raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
@@ -54,7 +56,7 @@ class TRTInterpreter:
         inputs: Sequence[InputProfile],
         settings: CompilationSettings,
         on_node: Callable[[], None] = lambda: None,
-        recorder: Any = None,
+        recorder: WeightRecorder | None = None,
     ) -> None:
         self.block = block
         self.inputs = tuple(inputs)
@@ -62,7 +64,10 @@ class TRTInterpreter:
         self.on_node = on_node
         self.network = CheckedNetwork(network)
         self.context = ConversionContext(
-            self.network, settings, convert_graph=self.convert_graph, recorder=recorder
+            self.network,
+            settings,
+            convert_graph=self.convert_graph,
+            recorder=NoRecorder() if recorder is None else recorder,
         )
         self.env: dict[Node, Any] = {}
         self.output_dtypes: dict[str, torch.dtype] = {}
@@ -74,9 +79,7 @@ class TRTInterpreter:
         Raises:
             ConversionError: A converter failed; the message names its pack, the op, the node and the model's line.
         """
-        recorder = self.context.recorder
-        recording = contextlib.nullcontext() if recorder is None else recorder.recording()
-        with no_new_assumptions(self.block.graph), recording:
+        with no_new_assumptions(self.block.graph), self.context.recorder.recording():
             placeholders = self.block.graph.find_nodes(op="placeholder")
             inputs = [
                 self.add_input(profile, node)
@@ -94,13 +97,16 @@ class TRTInterpreter:
             module: The graph.
             inputs: For each placeholder a network tensor, a number or a ``torch.Tensor``.
         """
-        given = iter(inputs)
         outer = self.context.node
-        self.context.depth += module is not self.block
+        is_inner = module is not self.block
+        if is_inner:
+            self.context.depth += 1
+        placeholders = module.graph.find_nodes(op="placeholder")
+        self.env.update(zip(placeholders, inputs, strict=True))
         for node in module.graph.nodes:
             if node.op == "placeholder":
-                self.env[node] = next(given)
-            elif node.op == "get_attr":
+                continue
+            if node.op == "get_attr":
                 self.env[node] = attrgetter(str(node.target))(module)
             elif node.op == "call_function":
                 self.env[node] = self.convert(node)
@@ -108,14 +114,16 @@ class TRTInterpreter:
             else:
                 results = torch.fx.map_arg(node.args[0], self.env.__getitem__)
         self.context.node = outer
-        self.context.depth -= module is not self.block
+        if is_inner:
+            self.context.depth -= 1
         return list(results) if isinstance(results, (list, tuple)) else [results]
 
     def add_input(self, profile: InputProfile, node: Node) -> Any:
         """Returns a new input of the network."""
         dtype = to_trt_dtype(profile.dtype, self.settings.truncate_double)
         tensor = self.network.add_input(profile.name, dtype, profile.shape)
-        self.context.remember(tensor, value := node.meta.get("val"))
+        value = node.meta.get("val")
+        self.context.remember(tensor, value)
         for place, size in enumerate(getattr(value, "shape", ())):
             may_vanish = not all(ranges[place].min for ranges in profile.profiles)
             if may_vanish and isinstance(size, torch.SymInt):
@@ -132,7 +140,7 @@ class TRTInterpreter:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), self.env.__getitem__)
         self.context.node = node
         name = f"{qualified_name(node.target)}/{node.name}"
-        pack = f"{candidate.pack.name} {candidate.pack.version}"
+        pack = candidate.pack.label
         try:
             with self.network.node(name, f"{node.name} = {node.target} [{pack}]"):
                 result = self.call(candidate, node, tuple(args), dict(kwargs), name)
@@ -199,10 +207,11 @@ def _remember(context: ConversionContext, result: Any, value: Any) -> None:
 
 
 def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> str:
+    """Returns the error for a node that a converter could not convert: the converter, the inputs, the model's line."""
     lines = [
-        f"{candidate.pack.name} {candidate.pack.version} could not convert {node.target} (node {node.name}): "
+        f"{candidate.pack.label} could not convert {node.target} (node {node.name}): "
         f"{type(error).__name__}: {textwrap.shorten(str(error), 500)}",
-        f"  converter  {candidate.qualified_function} from {candidate.pack.distribution}",
+        f"  converter  {candidate.qualified_function} from {candidate.pack.origin}",
     ]
     with contextlib.suppress(Exception):
         lines.append(f"  inputs     {_describe_inputs(node)}")
@@ -210,9 +219,12 @@ def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> s
         lines.append(f"  model      {line}")
     if place := raised_at(error, candidate.qualified_function):
         lines.append(f"  raised at  {place}")
+    last = (
+        "report this to the pack's authors" if candidate.pack.distribution else "mend the converter"
+    )
     lines.append(
         f'Keep the op in PyTorch with torch_executed_ops={{"{qualified_name(node.target)}"}}, prefer another pack with '
-        "converter_preferences, or report this to the pack's authors."
+        f"converter_preferences, or {last}."
     )
     return "\n".join(lines)
 
@@ -223,10 +235,3 @@ def _describe_inputs(node: Node) -> str:
     return ", ".join(
         f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}" for leaf in leaves
     )
-
-
-def model_line(node: Node) -> str:
-    """Returns the innermost line of the model's source that made ``node``, or an empty string."""
-    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
-    files = [index for index, line in enumerate(lines) if line.lstrip().startswith("File ")]
-    return " ".join(line.strip() for line in lines[files[-1] : files[-1] + 2]) if files else ""

@@ -84,10 +84,12 @@ class CheckedNetwork:
         return unique
 
     def _checked(self, method: str, add: Callable[..., Any]) -> Callable[..., Any]:
+        """Returns a method of the network that names its layer, and raises where TensorRT refuses it."""
         kind = method.removeprefix("add_")
 
         @functools.wraps(add)
         def checked(*args: Any, **kwargs: Any) -> Any:
+            """Adds the layer, names it, and returns it."""
             with collecting() as log:
                 made = add(*args, **kwargs)
             what = f"{kind} over ({_describe(args, kwargs)})"

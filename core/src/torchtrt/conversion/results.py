@@ -41,6 +41,11 @@ def _check_several(ctx: ConversionContext, node: Node, result: Any, expected: An
 
 
 def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: torch.Tensor) -> None:
+    """Checks that a result has the shape and the dtype that PyTorch's has.
+
+    Raises:
+        ConversionError: It has not, or is no tensor.
+    """
     if is_network_tensor(result):
         shape, dtype = _shape(label, result), ctx.dtype_of(result)
     elif isinstance(result, torch.Tensor) or is_array(result):

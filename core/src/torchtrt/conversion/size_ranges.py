@@ -57,10 +57,59 @@ class InputProfile:
     profiles: tuple[Ranges, ...]
 
 
+class LinearSize(NamedTuple):
+    """A size that is ``factor * symbol + offset``, as a derived ``torch.export.Dim`` is; a symbol alone is one."""
+
+    symbol: Any
+    factor: int
+    offset: int
+
+    @property
+    def is_symbol(self) -> bool:
+        """Whether the size is the symbol itself."""
+        return (self.factor, self.offset) == (1, 0)
+
+    def __str__(self) -> str:
+        product = str(self.symbol) if self.factor == 1 else f"{self.factor}*{self.symbol}"
+        sign = "-" if self.offset < 0 else "+"
+        return f"{product} {sign} {abs(self.offset)}" if self.offset else product
+
+    def sizes(self, values: SizeRange) -> SizeRange:
+        """Returns the sizes for values of the symbol."""
+        return SizeRange(*map(self.size, values))
+
+    def size(self, value: int) -> int:
+        """Returns the size for a value of the symbol."""
+        return self.factor * value + self.offset
+
+    def value(self, size: int) -> int | None:
+        """Returns the value of the symbol for a size, if a whole number gives it."""
+        value, rest = divmod(size - self.offset, self.factor)
+        return None if rest else value
+
+    def values(self, low: int, high: int) -> tuple[int, int]:
+        """Returns the smallest and the largest value whose sizes are between two."""
+        return -((self.offset - low) // self.factor), (high - self.offset) // self.factor
+
+
+def linear_size(expression: Any) -> LinearSize | None:
+    """Returns a size as :class:`LinearSize`, if it is one that grows with its symbol."""
+    if expression.is_Symbol:
+        return LinearSize(expression, 1, 0)
+    if len(expression.free_symbols) != 1:
+        return None
+    (symbol,) = expression.free_symbols
+    factor, offset = expression.coeff(symbol, 1), expression.coeff(symbol, 0)
+    is_linear = expression == factor * symbol + offset and factor.is_Integer and offset.is_Integer
+    return LinearSize(symbol, int(factor), int(offset)) if is_linear and factor > 0 else None
+
+
 def union(ranges: Iterable[SizeRange]) -> SizeRange:
     """Returns the sizes from the least minimum to the greatest maximum, with the first optimum."""
-    minima, optima, maxima = zip(*ranges, strict=True)
-    return SizeRange(min(minima), optima[0], max(maxima))
+    all_ranges = list(ranges)
+    least = min(each.min for each in all_ranges)
+    greatest = max(each.max for each in all_ranges)
+    return SizeRange(least, all_ranges[0].opt, greatest)
 
 
 def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -> InputProfile:
@@ -71,8 +120,13 @@ def profile_input(name: str, value: torch.Tensor, profiles: Sequence[Profile]) -
 
 
 def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...], ...]:
-    """Returns an engine's optimization profiles: for each the sizes of all inputs. Equal ones are one."""
-    return tuple(dict.fromkeys(zip(*(each.profiles for each in inputs), strict=True))) or ((),)
+    """Returns an engine's optimization profiles: for each the sizes of all inputs. Equal ones are one.
+
+    An engine without inputs has one profile, which is empty.
+    """
+    in_order = zip(*(each.profiles for each in inputs), strict=True)
+    distinct = tuple(dict.fromkeys(in_order))
+    return distinct or ((),)
 
 
 def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
@@ -93,7 +147,8 @@ def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
         raise InputError(f"The size {expression} depends on {missing[0]}, which no input bounds.")
 
     def evaluate(values: Sequence[int]) -> int:
-        return int(expression.xreplace(dict(zip(symbols, map(sympy.Integer, values), strict=True))))
+        integers = [sympy.Integer(value) for value in values]
+        return int(expression.xreplace(dict(zip(symbols, integers, strict=True))))
 
     corners = itertools.product(*((ranges[symbol].min, ranges[symbol].max) for symbol in symbols))
     extremes = [evaluate(corner) for corner in corners]

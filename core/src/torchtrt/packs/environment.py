@@ -27,6 +27,7 @@ class Selection:
         only: The packs to load, or ``None`` for all.
         disabled: Packs that are never imported.
         preferred: Packs whose converters are asked first, in this order.
+        preferred_for: Ops, as they were written, and for each the pack whose converters are asked first.
         strict: Whether a problem is an error.
         problems: Values that make no sense.
     """
@@ -34,6 +35,7 @@ class Selection:
     only: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()
     preferred: tuple[str, ...] = ()
+    preferred_for: tuple[tuple[str, str], ...] = ()
     strict: bool = False
     problems: tuple[Problem, ...] = ()
 
@@ -51,7 +53,7 @@ class Selection:
         for variable, names in (
             (ONLY, sorted(self.only or ())),
             (DISABLE, sorted(self.disabled)),
-            (PREFER, self.preferred),
+            (PREFER, dict.fromkeys((*self.preferred, *(pack for _, pack in self.preferred_for)))),
         ):
             for name in names:
                 if name not in candidates:
@@ -73,20 +75,31 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
     if strict is None:
         what = f"{STRICT}={environ[STRICT]!r} is neither on nor off"
         problems.append(Problem(what, "Set it to 1 or 0; it counts as 0 now.", "unknown-value"))
+    preferred, pairs = [], {}
+    for word in _words(environ.get(PREFER, "")):
+        op, is_pair, name = word.rpartition("=")
+        if not is_pair:
+            preferred.append(normalize(name))
+        elif op and name:
+            pairs[op] = normalize(name)
+        else:
+            what = f"{PREFER} has {word!r}, which is neither a pack nor an op and a pack"
+            problems.append(Problem(what, "Write aten.gelu=my_ops.", "unknown-value"))
     return Selection(
         only=None if only is None else frozenset(_names(only)),
         disabled=frozenset(_names(environ.get(DISABLE, ""))),
-        preferred=tuple(dict.fromkeys(_names(environ.get(PREFER, "")))),
+        preferred=tuple(dict.fromkeys(preferred)),
+        preferred_for=tuple(pairs.items()),
         strict=bool(strict),
         problems=tuple(problems),
     )
 
 
-def loads_packs_itself(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
+def runs_the_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
     """Returns whether a process is the command ``torchtrt``, which must work whatever is broken.
 
     Python imports this package before the command's own code can read its arguments. What helps when
-    a pack, or PyTorch, is broken must import neither, so the question has to be asked here.
+    PyTorch is broken must not import it, so the question has to be asked here.
 
     Args:
         command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.
@@ -98,4 +111,8 @@ def loads_packs_itself(command_line: Sequence[str], arguments: Sequence[str]) ->
 
 
 def _names(text: str) -> list[str]:
-    return [normalize(name) for name in re.split(r"[,\s]+", text) if name]
+    return [normalize(name) for name in _words(text)]
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[,\s]+", text) if word]

@@ -19,7 +19,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 def torchtrt_converter_pack() -> ConverterPack:  # type: ignore[empty-body]
     """Returns the pack, as yet empty: who it is and which versions it works with.
 
-    Called once, when torchtrt is imported. Keep it cheap: versions are checked before anything else
+    Called once, when packs are loaded. Keep it cheap: versions are checked before anything else
     of the pack is imported.
     """
 

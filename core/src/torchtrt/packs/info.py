@@ -82,6 +82,11 @@ class PackInfo:
         return self.tier, self.name
 
     @property
+    def label(self) -> str:
+        """The pack's name and version; the name alone of what has no version, as ``local``."""
+        return f"{self.name} {self.version}".rstrip()
+
+    @property
     def origin(self) -> str:
         """The distribution and its version, as a person reads them."""
         return f"{self.distribution} {self.version}" if self.distribution else "this program"

@@ -63,6 +63,7 @@ def list_packs(packs: PackSet, problems: Sequence[Problem]) -> tuple[PackRow, ..
 
 
 def _used_row(loaded: LoadedPack) -> PackRow:
+    """Returns the row of a pack in use."""
     from torchtrt.contract import ConverterPriority  # which imports PyTorch
 
     registered = loaded.pack.converters

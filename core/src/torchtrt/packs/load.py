@@ -20,7 +20,16 @@ from packaging.version import Version
 from torchtrt.errors import PackError, did_you_mean
 from torchtrt.packs import hooks
 from torchtrt.packs.environment import DISABLE, Selection
-from torchtrt.packs.info import API_VERSION, LOCAL, LOCAL_TIER, PACKS, PROJECT, PackInfo
+from torchtrt.packs.info import (
+    API_VERSION,
+    LOCAL,
+    LOCAL_TIER,
+    PACKS,
+    PROJECT,
+    PackInfo,
+    normalize,
+)
+from torchtrt.packs.modules import import_modules
 from torchtrt.packs.pack import TURN, ConverterPack
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import FoundPack, Scan
@@ -51,6 +60,7 @@ class PackSet:
         loaded: The packs in use, in pack order. ``local`` is the last.
         disabled: For a pack that was asked not to be loaded, who asked.
         preferred: Names of the packs whose converters are asked first, in this order.
+        preferred_for: What the environment prefers for one op each: the op, as it was written, and the pack's name.
         strict: Whether a problem is an error.
         others: What is installed behind the other doors: TensorRTs and front ends.
     """
@@ -59,6 +69,7 @@ class PackSet:
     loaded: tuple[LoadedPack, ...] = ()
     disabled: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     preferred: tuple[str, ...] = ()
+    preferred_for: tuple[tuple[str, str], ...] = ()
     strict: bool = False
     others: tuple[FoundPack, ...] = ()
 
@@ -92,10 +103,12 @@ def load(
             raise PackError(str(problem))
         problems.append(problem)
 
+    known = {found.info.name for found in (*scan.packs, *scan.others)}
+    known.update(*map(_names_of, scan.problems))
     for problem in (
         *selection.problems,
-        *scan.problems,
-        *selection.unknown_names(found.info.name for found in (*scan.packs, *scan.others)),
+        *(each for each in scan.problems if not _names_of(each) & selection.disabled),
+        *selection.unknown_names(known),
     ):
         note(problem)
     disabled = {
@@ -126,9 +139,18 @@ def load(
         loaded=(*loaded, LoadedPack(LOCAL_INFO, local)),
         disabled=MappingProxyType(disabled),
         preferred=selection.preferred,
+        preferred_for=selection.preferred_for,
         strict=selection.strict,
     )
     return packs, problems
+
+
+def _names_of(problem: Problem) -> set[str]:
+    """Returns the names by which a person disables the pack that a problem of the search is about."""
+    distribution = problem.distribution
+    if distribution.endswith((".dist-info", ".egg-info")):  # its metadata cannot be read
+        distribution = distribution.partition("-")[0]
+    return {normalize(name) for name in (problem.pack, distribution) if name}
 
 
 def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
@@ -148,30 +170,87 @@ def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
 
 
 def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
-    implemented = _hooks_of(manager, found.info.name, importlib.import_module(found.module))
-    pack = _call(implemented, "torchtrt_converter_pack", found.info)
-    if not isinstance(pack, ConverterPack):
-        raise _RefusalError(
-            "bad-hook",
-            f"torchtrt_converter_pack returned a value of type {type(pack).__name__}, not a ConverterPack"
-            if pack is not None
-            else "its module has no torchtrt_converter_pack hook that returns a ConverterPack",
-            f"Return one from a function marked @hookimpl in {found.module}.",
-        )
+    """Returns a pack filled by its modules and hooks.
+
+    Raises:
+        _RefusalError: The entry point or a hook gives a wrong value, or the pack has another name, version or content
+            than it may.
+    """
+    module = importlib.import_module(found.module)
+    implemented = _hooks_of(manager, found.info.name, module)
+    pack = (
+        _named_pack(module, implemented, found)
+        if found.object_name
+        else _pack_of_hook(implemented, found)
+    )
     if pack.name != found.info.name:
         what = f"it calls itself {pack.name!r}, but its entry point is named {found.info.name!r}"
         raise _RefusalError("bad-name", what, f"Write ConverterPack({found.info.name!r}, ...).")
     _check_versions(pack, found.info)
-    result = _call(implemented, "torchtrt_register_converters", found.info, pack=pack)
+    if not pack.is_sealed:  # as one is that was loaded before another one broke off the loading
+        _fill(pack, implemented, found.info)
+    return LoadedPack(found.info, pack, implemented.get("torchtrt_check"))
+
+
+def _named_pack(module: ModuleType, implemented: Hooks, found: FoundPack) -> ConverterPack:
+    """Returns the pack that an entry point names."""
+    entry = f'The entry point {found.info.name} = "{found.entry_point}"'
+    right = f"{found.object_name} = ConverterPack({found.info.name!r}, ...)"
+    if "torchtrt_converter_pack" in implemented:
+        what = f"{entry} names the pack, so that nobody calls the hook torchtrt_converter_pack"
+        raise _RefusalError("bad-hook", what, f"Delete the hook from {found.module}.")
+    pack = getattr(module, found.object_name, None)
+    if not isinstance(pack, ConverterPack):
+        what = f"{entry} names a value of type {type(pack).__name__}, not a ConverterPack"
+        if not hasattr(module, found.object_name):
+            what = f"{entry} names an object that {found.module} does not have"
+        hint = f"Write {right} in {found.module}, or name the right object in pyproject.toml."
+        raise _RefusalError("bad-entry", what, hint)
+    return pack
+
+
+def _pack_of_hook(implemented: Hooks, found: FoundPack) -> ConverterPack:
+    """Returns the pack that the hook of a module returns, where the entry point names only the module."""
+    pack = _call(implemented, "torchtrt_converter_pack", found.info)
+    if isinstance(pack, ConverterPack):
+        return pack
+    if pack is None:
+        what = "its module has no torchtrt_converter_pack hook that returns a ConverterPack"
+        hint = (
+            f'Name a pack in the entry point: {found.info.name} = "{found.module}:pack" in pyproject.toml. '
+            f"Or return one from a function marked @hookimpl in {found.module}."
+        )
+        raise _RefusalError("bad-hook", what, hint)
+    what = f"torchtrt_converter_pack returned a value of type {type(pack).__name__}, not a ConverterPack"
+    hint = f"Return one from a function marked @hookimpl in {found.module}."
+    raise _RefusalError("bad-hook", what, hint)
+
+
+def _fill(pack: ConverterPack, implemented: Hooks, info: PackInfo) -> None:
+    """Imports the modules that fill a pack, and then calls its hook.
+
+    Raises:
+        _RefusalError: A module does not exist, or the hook returned a value.
+    """
+    package = info.door.package_name(info.name)
+    for name in pack.modules:
+        try:
+            import_modules(f"{package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"{package}.{name}":
+                raise
+            what = f"it has modules={pack.modules!r}, and there is no module {error.name}"
+            hint = f"Name modules of {package}, by their names in it."
+            raise _RefusalError("import-failed", what, hint) from error
+    result = _call(implemented, "torchtrt_register_converters", info, pack=pack)
     if result is not None:
         raise _RefusalError(
             "bad-hook",
             f"torchtrt_register_converters returned a value of type {type(result).__name__}: it must fill the pack",
             "Call pack.add(...) or import modules that use @pack.converter(...).",
         )
-    _check_contents(pack, found.info)
+    _check_contents(pack, info)
     pack.seal()
-    return LoadedPack(found.info, pack, implemented.get("torchtrt_check"))
 
 
 def _hooks_of(manager: pluggy.PluginManager, name: str, module: ModuleType) -> Hooks:
@@ -224,6 +303,11 @@ def _call(implemented: Hooks, hook: str, info: PackInfo, **available: Any) -> An
 
 
 def _check_versions(pack: ConverterPack, info: PackInfo) -> None:
+    """Checks the versions of the converter contract and of PyTorch that a pack was written for.
+
+    Raises:
+        _RefusalError: This torchtrt, or this PyTorch, is another.
+    """
     major, minor = pack.api
     ours = ".".join(map(str, API_VERSION))
     if major != API_VERSION[0] or minor > API_VERSION[1]:

@@ -1,4 +1,4 @@
-"""Imports a folder of a pack's modules, whose decorators fill the pack."""
+"""Imports a pack's modules, whose decorators fill the pack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pkgutil
 
 
 def import_modules(package: str) -> None:
-    """Imports every module of a package, by its full name, in the order of their names; none in folders of it."""
-    folder = importlib.import_module(package)
-    for name in sorted(module.name for module in pkgutil.iter_modules(folder.__path__)):
+    """Imports a module by its full name and, of a package, its modules in the order of their names; none in folders."""
+    folder = getattr(importlib.import_module(package), "__path__", ())
+    for name in sorted(module.name for module in pkgutil.iter_modules(folder)):
         importlib.import_module(f"{package}.{name}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -26,11 +28,16 @@ from torchtrt.contract import (
     with_settings,
 )
 from torchtrt.errors import PackError, UnknownTargetError
-from torchtrt.packs.info import API_VERSION, is_pack_name
+from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
 from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
 
 TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
 """The name of the pack that is being loaded; empty outside."""
+
+_KINDS = (
+    "_converters", "decompositions", "lowering_passes", "kept", "export_contexts", "autocast_rules",
+)  # fmt: skip
+"""The attributes that registrations are in."""
 
 ExportContext = Callable[[], AbstractContextManager[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -105,8 +112,10 @@ class ConverterPack:
         summary: What it is for, in a few words.
         torch: The PyTorch versions that it works with, as ``">=2.9"``.
         tensorrt: The TensorRT versions that its converters work with, as ``">=8.6"``.
+        modules: The modules that fill it, by their names in the pack's package. Of a package all modules do.
 
-    What was registered is in the attributes named after the methods, in the order in which it was registered.
+    What was registered is in the attributes named after the methods, in the order in which it was registered. Once the
+    pack is loaded, what ``modules`` registered is in their order, whichever was imported first.
 
     Raises:
         PackError: An argument is malformed.
@@ -120,12 +129,16 @@ class ConverterPack:
         summary: str = "",
         torch: str = "",
         tensorrt: str = "",
+        modules: Sequence[str] = (),
     ) -> None:
         if not isinstance(name, str) or not is_pack_name(name):
             message = f"{name!r} cannot be a pack's name: lower-case letters, digits, single underscores, no keyword."
             raise PackError(message)
         if not (isinstance(api, tuple) and list(map(type, api)) == [int, int]):
             message = f"Pack {name!r} has api={api!r}. Write the contract it is for as two integers: (1, 0)."
+            raise PackError(message)
+        if isinstance(modules, str) or not all(map(_is_module_name, modules)):
+            message = f"Pack {name!r} has modules={modules!r}. Name modules of its package: ('converters',)."
             raise PackError(message)
         self.name = self._owner = name
         self.api = api
@@ -138,6 +151,8 @@ class ConverterPack:
         self.kept: tuple[Target | str, ...] = ()
         self.export_contexts: tuple[ExportContext, ...] = ()
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
+        self.modules = tuple(modules)
+        self._sources: dict[str, list[str]] = {kind: [] for kind in _KINDS}
         self._sealed = False
 
     def __repr__(self) -> str:
@@ -210,6 +225,7 @@ class ConverterPack:
             raise PackError(message)
 
         def register(function: Function) -> Function:
+            """Registers a function for each of the ops, and returns it."""
             for target in targets:
                 self.add(
                     target,
@@ -345,9 +361,25 @@ class ConverterPack:
         self._changed()
         return context
 
+    @property
+    def is_sealed(self) -> bool:
+        """Whether registration has ended."""
+        return self._sealed
+
     def seal(self) -> None:
         """Ends registration: whoever asks from now on sees the same contents."""
         self._sealed = True
+        for kind, sources in self._sources.items() if self.modules else ():
+            entries = getattr(self, kind)
+            pairs = zip(sources, entries, strict=True)
+            in_order = sorted(pairs, key=lambda pair: self._place_of(pair[0]))
+            setattr(self, kind, type(entries)(entry for _, entry in in_order))
+
+    def _place_of(self, module: str) -> tuple[int, str]:
+        """Returns the place of one of the pack's modules: what is in none of ``modules`` comes first."""
+        name = f"{module.partition('.')[2]}."
+        places = (place for place, each in enumerate(self.modules) if name.startswith(f"{each}."))
+        return next(places, -1), module
 
     def _check_open(self) -> None:
         if TURN.get() not in ("", self._owner):
@@ -355,12 +387,30 @@ class ConverterPack:
             raise PackError(message)
         if self._sealed:
             raise PackError(
-                f"Pack {self.name!r} is already loaded and cannot change. Register everything inside its "
+                f"Pack {self.name!r} is already loaded and cannot change. Register everything in its modules or in its "
                 "torchtrt_register_converters hook, or use @torchtrt.registry.dynamo_tensorrt_converter in a script."
             )
 
     def _changed(self) -> None:
-        """Is called after each registration."""
+        """Is called after each registration. Notes which module of the pack's package is being imported."""
+        source = _module_being_imported(PACKS.package_name(self._owner)) if self.modules else ""
+        for kind, sources in self._sources.items():
+            sources += [source] * (len(getattr(self, kind)) - len(sources))
+
+
+def _module_being_imported(package: str) -> str:
+    """Returns the module of a package whose own code runs, or an empty string."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__"))
+        if frame.f_code.co_name == "<module>" and name.partition(".")[0] == package:
+            return name
+        frame = frame.f_back
+    return ""
+
+
+def _is_module_name(name: object) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
 def _is_place(text: str) -> bool:

@@ -35,6 +35,7 @@ def module_of(found: FoundPack) -> ModuleType | str:
 
 
 def _import(found: FoundPack) -> ModuleType | Problem:
+    """Returns the module of an installed plugin, or why it cannot be imported. It is tried once."""
     with _lock:
         if found not in _imported:
             try:

@@ -33,15 +33,28 @@ from torchtrt.packs.problem import Problem, describe
 _GROUPS = {door.group: door for door in DOORS}
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_OBJECT = re.compile(r":[A-Za-z_]\w*$")
 _REINSTALL = "Uninstall the distribution and install it again."
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPack:
-    """An installed pack, or another piece: who it is, and the module that its entry point names."""
+    """An installed pack, or another piece.
+
+    Attributes:
+        info: Who it is.
+        module: The module that its entry point names.
+        object_name: The name of the pack in that module; empty where the entry point names only a module with hooks.
+    """
 
     info: PackInfo
     module: str
+    object_name: str = ""
+
+    @property
+    def entry_point(self) -> str:
+        """What the entry point says."""
+        return f"{self.module}:{self.object_name}" if self.object_name else self.module
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +110,7 @@ def _ranked(piece: FoundPack, first_party: set[str]) -> FoundPack:
     tier = FIRST_TIERS.get(info.name) if info.door is PACKS else None
     if tier is None and _canonical(info.distribution) in first_party:
         tier = FIRST_PARTY_TIER
-    return piece if tier is None else FoundPack(replace(info, tier=tier), piece.module)
+    return piece if tier is None else replace(piece, info=replace(info, tier=tier))
 
 
 def _required(distribution: importlib_metadata.Distribution) -> set[str]:
@@ -118,6 +131,7 @@ def _folder(distribution: importlib_metadata.Distribution) -> str:
 def _read(
     distribution: importlib_metadata.Distribution, found: list[FoundPack], problems: list[Problem]
 ) -> None:
+    """Adds the entry points of a distribution to ``found``, and what is wrong with them to ``problems``."""
     is_pack = _folder(distribution).lower().startswith(PACKS.package_name(""))
     try:
         text = distribution.read_text("entry_points.txt")
@@ -136,10 +150,11 @@ def _read(
         return
     if "\0" in text:
         raise ValueError("its entry_points.txt is not UTF-8")
-    for door, pack_name, module in _entries(text):
+    for door, pack_name, value in _entries(text):
         info = PackInfo(pack_name, *_identity(distribution), door=door)
-        if (wrong := _misnamed(info, module)) is None:
-            found.append(FoundPack(info, module))
+        module, _, object_name = value.partition(":")
+        if (wrong := _misnamed(info, value)) is None:
+            found.append(FoundPack(info, module, object_name))
         else:
             problems.append(wrong.about(info))
 
@@ -176,16 +191,20 @@ def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, 
     return name, version, os.path.abspath(str(distribution.locate_file("")))
 
 
-def _misnamed(info: PackInfo, module: str) -> Problem | None:
+def _misnamed(info: PackInfo, value: str) -> Problem | None:
     """Returns what is wrong with the names of a piece, of which each follows from the others."""
     name, door = info.name, info.door
     if not is_pack_name(name) or name == LOCAL:
         what = f"its entry point is named {name!r}, which cannot be a {door.noun}'s name"
         hint = "Use lower-case letters, digits and single underscores, and no keyword of Python."
         return Problem(what, hint, "bad-name")
+    module = _OBJECT.sub("", value) if door is PACKS else value
     if not _MODULE.fullmatch(module):
-        what = f"its entry point is {module!r}, which is not the name of a module"
-        return Problem(what, f"Write {door.package_name(name)}._pack.", "bad-name")
+        wanted, right = "the name of a module", door.package_name(name)
+        if door is PACKS:
+            wanted, right = "the name of a module, or of a pack in one", f"{right}:pack"
+        what = f"its entry point is {value!r}, which is not {wanted}"
+        return Problem(what, f'Write {name} = "{right}" in pyproject.toml.', "bad-name")
     expected = door.distribution_name(name)
     if _canonical(info.distribution) != expected:
         what = f"a {door.noun} of this name comes from {expected}, not from {info.distribution}"
@@ -203,6 +222,7 @@ def _misnamed(info: PackInfo, module: str) -> Problem | None:
 
 
 def _unreadable(distribution: importlib_metadata.Distribution, error: Exception) -> Problem:
+    """Returns the problem for a distribution whose metadata cannot be read."""
     try:
         location = os.path.abspath(str(distribution.locate_file("")))
     except Exception:
@@ -228,7 +248,7 @@ def _without_duplicates(found: list[FoundPack], problems: list[Problem]) -> list
     for pack in sorted(by_name, key=lambda pack: order[pack.info.location]):
         first = kept.setdefault((pack.info.door.group, pack.info.name), pack)
         # An editable install may be seen twice, as itself and as the egg-info folder beside its sources.
-        if (first.info.version, first.module) != (pack.info.version, pack.module):
+        if (first.info.version, first.entry_point) != (pack.info.version, pack.entry_point):
             what = f"version {first.info.version} at {first.info.location} hides this one"
             problems.append(Problem(what, "Uninstall one of them.", "shadowed").about(pack.info))
     return list(kept.values())

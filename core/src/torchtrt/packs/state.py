@@ -7,24 +7,28 @@ import gc
 import os
 import sys
 import threading
+import traceback
 import warnings
 from contextlib import nullcontext, redirect_stdout
+from types import FrameType
 
-from torchtrt.errors import PackError, PackWarning, SettingsError, did_you_mean
+from torchtrt.errors import PackError, PackWarning
 from torchtrt.packs.environment import read_selection
-from torchtrt.packs.info import LOCAL, PackInfo, normalize
+from torchtrt.packs.info import LOCAL, PROJECT, PackInfo
 from torchtrt.packs.load import LOCAL_INFO, LoadedPack, PackSet, Watch, load
 from torchtrt.packs.pack import ConverterPack
 from torchtrt.packs.problem import Problem
 from torchtrt.packs.scan import scan
-from torchtrt.settings import CompilationSettings
+
+_CALLED_THROUGH = frozenset({"contextlib", "functools", "importlib", "torch"})
+"""Packages of others whose lines lie between a program's and torchtrt's."""
 
 
 class _LocalPack(ConverterPack):
     """The pack of what a program registers itself; it never seals."""
 
     def _check_open(self) -> None:
-        if _state.loading:
+        if _is_loading_here():
             raise PackError(
                 "A pack used @dynamo_tensorrt_converter while it was being loaded, which would hide who the "
                 "converter is from. Use @pack.converter(...) with the pack's own ConverterPack."
@@ -43,7 +47,7 @@ class _State:
         self.problems: list[Problem] = []
         self.added: list[tuple[ConverterPack, PackInfo]] = []
         self.loaded = False
-        self.loading = False
+        self.loading_thread: int | None = None
 
 
 local_pack = _LocalPack(LOCAL, summary="registered by this program")
@@ -53,15 +57,17 @@ _state = _State(local_pack)
 def load_packs(watch: Watch = nullcontext) -> PackSet:
     """Returns the packs of this process, finding and loading them on the first call, each within ``watch(its info)``.
 
-    ``import torchtrt`` calls it as its last step. Every problem is recorded, and shown as one :class:`PackWarning`.
+    The first question about packs calls it: a lookup, a listing, a compilation. ``import torchtrt`` does not, so that
+    any module of a pack can be the first import of a process. Every problem is recorded, and shown as one
+    :class:`PackWarning`.
 
     Raises:
         PackError: A pack has a problem and ``TORCHTRT_PACKS_STRICT`` is set.
     """
     with _state.lock:
-        if _state.loaded or _state.loading:
+        if _state.loaded or _is_loading_here():
             return _state.packs
-        _state.loading = True
+        _state.loading_thread = threading.get_ident()
         # Whatever is made here lives on. A full collection in the middle of it would go through all that
         # PyTorch has made so far, and free nothing.
         collecting = gc.isenabled()
@@ -72,7 +78,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
             with redirect_stdout(sys.stderr):
                 packs, problems = load(scan(), selection, local_pack, watch)
         finally:
-            _state.loading = False
+            _state.loading_thread = None
             if collecting:
                 gc.enable()
         # Published whole, after everything that can fail.
@@ -85,11 +91,11 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
         _state.problems.extend(problems)
     for problem in problems:
         try:
-            warnings.warn(str(problem), PackWarning, stacklevel=2)
+            _show(problem)
         except PackWarning as warning:
-            # Where warnings are errors this one is none: half an import would harm the whole program.
+            # Where warnings are errors this one is none: the program may need nothing of the broken pack.
             print(f"PackWarning: {warning}", file=sys.stderr)
-    return packs
+    return _state.packs
 
 
 def add_pack(pack: ConverterPack, info: PackInfo) -> None:
@@ -101,8 +107,8 @@ def add_pack(pack: ConverterPack, info: PackInfo) -> None:
         PackError: Another pack has this name.
     """
     with _state.lock:
-        packs = _state.packs
-        if _state.loading:  # the packs that are installed come first
+        packs = load_packs()
+        if _is_loading_here():  # the packs that are installed come first
             _state.added.append((pack, info))
             return
         others = [loaded for loaded in packs.loaded if loaded.pack is not pack]
@@ -114,35 +120,20 @@ def add_pack(pack: ConverterPack, info: PackInfo) -> None:
         _state.packs = dataclasses.replace(packs, loaded=tuple(loaded), found=tuple(found))
 
 
-def with_known_packs(settings: CompilationSettings) -> CompilationSettings:
-    """Returns the settings with the packs that they prefer by their own names, in whatever spelling they were given.
-
-    Raises:
-        SettingsError: There is no such pack; the message names the closest one.
-    """
-    known = [LOCAL, *(info.name for info in current_packs().found)]
-    preferences = {op: normalize(name) for op, name in settings.converter_preferences.items()}
-    for name in preferences.values():
-        if name not in known:
-            hint = did_you_mean(name, known, f"Installed packs: {', '.join(known)}.")
-            raise SettingsError(
-                f"converter_preferences names the pack {name!r}, which is not installed. {hint}"
-            )
-    return dataclasses.replace(settings, converter_preferences=preferences)
-
-
 def current_packs() -> PackSet:
-    """Returns the packs as of now. The same object is returned until something changes.
+    """Returns the packs as of now, loaded if need be. The same object is returned until something changes.
 
     Raises:
         PackError: They are still being loaded, and one of them asks.
     """
-    if _state.loading:
+    if _state.loaded:
+        return _state.packs
+    if _is_loading_here():
         raise PackError(
             "A pack looked something up or compiled while packs were being loaded, before it is known what there is. "
             "Its module and its hook only register: do the rest in a converter, or when it is first called."
         )
-    return _state.packs
+    return load_packs()
 
 
 def loaded_packs() -> tuple[LoadedPack, ...]:
@@ -152,6 +143,7 @@ def loaded_packs() -> tuple[LoadedPack, ...]:
 
 def problems() -> tuple[Problem, ...]:
     """Returns everything that went wrong with packs so far, at loading and since."""
+    load_packs()
     return tuple(_state.problems)
 
 
@@ -170,4 +162,33 @@ def record(problem: Problem) -> None:
         _state.problems.append(problem)
     if _state.packs.strict:
         raise PackError(str(problem))
-    warnings.warn(str(problem), PackWarning, stacklevel=3)
+    _show(problem)
+
+
+def _is_loading_here() -> bool:
+    """Returns whether this thread is loading the packs. Others wait until they are loaded."""
+    return _state.loading_thread == threading.get_ident()
+
+
+def _show(problem: Problem) -> None:
+    """Shows a problem as a warning about the line of the program that led here."""
+    frame, line = _calling_line()
+    module = frame.f_globals
+    warnings.warn_explicit(
+        str(problem),
+        PackWarning,
+        frame.f_code.co_filename,
+        line,
+        module=module.get("__name__"),
+        registry=module.setdefault("__warningregistry__", {}),
+    )
+
+
+def _calling_line() -> tuple[FrameType, int]:
+    """Returns the innermost line of the stack that is neither torchtrt's nor of what it is called through."""
+    stack = list(traceback.walk_stack(None))
+    for frame, line in stack:
+        name = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if not (name in _CALLED_THROUGH or name == PROJECT or name.startswith(f"{PROJECT}_")):
+            return frame, line
+    return stack[-1]

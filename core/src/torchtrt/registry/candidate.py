@@ -175,6 +175,7 @@ class Resolution:
         return f"No pack has a converter for {subject}."
 
     def _lines(self) -> Iterator[tuple[str, str]]:
+        """Yields for each candidate, and each pack that is not loaded, its name and what became of it."""
         for rejection in self.rejections:
             if rejection.candidate is None:
                 yield "", rejection.reason

@@ -49,38 +49,62 @@ def shadowed_by(candidates: Sequence[Candidate], position: int) -> int | None:
 
 def list_everything(table: Table, problems: Sequence[Problem]) -> str:
     """Returns the listing of :meth:`ConverterRegistry.display_all_available_converters`, 80 columns wide."""
+    lines = [
+        *_pack_lines(table, problems),
+        "",
+        "Converters, in the order in which they are asked",
+        *_converter_lines(table),
+        "",
+        "Decompositions, of which the first is used",
+        *_decomposition_lines(table),
+        "",
+        "Passes over the graph, in the order in which they run",
+        "",
+        *_pass_lines(table),
+    ]
+    return "\n".join(lines).rstrip()
+
+
+def _pack_lines(table: Table, problems: Sequence[Problem]) -> Iterator[str]:
+    """Yields how many ops and packs there are, each pack, problems of others, conflicts and missing ops."""
     rows = list_packs(table.packs, problems)
-    used = sum(row.status == IN_USE for row in rows)
+    used = len([row for row in rows if row.status == IN_USE])
     headline = f"{_count(len(table.candidates), 'op')} from {_count(used, 'pack')}"
     if used < len(rows):
         headline += f" ({len(rows) - used} not in use)"
-    lines = [headline, ""]
+    yield from (headline, "")
     for row in rows:
-        lines += _wrapped("", f"{row.info.name} ({row.info.origin}): {', '.join(_counts(row))}")
+        yield from _wrapped("", f"{row.info.name} ({row.info.origin}): {', '.join(_counts(row))}")
     listed = {row.info.name for row in rows}
     for problem in problems:
         if problem.pack not in listed:
-            lines += ["", *_wrapped("", f"problem: {problem}")]
+            yield from ("", *_wrapped("", f"problem: {problem}"))
     for conflict in table.conflicts:
-        lines += ["", *_wrapped("", f"conflict: {conflict}")]
+        yield from ("", *_wrapped("", f"conflict: {conflict}"))
     if table.pending:
-        lines += ["", *_wrapped("", f"not in this PyTorch: {', '.join(sorted(table.pending))}")]
-    lines += ["", "Converters, in the order in which they are asked"]
+        missing = ", ".join(sorted(table.pending))
+        yield from ("", *_wrapped("", f"not in this PyTorch: {missing}"))
+
+
+def _converter_lines(table: Table) -> Iterator[str]:
     for name, candidates in _by_name(table.candidates):
-        lines += ["", name]
+        yield from ("", name)
         for place, candidate in enumerate(candidates):
-            lines += _entry_lines(place, candidate, notes(candidates, place))
-    lines += ["", "Decompositions, of which the first is used"]
+            yield from _entry_lines(place, candidate, notes(candidates, place))
+
+
+def _decomposition_lines(table: Table) -> Iterator[str]:
     for name, decompositions in _by_name(table.decomposition_candidates):
-        lines += ["", name]
-        for place, each in enumerate(decompositions):
-            lines += _entry_lines(place, each, ["shadowed by 1."] if place else [])
-    lines += ["", "Passes over the graph, in the order in which they run", ""]
+        yield from ("", name)
+        for place, candidate in enumerate(decompositions):
+            yield from _entry_lines(place, candidate, ["shadowed by 1."] if place else [])
+
+
+def _pass_lines(table: Table) -> Iterator[str]:
     for loaded in table.packs.loaded:
         for step in loaded.pack.lowering_passes:
-            lines += _wrapped("", f"{step.name} of {loaded.info.name} ({loaded.info.origin})")
-            lines.append(f"     {qualified_function(step.function)}")
-    return "\n".join(lines).rstrip()
+            yield from _wrapped("", f"{step.name} of {loaded.info.name} ({loaded.info.origin})")
+            yield f"     {qualified_function(step.function)}"
 
 
 def _counts(row: PackRow) -> Iterator[str]:

@@ -37,9 +37,10 @@ class Conflict:
 
     def __str__(self) -> str:
         winner, *others = dict.fromkeys(candidate.pack.name for candidate in self.candidates)
+        settings = ", or converter_preferences in one compilation," * (self.kind == "converter")
         return (
             f"{qualified_name(self.target)} is claimed with a HIGH {self.kind} by {winner} and {', '.join(others)}; "
-            f"{winner} comes first. Set TORCHTRT_PACKS_PREFER to choose."
+            f"{winner} comes first. Set TORCHTRT_PACKS_PREFER{settings} to choose."
         )
 
 

@@ -28,7 +28,7 @@ class PackPass:
     pack: PackInfo
 
     def __str__(self) -> str:
-        return f"{self.name} of {self.pack.name} {self.pack.version}".rstrip()
+        return f"{self.name} of {self.pack.label}"
 
     def run(self, graph_module: GraphModule, settings: CompilationSettings) -> None:
         """Rewrites a graph.

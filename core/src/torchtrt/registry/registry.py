@@ -41,6 +41,66 @@ _KEPT = "torch_executed_ops keeps this op in PyTorch"
 _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
 
 
+class _Lookup:
+    """One question to the registry: a node, the settings, and the converters to choose from.
+
+    Args:
+        table: The converters in use.
+        node: The node to convert.
+        settings: The settings of the compilation.
+        decomposition_failed: Whether converters behind the op's decomposition are asked.
+    """
+
+    def __init__(
+        self, table: Table, node: Node, settings: CompilationSettings, decomposition_failed: bool
+    ) -> None:
+        self.table = table
+        self.node = node
+        self.settings = settings
+        self.decomposition_failed = decomposition_failed
+        self.unusable: Mapping[Candidate, str] = {}
+        if table.has_tensorrt_ranges:
+            self.unusable = table.unusable(tensorrt_version())
+        self._is_dynamic: bool | None = None
+
+    def rejection(self, candidate: Candidate) -> Rejection | None:
+        """Returns why a candidate does not convert the node, or ``None`` if it does."""
+        if candidate in self.unusable:
+            return Rejection(candidate, self.unusable[candidate], "tensorrt-version")
+        if self._needs_fixed_sizes(candidate) and self.is_dynamic:
+            return Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
+        if self._may_be_behind(candidate):
+            behind = _behind_decomposition(self.table, candidate)
+            if behind is not None:
+                return behind
+        if candidate.validate is None:
+            return None
+        return _validate(candidate, self.node, self.settings)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the node has symbolic dimensions, found out once."""
+        if self._is_dynamic is None:
+            self._is_dynamic = has_symbolic_dimensions(self.node)
+        return self._is_dynamic
+
+    def _needs_fixed_sizes(self, candidate: Candidate) -> bool:
+        supports = candidate.support.supports_dynamic_shapes
+        return not (supports or self.settings.assume_dynamic_shape_support)
+
+    def _may_be_behind(self, candidate: Candidate) -> bool:
+        """Returns whether a decomposition of the op comes before a candidate, if there is one."""
+        if candidate.pack.tier < THIRD_PARTY_TIER or self.decomposition_failed:
+            return False
+        return self.settings.converter_preferences.get(candidate.target) != candidate.pack.name
+
+    def imported(self, candidate: Candidate) -> Candidate | Rejection:
+        """Returns a candidate with its function, which its pack may have only named until now."""
+        if candidate.calling_convention is None:
+            return self.table.imported(candidate)
+        return candidate
+
+
 class ConverterRegistry:
     """The converters of all packs in use, looked up by node.
 
@@ -75,41 +135,20 @@ class ConverterRegistry:
         """
         if settings is None:
             settings = _DEFAULT_SETTINGS
-        table = self._current_table()
         target = node.target
         if isinstance(target, str):
             message = f"%{node.name} is a {node.op} node. Only call_function nodes have converters."
             raise TypeError(message)
-        candidates = table.candidates.get(target, ())
-        if not candidates and table.knows_later(target):
-            table = self._current_table(rebuild=True)
-            candidates = table.candidates.get(target, ())
+        table, candidates = self._table_with(target)
         rejections: tuple[Rejection, ...] = ()
         if settings.torch_executed_ops and target in settings.torch_executed_ops:
             rejections = (Rejection(None, _KEPT, "kept"),)
             return Resolution(target, node.name, None, rejections, candidates)
         if settings.converter_preferences and target in settings.converter_preferences:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])
-        unusable = table.unusable(tensorrt_version()) if table.has_tensorrt_ranges else None
-        dynamic: bool | None = None
+        lookup = _Lookup(table, node, settings, decomposition_failed)
         for candidate in candidates:
-            support = candidate.support
-            outcome: Candidate | Rejection = candidate
-            if unusable and candidate in unusable:
-                outcome = Rejection(candidate, unusable[candidate], "tensorrt-version")
-            elif not (support.supports_dynamic_shapes or settings.assume_dynamic_shape_support):
-                if dynamic is None:
-                    dynamic = has_symbolic_dimensions(node)
-                if dynamic:
-                    outcome = Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
-            if outcome is candidate and candidate.pack.tier >= THIRD_PARTY_TIER:
-                is_preferred = settings.converter_preferences.get(target) == candidate.pack.name
-                if not (decomposition_failed or is_preferred):
-                    outcome = _behind_decomposition(table, candidate) or candidate
-            if outcome is candidate and candidate.validate is not None:
-                outcome = _validate(candidate, node, settings) or candidate
-            if outcome is candidate and candidate.calling_convention is None:
-                outcome = table.imported(candidate)
+            outcome = lookup.rejection(candidate) or lookup.imported(candidate)
             if isinstance(outcome, Candidate):
                 return Resolution(target, node.name, outcome, rejections, candidates)
             rejections += (outcome,)
@@ -238,6 +277,15 @@ class ConverterRegistry:
                     table = self._table = Table(packs)
         return table
 
+    def _table_with(self, target: Target) -> tuple[Table, tuple[Candidate, ...]]:
+        """Returns the table and an op's candidates, looked for again where the op may be newer than the table."""
+        table = self._current_table()
+        candidates = table.candidates.get(target, ())
+        if not candidates and table.knows_later(target):
+            table = self._current_table(rebuild=True)
+            candidates = table.candidates.get(target, ())
+        return table, candidates
+
     def _unloaded(self) -> tuple[Problem, ...]:
         noted = problems()
         if not noted:
@@ -248,6 +296,11 @@ class ConverterRegistry:
     def _entry(
         self, resolution: Resolution
     ) -> tuple[Converter, CallingConvention, Mapping[str, bool]]:
+        """Returns the converter that a lookup chose, how to call it, and its flags.
+
+        Raises:
+            NoConverterError: The lookup chose none.
+        """
         if (chosen := resolution.chosen) is None:
             name = qualified_name(resolution.target)
             message = f"{resolution.explain()}\nRun `torchtrt explain {name}` for all that is known about this op."
@@ -316,6 +369,7 @@ def _failed_validator(candidate: Candidate, what: str, code: str, text: str | No
 def _prefer(
     candidates: tuple[Candidate, ...], pack_name: str
 ) -> tuple[tuple[Candidate, ...], tuple[Rejection, ...]]:
+    """Returns the candidates with those of one pack first, or unchanged and the reason where the pack has none."""
     preferred = tuple(candidate for candidate in candidates if candidate.pack.name == pack_name)
     if not preferred:
         reason = (

@@ -184,6 +184,7 @@ def _candidate(
 
 
 def _import_function(candidate: Candidate) -> Candidate | Rejection:
+    """Returns a candidate with the function that it names, or a rejection where importing the function fails."""
     module_name, _, path = candidate.qualified_function.partition(":")
     try:
         function: Any = importlib.import_module(module_name)

@@ -2,7 +2,15 @@
 
 The installed ``tensorrt`` is built in, under the name ``real``. Others are found through the entry-point group
 ``torchtrt.tensorrt``: the entry names a module with ``VERSIONS``, the versions it speaks, and ``load(version)``, which
-returns an object that is used like the module ``tensorrt``; without a version it chooses one.
+returns an object that is used like the module ``tensorrt``; without a version it chooses one. The module may also have
+
+- ``DESCRIPTION``, a sentence about it for people,
+- ``INTERFACE``, the version of TensorRT whose interface it has, where its own versions count differently,
+- ``device_objection(device)``, which returns why engines do not run on a PyTorch device (``""`` where they do); without
+  it they run on CUDA and on the CPU,
+- ``feature_objection(feature)``, which returns why a feature is not available here (``""`` where it is): the name of a
+  ``BuilderFlag``, of a ``LayerType``, of a ``LayerType`` with a ``DataType`` behind it (``"DECONVOLUTION BF16"``), or
+  ``"TIMING_CACHE"``.
 """
 
 from __future__ import annotations
@@ -15,18 +23,22 @@ import os
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from torchtrt.errors import TensorRTUnavailableError
 from torchtrt.packs import TENSORRTS
 from torchtrt.packs.pieces import installed, module_of
 
+if TYPE_CHECKING:
+    import torch
+
 ENVIRONMENT_VARIABLE = "TORCHTRT_TENSORRT"
 
 _chosen: ContextVar[Any] = ContextVar("torchtrt_tensorrt", default=None)
 _lock = threading.Lock()
-_names: dict[int, str] = {}
-"""Of the TensorRTs loaded through entry points, by identity; they are never unloaded."""
+_loaded: dict[int, tuple[str, ModuleType]] = {}
+"""The name and the entry point's module of each TensorRT loaded so, by identity; they are never unloaded."""
 
 
 class _TensorRT:
@@ -95,6 +107,11 @@ def load(spec: str) -> Any:
 
 
 def _load_installed(name: str, wanted_version: str) -> Any:
+    """Returns the module of an installed TensorRT, in the version that is wanted.
+
+    Raises:
+        TensorRTUnavailableError: There is none of this name or version, or it cannot be imported.
+    """
     known = installed(TENSORRTS)
     if name not in known:
         options = ", ".join(repr(option) for option in ("auto", "real", *sorted(known)))
@@ -108,12 +125,12 @@ def _load_installed(name: str, wanted_version: str) -> Any:
         message = f"The TensorRT {name!r} ({found.info.origin}) cannot be used: {module}."
         raise TensorRTUnavailableError(message)
     versions = tuple(module.VERSIONS)
-    if wanted_version and wanted_version not in versions:
+    if wanted_version and versions and wanted_version not in versions:
         message = f"The TensorRT {name!r} does not speak version {wanted_version!r}. It speaks {', '.join(versions)}."
         raise TensorRTUnavailableError(message)
     with _lock:
         loaded = module.load(wanted_version or None)
-        _names[id(loaded)] = name
+        _loaded[id(loaded)] = (name, module)
     return loaded
 
 
@@ -129,13 +146,41 @@ def _load_real() -> Any:
 
 
 def is_real() -> bool:
-    """Returns whether the TensorRT in use is NVIDIA's, which runs on a GPU."""
-    return id(current()) not in _names
+    """Returns whether the TensorRT in use is the installed ``tensorrt``, which builds and runs on a GPU."""
+    return implementation() is None
+
+
+def implementation() -> ModuleType | None:
+    """Returns the module of the entry point that the TensorRT in use came through; ``None`` if it is ``tensorrt``."""
+    return _loaded.get(id(current()), ("", None))[1]
+
+
+def device_objection(device: torch.device) -> str:
+    """Returns why the TensorRT in use runs no engine on a device; ``""`` where it does."""
+    declared = getattr(implementation(), "device_objection", None)
+    if declared is not None:
+        return str(declared(device))
+    supported = ("cuda",) if is_real() else ("cuda", "cpu")
+    if device.type in supported:
+        return ""
+    names = " and ".join(map(str.upper, supported))
+    return f"{describe()} runs on {names} tensors, and the tensors are on {device}"
+
+
+def feature_objection(feature: str) -> str:
+    """Returns why the TensorRT in use lacks a feature here; ``""`` where it has it.
+
+    Args:
+        feature: The name of a ``BuilderFlag``, of a ``LayerType``, of a ``LayerType`` with a ``DataType`` behind it
+            (``"DECONVOLUTION BF16"``), or ``"TIMING_CACHE"``.
+    """
+    declared = getattr(implementation(), "feature_objection", None)
+    return "" if declared is None else str(declared(feature))
 
 
 def version() -> str:
-    """Returns the version of the TensorRT in use, such as ``"10.16.1"``."""
-    return str(current().__version__)
+    """Returns the version of TensorRT, such as ``"10.16.1"``, whose interface the TensorRT in use has."""
+    return str(getattr(implementation(), "INTERFACE", current().__version__))
 
 
 def describe_gpu() -> str:
@@ -149,6 +194,7 @@ def describe_gpu() -> str:
 
 
 def describe() -> str:
-    """Returns the TensorRT in use as a person would name it: ``"reference@11.4.0"``, ``"TensorRT 10.16.1"``."""
-    name = _names.get(id(current()))
-    return f"{name}@{version()}" if name else f"TensorRT {version()}"
+    """Returns the name of the TensorRT in use: ``"reference@11.4.0"``, ``"rtx@1.7.1.116"``, ``"TensorRT 10.16.1"``."""
+    name, _ = _loaded.get(id(current()), ("", None))
+    own_version = current().__version__
+    return f"{name}@{own_version}" if name else f"TensorRT {own_version}"

@@ -37,33 +37,16 @@ def allow_precisions(network: Any, config: Any) -> list[Any]:
     TensorRT may then compute anything in either: what is float32, and most of what is float16, insist on what they are.
     Returns the layers that insist on float16 and, should the network not build, need not: all but products.
     """
-    held: list[Any] = []
     if is_strongly_typed():
-        return held
+        return []
     if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
-    halves, quantized, single = set[str](), set[str](), trt.DataType.FLOAT
+    halves: set[str] = set()
     if not any(follow_half(layer, halves) for layer in network):
-        return held
+        return []
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
-    for layer in network:
-        inputs, outputs = _tensors(layer)
-        is_half, kind = follow_half(layer, halves), layer.type.name
-        is_int8 = kind == "DEQUANTIZE" or any(each.name in quantized for each in inputs)
-        if is_int8 and kind in ("DEQUANTIZE", "SHUFFLE"):
-            quantized.add(outputs[0].name)
-        elif not kind.startswith(_UNHELD):
-            for place, output in enumerate(outputs):
-                if output.dtype == single and output.name not in halves:
-                    layer.set_output_type(place, single)
-                    if not (is_half or is_int8):
-                        layer.precision = single
-        stays_half = is_half and not is_int8 and all(each.name in halves for each in outputs)
-        if stays_half and not kind.startswith(_UNHELD + _FREE):
-            layer.precision = trt.DataType.HALF
-            held += [layer] if kind != "MATRIX_MULTIPLY" else []
-    return held
+    return _hold_precisions(network, halves)
 
 
 _UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
@@ -72,14 +55,49 @@ _FREE = ("CONVOLUTION", "DECONVOLUTION", "NORMALIZATION", "POOLING", "REDUCE", "
 """Of float16, what may be computed in float32: what sums, and convolutions, which are 10 % slower held (ConvNeXt)."""
 
 
+def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
+    """Holds layers to the dtypes of their tensors; returns those that may be let go of float16 again."""
+    quantized: set[str] = set()
+    held: list[Any] = []
+    for layer in network:
+        kind = layer.type.name
+        inputs, outputs = _tensors(layer)
+        is_half = follow_half(layer, halves)
+        is_int8 = kind == "DEQUANTIZE" or any(each.name in quantized for each in inputs)
+        if is_int8 and kind in ("DEQUANTIZE", "SHUFFLE"):
+            quantized.add(outputs[0].name)
+        elif not kind.startswith(_UNHELD):
+            _hold_single(layer, halves, with_precision=not (is_half or is_int8))
+        stays_half = is_half and not is_int8 and all(each.name in halves for each in outputs)
+        if stays_half and not kind.startswith(_UNHELD + _FREE):
+            layer.precision = trt.DataType.HALF
+            if kind != "MATRIX_MULTIPLY":
+                held.append(layer)
+    return held
+
+
+def _hold_single(layer: Any, halves: set[str], with_precision: bool) -> None:
+    """Holds a layer's float32 outputs to float32 and, where asked, its arithmetic too."""
+    single = trt.DataType.FLOAT
+    for place, output in enumerate(_tensors(layer)[1]):
+        if output.dtype == single and output.name not in halves:
+            layer.set_output_type(place, single)
+            if with_precision:
+                layer.precision = single
+
+
 def follow_half(layer: Any, halves: set[str]) -> bool:
     """Returns whether a layer reads float16, by the names of what is float16 but called Float, and adds its results."""
-    kind, half = layer.type.name, trt.DataType.HALF
+    kind = layer.type.name
+    half = trt.DataType.HALF
     inputs, outputs = _tensors(layer)
     if kind in ("CAST", "CONSTANT"):
         # TensorRT 8.6 calls what they return Float, and hands them out as base classes.
-        layer.__class__ = getattr(trt, f"I{kind.capitalize()}Layer")
-        is_half = half == layer.to_type if kind == "CAST" else layer.weights.dtype == np.float16
+        layer.__class__ = trt.ICastLayer if kind == "CAST" else trt.IConstantLayer
+    if kind == "CAST":
+        is_half = half == layer.to_type
+    elif kind == "CONSTANT":
+        is_half = layer.weights.dtype == np.float16
     else:
         is_half = any(each.dtype == half or each.name in halves for each in inputs)
     for place, output in enumerate(outputs):
@@ -90,8 +108,10 @@ def follow_half(layer: Any, halves: set[str]) -> bool:
 
 
 def _tensors(layer: Any) -> tuple[list[Any], list[Any]]:
-    inputs = filter(None, map(layer.get_input, range(layer.num_inputs)))
-    return list(inputs), list(map(layer.get_output, range(layer.num_outputs)))
+    """Returns a layer's inputs, without those that are left out, and its outputs."""
+    inputs = [layer.get_input(place) for place in range(layer.num_inputs)]
+    outputs = [layer.get_output(place) for place in range(layer.num_outputs)]
+    return [tensor for tensor in inputs if tensor], outputs
 
 
 def share_profiles(config: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import constant_of, value_of
 from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
 
 COMPUTE_DTYPES = frozenset(
@@ -56,7 +57,7 @@ def converts(
             receives them as network tensors.
         empty: Whether it handles tensors known to have no elements. TensorRT refuses many layers
             over them.
-        numbers: Whether integers among the arguments become elements, and not sizes or places.
+        numbers: Whether numbers among the arguments become elements, and not sizes or places.
         asks_sizes: Whether it may ask for a tensor's sizes at run time. Not every TensorRT tells
             those that depend on data.
     """
@@ -154,9 +155,12 @@ def constants_within_32_bits(node: Node) -> str | None:
 
 def numbers_within_32_bits(node: Node) -> str | None:
     """Rejects numbers among the arguments that do not fit into 32 bits, where TensorRT has no more."""
-    numbers = [leaf for leaf in _leaves(node.args) if isinstance(leaf, int)]
-    if not _fits(numbers) and any(
-        _is_narrowed(value_of(source)) for source in (node, *node.all_input_nodes)
+    leaves = [*_leaves(node.args), *_leaves(tuple(node.kwargs.values()))]
+    integers = [leaf for leaf in leaves if isinstance(leaf, int)]
+    becoming = [leaf for leaf in leaves if isinstance(leaf, float) and math.isfinite(leaf)]
+    sources = (node, *node.all_input_nodes)
+    if (not _fits(integers) and any(_is_narrowed(value_of(source)) for source in sources)) or (
+        not _fits(becoming) and _is_narrowed(value_of(node))
     ):
         return "this TensorRT has integers of 32 bits, and a number is beyond them"
     return None

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load_packs() -> None:
-    """Loads packs, which ``import torchtrt`` leaves to this command."""
+    """Loads packs, each of which is named if it is slow."""
     try:
         import torch  # noqa: F401
     except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def _load_packs() -> None:
             f"PyTorch cannot be imported: {describe(error)}. `torchtrt doctor` says what to do."
         )
         raise TorchTRTError(message) from error
-    import torchtrt.engines  # noqa: F401  # with the operator that torch.export.load looks for
+    import torchtrt.operators  # noqa: F401  # with the operator that torch.export.load looks for
     from torchtrt.packs import load_packs
     from torchtrt_cli.watching import named_if_slow
 

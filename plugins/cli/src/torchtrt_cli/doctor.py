@@ -102,9 +102,11 @@ def _describe_gpu() -> str:
 def _describe_tensorrt(versions: dict[str, str]) -> Iterator[Problem]:
     """Fills in the TensorRT in use; yields why there is none."""
     from torchtrt.tensorrt.selection import describe as describe_tensorrt
+    from torchtrt.tensorrt.selection import implementation
 
     try:
-        versions["TensorRT"] = describe_tensorrt()
+        description = getattr(implementation(), "DESCRIPTION", "")
+        versions["TensorRT"] = describe_tensorrt() + (f", {description}" if description else "")
     except TorchTRTError as error:
         versions["TensorRT"] = "none can be used"
         yield Problem(f"no TensorRT can be used: {error}", "", "tensorrt-failed")

@@ -13,17 +13,18 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from torchtrt.contract import qualified_function
-from torchtrt.engines import engines
 from torchtrt.errors import MissingPieceError, UnreadableFileError, UnsupportedProgramError
-from torchtrt.lowering.decomposition import decomposition_for
 from torchtrt.packs import loaded_packs, problems
+from torchtrt.packs.coverage import share
 from torchtrt.packs.problem import describe
 from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
-from torchtrt_cli.coverage import coverages, named, share
+from torchtrt_cli.coverage import coverages, named
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
+from torchtrt_compiler.lowering.decomposition import decomposition_for
+from torchtrt_runtime.serialization.inspection import inspect_file
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
     """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
-    from torchtrt.compiler import compile
+    from torchtrt_compiler.compiler import compile
 
     if page is not None and page.resolve() == path.resolve():
         raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
@@ -117,7 +118,7 @@ _READERS = ("torch.export", "torch.export.pt2_archive._package")
 def is_saved_model(path: Path) -> bool:
     """Returns whether a file is of ``torchtrt.save``, as far as can be told here."""
     try:
-        engines().inspect_file(path)
+        inspect_file(path)
     except (UnreadableFileError, MissingPieceError):
         return False
     return True

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from torchtrt.engines import engines
 from torchtrt_cli.output import console, print_json, table
-from torchtrt_cli.report import in_torch_title
+from torchtrt_runtime.report_tables import in_torch_title
+from torchtrt_runtime.serialization.inspection import inspect_file
 
 _COMPATIBLE = {
     "version": "Version compatible: the engines run in later TensorRTs too.",
@@ -17,7 +17,7 @@ _COMPATIBLE = {
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what a saved model holds."""
-    found = engines().inspect_file(arguments.file)
+    found = inspect_file(arguments.file)
     if arguments.json:
         print_json(found)
         return 0

@@ -23,7 +23,6 @@ FILES = {
     "gitignore": ".gitignore",
     "workflow": ".github/workflows/test-and-publish.yml",
     "init.py": "src/$package/__init__.py",
-    "_pack.py": "src/$package/_pack.py",
     "ops.py": "src/$package/ops.py",
     "converters.py": "src/$package/converters/__init__.py",
     "snake.py": "src/$package/converters/snake.py",

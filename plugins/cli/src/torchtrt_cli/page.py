@@ -19,19 +19,19 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt import __version__
-from torchtrt.conversion.interpreter import model_line
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.lowering import inner_graphs, resolution_of
+from torchtrt.graphs.nodes import inner_graphs, model_line, resolution_of
 from torchtrt.packs import loaded_packs
+from torchtrt.packs.coverage import share
 from torchtrt.registry import Resolution
-from torchtrt.report import CompilationReport
-from torchtrt.runtime import CompiledModule
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
-from torchtrt_cli.advice import advice
 from torchtrt_cli.converters import pack_as_json
-from torchtrt_cli.coverage import coverages, named, share
-from torchtrt_cli.report import torch_groups
+from torchtrt_cli.coverage import coverages, named
+from torchtrt_runtime import CompiledModule
+from torchtrt_runtime.advice import advice
+from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.report_tables import torch_groups
 
 TEMPLATE = "explain.html"
 IN_TORCH = "PyTorch"
@@ -93,7 +93,7 @@ def page_data(compiled: CompiledModule, title: str) -> dict[str, Any]:
         "resolutions": resolutions,
         "groups": [
             {"op": each.op, "count": count, "reason": each.reason, "advice": advice(each)}
-            for each, count in torch_groups(report)
+            for each, count in torch_groups(report.in_torch)
         ],
         "coverage": list(coverage_of(ops)),
     }

@@ -27,7 +27,14 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"torchtrt {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_commands_on_packs(commands)
+    _add_commands_on_models(commands)
+    _add_commands_on_files(commands)
+    return parser
 
+
+def _add_commands_on_packs(commands: Commands) -> None:
+    """Adds the commands that list packs and what they convert."""
     summary = "list the installed packs, in use or not, and every problem with them"
     packs = _add(commands, "packs", summary, "torchtrt_cli.packs:run")
     _add_no_load(packs)
@@ -52,6 +59,9 @@ def make_parser() -> argparse.ArgumentParser:
     examples = "an op: torch.add, nn.functional.relu, softmax"
     coverage.add_argument("op", nargs="?", metavar="OP", help=examples)
 
+
+def _add_commands_on_models(commands: Commands) -> None:
+    """Adds the commands that explain, show and measure models."""
     summary = "say what converts a model's nodes, or an op, and why"
     explain = _add(commands, "explain", summary, "torchtrt_cli.explain:run")
     kinds = "a program saved by torch.export.save, or an op in any spelling"
@@ -74,6 +84,9 @@ def make_parser() -> argparse.ArgumentParser:
     use = "how many calls to measure (20)"
     profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
 
+
+def _add_commands_on_files(commands: Commands) -> None:
+    """Adds the commands that keep and write files."""
     cache = _add(
         commands,
         "cache",
@@ -87,7 +100,6 @@ def make_parser() -> argparse.ArgumentParser:
     new_pack = _add(commands, "new-pack", summary, "torchtrt_cli.new_pack:run")
     new_pack.set_defaults(recovers=True)
     new_pack.add_argument("name", metavar="NAME", help="the pack's name, such as vision")
-    return parser
 
 
 def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import gc
-import locale
-import logging
-import os
-import random
-import signal
 import sys
 import threading
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from torchtrt.packs.environment import DISABLE
 from torchtrt.packs.info import PackInfo
 from torchtrt.packs.problem import Problem
+from torchtrt.packs.process_state import differences, process_state
 
 PATIENCE = 5.0
 """After how many seconds of loading a pack is named."""
@@ -65,87 +58,3 @@ class Watch:
                     f"Report it to the pack's authors; {DISABLE}={info.name} goes without the pack."
                 )
                 self.problems.append(Problem(what, hint, "changed-process").about(info))
-
-
-def process_state() -> dict[str, Any]:
-    """Returns what is common to a whole process, by a name that a person knows."""
-    import torch
-    from torch._tensor_str import PRINT_OPTS
-
-    numpy = sys.modules.get("numpy")
-    root = logging.getLogger()
-    state = {
-        "sys.path": list(sys.path),
-        "sys.meta_path": list(map(repr, sys.meta_path)),
-        "sys.path_hooks": list(map(repr, sys.path_hooks)),
-        "sys.excepthook": repr(sys.excepthook),
-        "sys.displayhook": repr(sys.displayhook),
-        "sys.stdout": repr(sys.stdout),
-        "sys.stderr": repr(sys.stderr),
-        "sys.getrecursionlimit()": sys.getrecursionlimit(),
-        "warnings.filters": list(map(repr, warnings.filters)),
-        "os.environ": dict(os.environ),
-        "os.getcwd()": os.getcwd(),
-        "the locale": locale.setlocale(locale.LC_ALL),
-        "the root logger": (root.level, list(map(repr, root.handlers))),
-        "gc.get_threshold()": gc.get_threshold(),
-        "gc.isenabled()": gc.isenabled(),
-        "the handlers of signals": {
-            str(each): repr(signal.getsignal(each)) for each in sorted(signal.valid_signals())
-        },
-        "the running threads": [thread.name for thread in threading.enumerate()],
-        "Python's random numbers": hash(random.getstate()),
-        "PyTorch's random numbers": hash(bytes(torch.get_rng_state().tolist())),
-        "torch.get_default_dtype()": torch.get_default_dtype(),
-        "torch.get_default_device()": torch.get_default_device(),
-        "torch.get_num_threads()": torch.get_num_threads(),
-        "torch.get_num_interop_threads()": torch.get_num_interop_threads(),
-        "torch.is_grad_enabled()": torch.is_grad_enabled(),
-        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
-        "torch.are_deterministic_algorithms_enabled()": torch.are_deterministic_algorithms_enabled(),
-        "torch.backends.cudnn": [
-            getattr(torch.backends.cudnn, name)
-            for name in ("enabled", "benchmark", "deterministic", "allow_tf32")
-        ],
-        "torch.backends.cuda.matmul.allow_tf32": torch.backends.cuda.matmul.allow_tf32,
-        "torch.set_printoptions(...)": repr(vars(PRINT_OPTS)),
-    }
-    if numpy is not None:
-        state["numpy.geterr()"] = dict(numpy.geterr())
-    for owner in (
-        torch,
-        torch.Tensor,
-        torch.nn.Module,
-        torch.nn.functional,
-        torch.library,
-        torch.export,
-    ):
-        state |= {
-            f"{owner.__name__}.{name}": id(value)
-            for name, value in vars(owner).items()
-            if name[:2] != "__"
-        }
-    return state
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is not as it was, in words."""
-    for name, value in before.items():
-        if name not in after:
-            yield f"{name} is gone"
-        elif after[name] != value:
-            kept = isinstance(value, int) and name.startswith("torch.") and not name.endswith(")")
-            yield f"{name} was {'replaced' if kept else _told(value, after[name])}"
-
-
-def _told(before: object, after: object) -> str:
-    """Returns how a value changed; of a collection, what is new and what is gone."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        before, after = list(before.items()), list(after.items())
-    if isinstance(before, list) and isinstance(after, list):
-        new = [each for each in after if each not in before]
-        gone = [each for each in before if each not in after]
-        if new or gone:
-            parts = (f"without {gone!r}" if gone else "", f"given {new!r}" if new else "")
-            return "changed: " + ", ".join(filter(None, parts))
-    return f"{before!r} and is {after!r}"

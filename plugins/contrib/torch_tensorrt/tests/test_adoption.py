@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 import textwrap
 import threading
@@ -14,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torchtrt
+from tests.support.processes import run_python
 from torchtrt.errors import ConversionError, PackError
 from torchtrt.packs import ConverterPack, current_packs
 from torchtrt_converters_torch_tensorrt import adopt
@@ -560,11 +560,11 @@ def test_an_entry_point_is_enough(tmp_path):
         "HOME": str(tmp_path),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # PyTorch's own import dies of the damaged one
     }
-    command = [sys.executable, "-W", "error", "-c", ENTRY]
+    command = ["-W", "error", "-c", ENTRY]
 
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = run_python(*command, env=environment)
     environment["TORCHTRT_PACKS_DISABLE"] = "torch_tensorrt"
-    disabled = subprocess.run(command, capture_output=True, text=True, env=environment)
+    disabled = run_python(*command, env=environment)
 
     assert 0 == done.returncode, done.stderr
     converters, problems = done.stdout.splitlines()

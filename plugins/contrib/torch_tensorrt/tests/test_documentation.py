@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
+from tests.support.processes import run_python
 from torchtrt.settings import CompilationSettings
 from torchtrt_converters_torch_tensorrt.context import DEFAULTS
 
@@ -25,10 +24,8 @@ def test_the_examples_of_the_page_run(tmp_path):
     theirs, program = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     (tmp_path / "their_converters.py").write_text(theirs)
 
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program + CHECK],
-        capture_output=True,
-        text=True,
+    done = run_python(
+        *("-W", "error", "-c", program + CHECK),
         env={**os.environ, "PYTHONPATH": str(tmp_path), "TORCHTRT_TENSORRT": "reference"},
     )
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import run_python
 
 PACKAGE = {
     "__init__": "__version__ = '2.14.0'\n",
@@ -171,10 +171,8 @@ def installed(tmp_path):
 
 def run(folder: Path, program: str) -> list[str]:
     """Returns the lines that a program prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True,
-        text=True,
+    done = run_python(
+        *("-W", "error", "-c", program),
         env={**os.environ, "PYTHONPATH": str(folder), "TORCHTRT_TENSORRT": "reference"},
     )
     assert 0 == done.returncode, done.stderr

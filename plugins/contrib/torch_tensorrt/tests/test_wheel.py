@@ -6,11 +6,11 @@ Each program of ``programs`` runs in a process of its own, so that no other test
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.processes import run_python
 
 ROOT = Path(__file__).parents[4]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -37,10 +37,9 @@ CONVERTED = [
 def run(name: str, *arguments: object, tensorrt: str = "reference@11.4.0") -> list[str]:
     """Returns the lines that a program prints."""
     path = os.pathsep.join(map(str, (ROOT, PROGRAMS)))
-    done = subprocess.run(
-        [sys.executable, PROGRAMS / f"{name}.py", *map(str, arguments)],
-        capture_output=True,
-        text=True,
+    done = run_python(
+        PROGRAMS / f"{name}.py",
+        *map(str, arguments),
         env={**os.environ, "PYTHONPATH": path, "TORCHTRT_TENSORRT": tensorrt},
     )
     assert 0 == done.returncode, done.stderr

@@ -1,13 +1,11 @@
 """The pack keeps what every pack should, and its op is attention."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
+from tests.support.processes import run_python
 from torchtrt.testing import PackConformance, TensorSpec, decomposition_case
 from torchtrt_converters_transformers.decompositions.attention import cached_attention
 
@@ -128,9 +126,7 @@ def test_the_pack_is_in_use_where_transformers_is_not_installed():
         "    print(error)\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True
-    )
+    done = run_python("-W", "error", "-c", program)
 
     assert 0 == done.returncode, done.stderr
     assert "transformers" in done.stdout

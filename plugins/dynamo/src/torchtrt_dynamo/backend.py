@@ -23,11 +23,10 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchtrt.compiler import compile as compile_model
 from torchtrt.errors import NoEngineWarning, SettingsError
-from torchtrt.inputs import Input
-from torchtrt.packs.state import with_known_packs
-from torchtrt.settings import CompilationSettings
+from torchtrt.packs.preferences import settings_from
+from torchtrt_compiler.compiler import compile as compile_model
+from torchtrt_compiler.inputs import Input
 
 aten = torch.ops.aten
 
@@ -76,7 +75,7 @@ def torchtrt(
         message = f"torchtrt has no mode {mode!r}. It has: {', '.join(map(repr, _MODES))}."
         raise SettingsError(message)
     settings = {**_MODES[mode], **(options or {})}
-    with_known_packs(CompilationSettings.from_keywords(**settings))  # now, not on the first call
+    settings_from(settings)  # now, not on the first call
     reason = getattr(graph_module, "compile_subgraph_reason", None)
     compiler = functools.partial(
         _compile, settings=settings, is_broken_off=getattr(reason, "graph_break", False)

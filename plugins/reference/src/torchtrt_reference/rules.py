@@ -33,6 +33,7 @@ class Rules:
         upper_case_einsum: The labels of Einsum may be upper-case letters.
         normalization_bias_broadcasts_alone: Scale and bias of a normalization may have different shapes.
         scale_minimum_rank: The minimum rank of Scale's input.
+        scale_weights_of_one_type: Shift, scale and power of Scale have one type, those without elements included.
         integer_images: GridSample takes integers at floating-point positions.
         convolution_channels_may_vary: A convolution takes the number of channels from its kernel, where they vary.
         empty_slice_beyond: A static slice of nothing with STRICT_BOUNDS may start outside the tensor.
@@ -67,6 +68,7 @@ class Rules:
     upper_case_einsum: bool = False
     normalization_bias_broadcasts_alone: bool = False
     scale_minimum_rank: int = 4
+    scale_weights_of_one_type: bool = True
     integer_images: bool = False
     convolution_channels_may_vary: bool = False
     empty_slice_beyond: bool = True
@@ -112,6 +114,7 @@ _V8 = replace(
     upper_case_einsum=True,
     normalization_bias_broadcasts_alone=True,
     scale_minimum_rank=3,
+    scale_weights_of_one_type=False,
     integer_images=True,
     convolution_channels_may_vary=True,
     empty_slice_beyond=False,

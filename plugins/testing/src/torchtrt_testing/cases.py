@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnknownTargetError
-from torchtrt.packs import problems
+from torchtrt.packs import load_packs, problems
 from torchtrt.targets import parse_target
 from torchtrt_testing.tensors import DIMENSIONS, Sizes, TensorSpec, is_shape
 
@@ -98,7 +98,7 @@ class _Call(torch.nn.Module):
         return self.case.function(*args, **kwargs)
 
 
-def op_case(
+def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
     op: str | Sequence[str],
     *args: Any,
     function: Callable[..., Any] | None = None,
@@ -159,6 +159,7 @@ def decomposition_case(op: str, *args: Any, label: str = "", **kwargs: Any) -> O
 
 
 def _called(op: str) -> Any:
+    load_packs()  # which may define it
     try:
         return parse_target(op)
     except UnknownTargetError as error:

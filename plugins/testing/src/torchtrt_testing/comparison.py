@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -37,17 +38,15 @@ def difference(sample: Sample, exported: Any, actual: list[Any], expected: list[
     if len(actual) != len(expected):
         return f"{len(actual)} results instead of {len(expected)}"
     undefined = UNINITIALISED.fullmatch(sample.op) is not None or _is_random(exported)
-    exact: list[Any] | None = None
+    exact = functools.cache(functools.partial(_exact, sample, len(expected)))
     for index, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
         if not isinstance(theirs, torch.Tensor):
             if mine != theirs and not (mine != mine and theirs != theirs):
                 return f"result {index} is {mine} instead of {theirs}"
             continue
-        if not isinstance(mine, torch.Tensor):
-            return f"result {index} is {mine} instead of a tensor"
-        if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
-            before, after = (f"{x.dtype}{list(x.shape)}" for x in (theirs, mine))
-            return f"result {index} is {after} instead of {before}"
+        different = _difference_in_kind(mine, theirs)
+        if different:
+            return f"result {index} is {different}"
         if undefined:
             if not _is_plausible(sample, index, mine, theirs):
                 return f"result {index} is random, and beyond its bounds"
@@ -55,13 +54,20 @@ def difference(sample: Sample, exported: Any, actual: list[Any], expected: list[
         try:
             torch.testing.assert_close(mine, theirs, equal_nan=True)
         except AssertionError as error:
-            if exact is None:
-                exact = _exact(sample, len(expected))
-            if not (
-                _is_as_exact(mine, theirs, exact[index]) or _chooses_equals(sample, mine, theirs)
-            ):
+            is_exact = _is_as_exact(mine, theirs, exact()[index])
+            if not (is_exact or _chooses_equals(sample, mine, theirs)):
                 return f"result {index}: " + " ".join(str(error).split())[:200]
     return None
+
+
+def _difference_in_kind(mine: Any, theirs: torch.Tensor) -> str:
+    """Returns how a result differs from PyTorch's tensor in kind, dtype or shape; empty if it does not."""
+    if not isinstance(mine, torch.Tensor):
+        return f"{mine} instead of a tensor"
+    if (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape):
+        return ""
+    before, after = (f"{each.dtype}{list(each.shape)}" for each in (theirs, mine))
+    return f"{after} instead of {before}"
 
 
 def _is_random(exported: Any) -> bool:

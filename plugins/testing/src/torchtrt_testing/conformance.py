@@ -7,7 +7,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from torchtrt.contract import (
     qualified_function,
 )
 from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
-from torchtrt.lowering.symbols import no_new_assumptions
+from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs import (
     API_VERSION,
     PACKS,
@@ -222,29 +222,17 @@ class PackConformance:
         assert not wrong, "\n".join(wrong)
 
     def test_validators_answer_and_change_nothing(self) -> None:
-        """Of nodes with several dtypes, ranks and sizes that vary, and of those that the cases are exported to.
+        """Of nodes with several dtypes, ranks and sizes that vary; the test of a case asks about the case's own nodes.
 
         A validator that compares a size that varies would fix it for the whole program, and raises here.
         """
-        wrong = []
-        settings = CompilationSettings()
-        validators: dict[Any, list[Validator]] = {}
-        for each in self.registrations:
-            if each.validate is not None and not _why_missing(each.target):
-                validators.setdefault(parse_target(each.target), []).append(each.validate)
-        for node in self._nodes(validators):
-            name = f"{qualified_name(node.target)} {_outline(node)}"
-            before = nodes.snapshot(node)
-            for validate in validators[node.target]:
-                try:
-                    with no_new_assumptions(node.graph):
-                        objection(validate(node, settings))
-                except Exception as error:
-                    wrong.append(f"{name}: {describe(error)}")
-            if nodes.snapshot(node) != before:
-                wrong.append(f"{name}: the validator changed the graph")
+        validators = _validators_of(self.loaded)
+        ops = [target for target in validators if isinstance(target, OpOverload)]
+        wrong = _faults_of_validators(
+            validators, (node for op in ops for node in nodes.nodes_of(op))
+        )
 
-        assert not wrong, "\n".join(dict.fromkeys(wrong))
+        assert not wrong, "\n".join(wrong)
 
     def test_the_readme_lists_every_op(self) -> None:
         """Who looks at the page knows what the pack is for. ``aten.max_pool*`` stands for several."""
@@ -303,6 +291,9 @@ class PackConformance:
             lacking = () if case.rejected else dtypes_lacking(case)
             if lacking:
                 pytest.skip(f"{tensorrt} has no {', '.join(map(str, lacking))}")
+            exported = export(case, sizes == VARYING)
+            wrong = _faults_of_validators(_validators_of(self.loaded), exported.graph.nodes)
+            assert not wrong, "\n".join(wrong)
             try:
                 check_case(case, varying=sizes == VARYING, settings=self.settings)
             except FullCompilationError as error:
@@ -315,7 +306,7 @@ class PackConformance:
         self, op_info: str, dtype: torch.dtype, tensorrt: str
     ) -> None:
         """Every sample of PyTorch's own database is computed as PyTorch does, or rejected."""
-        from torchtrt_cli.coverage import CORRECT, CRASHED, WRONG
+        from torchtrt.packs.coverage import CORRECT, CRASHED, WRONG
         from torchtrt_testing.comparison import eager
         from torchtrt_testing.op_info import ops, samples_of
         from torchtrt_testing.outcome import (
@@ -446,16 +437,6 @@ class PackConformance:
         )
         return _cases_of_others(self.pack, high)
 
-    def _nodes(self, targets: Mapping[Any, Any]) -> Iterator[Node]:
-        for target in targets:
-            if isinstance(target, OpOverload):
-                yield from nodes.nodes_of(target)
-        for each in self.cases:
-            for case in each.each_dtype():
-                for node in export(case, self.sizes[-1] == VARYING).graph.nodes:
-                    if node.op == "call_function" and node.target in targets:
-                        yield node
-
     def _readme(self) -> Path:
         if self.readme is not None:
             return self.readme
@@ -465,6 +446,38 @@ class PackConformance:
         pytest.fail(
             "No README.md stands beside a pyproject.toml above this test; `readme` says where the page is."
         )
+
+
+@functools.cache
+def _validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
+    """Returns the validators of a pack's converters by the op that they are asked about."""
+    found: dict[Any, list[Validator]] = {}
+    for each in pack.pack.converters:
+        if each.validate is not None and not _why_missing(each.target):
+            found.setdefault(parse_target(each.target), []).append(each.validate)
+    return found
+
+
+def _faults_of_validators(
+    validators: Mapping[Any, Sequence[Validator]], asked: Iterable[Node]
+) -> list[str]:
+    """Asks a pack's validators about nodes, and returns each error and each change of the graph once."""
+    settings = CompilationSettings()
+    wrong = []
+    for node in asked:
+        if node.op != "call_function" or node.target not in validators:
+            continue
+        name = f"{qualified_name(node.target)} {_outline(node)}"
+        before = nodes.snapshot(node)
+        for validate in validators[node.target]:
+            try:
+                with no_new_assumptions(node.graph):
+                    objection(validate(node, settings))
+            except Exception as error:
+                wrong.append(f"{name}: {describe(error)}")
+        if nodes.snapshot(node) != before:
+            wrong.append(f"{name}: the validator changed the graph")
+    return list(dict.fromkeys(wrong))
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torchtrt_cli.watching import differences, process_state
+from torchtrt.packs.process_state import differences, process_state
 
 BEGIN = "\x1e"
 """What the new process prints before it loads the pack."""
@@ -109,7 +109,7 @@ def main(answer: str, request: str) -> None:
 
 
 def _load_once(name: str | None) -> list[str]:
-    """Loads one pack, as ``import torchtrt`` would, and returns what it registered."""
+    """Loads one pack, as a first use of packs would, and returns what it registered."""
     from torchtrt.contract import check_names, qualified_function
     from torchtrt.packs import ConverterPack
     from torchtrt.packs.environment import read_selection
@@ -176,8 +176,8 @@ SLOW = (
     "torch.onnx",
     "torch.testing",
     "torch.utils.tensorboard",
-    "torchtrt.compiler",
-    "torchtrt.lowering",
+    "torchtrt_compiler.compiler",
+    "torchtrt_compiler.lowering",
     "torchtrt_reference",
     "torchtrt_testing",
 )

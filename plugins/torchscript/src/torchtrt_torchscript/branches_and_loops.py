@@ -18,7 +18,7 @@ from torch.fx.traceback import annotate
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt.lowering.memory import storage_of
+from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
 from torchtrt_torchscript.memory import Memory, StandIn, is_same_memory
 from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor

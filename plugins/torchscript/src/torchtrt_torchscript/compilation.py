@@ -15,12 +15,13 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
-from torchtrt import compiler
 from torchtrt.errors import ExportError, InputError
-from torchtrt.exporting import export as export_module
 from torchtrt.registry import DYNAMO_CONVERTERS
-from torchtrt.runtime import CompiledModule
 from torchtrt.targets import parse_target
+from torchtrt_compiler import compiler
+from torchtrt_compiler.exporting import TRACING
+from torchtrt_compiler.exporting import export as export_module
+from torchtrt_runtime import CompiledModule
 from torchtrt_torchscript.asked_ops import known_op
 from torchtrt_torchscript.graphs import NO_SCHEMA, schema_of
 from torchtrt_torchscript.module import TorchScriptModule
@@ -80,7 +81,7 @@ def export(
     module = open_method(model, method)
     _refuse_optimized(module)
     _check_inputs(module, inputs, kwarg_inputs or {})
-    with warnings.catch_warnings(), preserve_node_meta(), compiler.TRACING, _quiet_tracing():
+    with warnings.catch_warnings(), preserve_node_meta(), TRACING, _quiet_tracing():
         warnings.simplefilter("ignore")  # that TorchScript is deprecated is no news to its users
         try:
             exported = export_module(module, inputs, kwarg_inputs or {}, dynamic_shapes)

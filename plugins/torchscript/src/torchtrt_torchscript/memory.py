@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError
-from torchtrt.lowering.memory import storage_of
+from torchtrt.graphs.memory import storage_of
 from torchtrt_torchscript.numbers import is_undecided
 from torchtrt_torchscript.site import source_line
 

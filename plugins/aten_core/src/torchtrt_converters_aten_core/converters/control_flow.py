@@ -18,10 +18,10 @@ from torchtrt_converters_aten_core.registration import converts
 
 def _unconverted(node: Node) -> str | None:
     """The parts of a branch or a body must all be in TensorRT."""
-    from torchtrt.lowering import (
+    from torchtrt.graphs.nodes import (  # takes longer to import than all packs
         inner_graphs,
         resolution_of,
-    )  # takes longer to import than all packs
+    )
 
     for graph in inner_graphs(node):
         for part in graph.graph.nodes:

@@ -18,6 +18,7 @@ from torchtrt.conversion import (
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, types
 from torchtrt_converters_aten_core.impl import padding as padding_impl
+from torchtrt_converters_aten_core.impl.shims import deconvolves
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -79,6 +80,9 @@ def _widened(window: Window) -> Window:
 
 def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool) -> Any:
     dtype = ctx.dtype_of(tensor)
+    if transposed and not deconvolves(dtype):
+        wide = types.cast(ctx, tensor, torch.float32)
+        return types.cast(ctx, _layer(ctx, wide, kernel, bias, window, transposed), dtype)
     if isinstance(kernel, torch.Tensor):
         kernel = kernel.to(dtype)
     if isinstance(bias, torch.Tensor):

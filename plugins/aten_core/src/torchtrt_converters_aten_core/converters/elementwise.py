@@ -11,115 +11,12 @@ from torch.fx import Node
 from torchtrt.conversion import value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt_converters_aten_core.impl import elementwise, shape, types, unary
+from torchtrt_converters_aten_core.impl import elementwise, remainders, shape, types, unary
 from torchtrt_converters_aten_core.impl.elementwise import combine
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
-
-
-QUOTIENT_LIMIT = 2**44
-"""The maximum quotient whose remainder is exact, for divisors from 1e-30 to 1e34 in magnitude."""
-
-_WIDE = torch.float32
-
-
-def _fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
-    """Returns the remainder with the dividend's sign.
-
-    Args:
-        ctx: The conversion context.
-        first: The dividend: a network tensor, a PyTorch tensor or a number.
-        second: The divisor, likewise.
-        dtype: The floating-point dtype of the result; half precision is computed in float32.
-    """
-    dividend, divisor = _operands(ctx, first, second, dtype)
-    return types.cast(ctx, _fmod_of_floats(ctx, dividend, divisor), dtype)
-
-
-def _remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
-    """Returns the remainder with the divisor's sign; the arguments are :func:`fmod`'s."""
-    dividend, divisor = _operands(ctx, first, second, dtype)
-    rest = _fmod_of_floats(ctx, dividend, divisor)
-    other_side = _other_side(ctx, rest, divisor)
-    moved = combine(ctx, "SUM", rest, divisor)
-    result = elementwise.select(ctx, other_side, moved, rest, _WIDE)
-    return types.cast(ctx, result, dtype)
-
-
-def _floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
-    """Returns the quotient rounded down, of what the remainder leaves; the arguments are :func:`fmod`'s."""
-    dividend, divisor = _operands(ctx, first, second, dtype)
-    rest = _fmod_of_floats(ctx, dividend, divisor)
-    other_side = _other_side(ctx, rest, divisor)
-    whole = combine(ctx, "SUB", dividend, rest)
-    quotient = combine(ctx, "DIV", whole, divisor)
-    less = elementwise.arithmetic(ctx, "SUB", quotient, 1.0, _WIDE)
-    quotient = elementwise.select(ctx, other_side, less, quotient, _WIDE)
-    # It is whole but for rounding, which PyTorch undoes like this.
-    floor = unary.floor(ctx, quotient)
-    excess = combine(ctx, "SUB", quotient, floor)
-    above = elementwise.compare(ctx, "gt", excess, 0.5)
-    raised = elementwise.arithmetic(ctx, "SUM", floor, 1.0, _WIDE)
-    nearest = elementwise.select(ctx, above, raised, floor, _WIDE)
-    plain = combine(ctx, "DIV", dividend, divisor)
-    by_zero = elementwise.compare(ctx, "eq", divisor, 0.0)
-    result = elementwise.select(ctx, by_zero, plain, nearest, _WIDE)
-    return types.cast(ctx, result, dtype)
-
-
-def _operands(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> tuple[Any, Any]:
-    dividend, divisor = types.operands(ctx, (first, second), dtype)
-    return types.cast(ctx, dividend, _WIDE), types.cast(ctx, divisor, _WIDE)
-
-
-def _other_side(ctx: Any, rest: Any, divisor: Any) -> Any:
-    """Returns whether a remainder is not zero and its sign is not the divisor's."""
-    signs = [
-        elementwise.compare(ctx, "lt", tensor, 0.0)
-        for tensor, label in ((rest, "rest"), (divisor, "divisor"))
-    ]
-    differ = combine(ctx, "XOR", *signs)
-    some = elementwise.compare(ctx, "ne", rest, 0.0)
-    return combine(ctx, "AND", differ, some)
-
-
-def _fmod_of_floats(ctx: Any, dividend: Any, divisor: Any) -> Any:
-    size = unary.apply(ctx, "ABS", dividend)
-    unit = unary.apply(ctx, "ABS", divisor)
-    halves = _split(ctx, unit)
-    rest = size
-    for _ in range(2):
-        rest = _reduce(ctx, rest, unit, halves)
-    raised = combine(ctx, "SUM", rest, unit)
-    below = elementwise.compare(ctx, "lt", rest, 0.0)
-    rest = elementwise.select(ctx, below, raised, rest, _WIDE)
-    smaller = combine(ctx, "LESS", size, unit)  # than infinity, too
-    rest = elementwise.select(ctx, smaller, size, rest, _WIDE)
-    negative = elementwise.compare(ctx, "lt", dividend, 0.0)
-    opposite = unary.negative(ctx, rest)
-    return elementwise.select(ctx, negative, opposite, rest, _WIDE)
-
-
-def _reduce(ctx: Any, rest: Any, unit: Any, halves: tuple[Any, Any]) -> Any:
-    """Returns ``rest`` less the nearest multiple of ``unit``, as far as 24 bits tell it."""
-    quotient = combine(ctx, "DIV", rest, unit)
-    whole = unary.apply(ctx, "ROUND", quotient)
-    for half in _split(ctx, whole):
-        for part in halves:
-            product = combine(ctx, "PROD", half, part)
-            rest = combine(ctx, "SUB", rest, product)
-    return rest
-
-
-def _split(ctx: Any, tensor: Any) -> tuple[Any, Any]:
-    """Returns two tensors of 12 bits whose sum is ``tensor``."""
-    scaled = elementwise.arithmetic(ctx, "PROD", tensor, 4097.0, _WIDE)
-    excess = combine(ctx, "SUB", scaled, tensor)
-    high = combine(ctx, "SUB", scaled, excess)
-    return high, combine(ctx, "SUB", tensor, high)
-
 
 BINARY = {
     aten.mul.Tensor: "PROD",
@@ -269,7 +166,7 @@ def floor_divide(ctx, self, other):
 def _divide(ctx: Any, first: Any, second: Any, rounding: str | None) -> Any:
     dtype = types.output_dtype(ctx)
     if rounding == "floor" and dtype.is_floating_point and not _is_power_of_two(second):
-        return _floor_divide(ctx, first, second, dtype)
+        return remainders.floor_divide(ctx, first, second, dtype)
     return elementwise.divide(ctx, first, second, dtype, rounding)
 
 
@@ -286,8 +183,9 @@ REMAINDERS = {
 def remainder(ctx, self, other):
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
     dtype, rounding = types.output_dtype(ctx), REMAINDERS[ctx.node.target]
-    if dtype.is_floating_point and not _is_power_of_two(other):
-        compute = _remainder if rounding == "floor" else _fmod
+    # The quotient by a power of 2 is exact, but may be infinite by one below 1.
+    if dtype.is_floating_point and not (_is_power_of_two(other) and abs(other) >= 1):
+        compute = remainders.remainder if rounding == "floor" else remainders.fmod
         return compute(ctx, self, other, dtype)
     return elementwise.remainder(ctx, self, other, dtype, rounding)
 

@@ -88,7 +88,7 @@ def _repeats(node: Node) -> str | None:
     return None
 
 
-@converts(aten.scatter.src, aten.scatter.value, unless=_repeats, keep_constants=True)
+@converts(aten.scatter.src, aten.scatter.value, unless=_repeats, keep_constants=True, numbers=True)
 def scatter(ctx, self, dim, index, src=None, value=None):
     """Converts values written at the places that ``index`` names along ``dim``."""
     dtype, rank = types.output_dtype(ctx), max(types.rank_of(self), 1)

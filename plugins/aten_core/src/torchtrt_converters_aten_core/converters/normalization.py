@@ -97,7 +97,8 @@ def _scale_channels(ctx: Any, tensor: Any, scale: torch.Tensor, shift: torch.Ten
     scale, shift = scale.to(dtype), shift.to(dtype)
     if rank >= 4:
         weights = [ctx.weights(values) for values in (shift, scale)]
-        power, axis = trt.Weights(), 1
+        # TensorRT 10 and 11 compare the types of all three weights, also of those without elements.
+        power, axis = trt.Weights(weights[0].dtype), 1
         mode = trt.ScaleMode.CHANNEL
         return add(ctx, "scale_nd", tensor, mode, *weights, power, axis)
     shape = [-1 if dim == 1 else 1 for dim in range(rank)]

@@ -47,7 +47,7 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(*MODES, aten.pad.default, unless=_unfit)
+@converts(*MODES, aten.pad.default, unless=_unfit, numbers=True)
 def pad(ctx, self, pad=None, padding=None, mode=None, value=None):
     """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
     amounts = padding if pad is None else pad

@@ -27,6 +27,7 @@ _WAYS = {
     aten.scatter.reduce,
     aten.scatter.value_reduce,
     keep_constants=True,
+    numbers=True,
 )
 def scatter(ctx, self, dim, index, src=None, value=None, reduce="add", include_self=True):
     """Converts a scatter that adds, multiplies, averages or takes extremes; each index has its own place."""

@@ -37,12 +37,6 @@ ROUNDING = {
     aten.round.default: "ROUND",
 }
 """Ops that leave integers as they are."""
-EITHER = {
-    aten.abs.default: "ABS",
-    aten.sign.default: "SIGN",
-    aten.sgn.default: "SIGN",
-}
-"""Ops that are one layer over floating point and over integers."""
 
 
 @converts_elementwise(*FLOATING)
@@ -68,12 +62,22 @@ def truncate(ctx, self):
     return impl.truncate(ctx, self)
 
 
-@converts_elementwise(*EITHER)
-def abs_sign(ctx, self):
-    """Converts a function that is one layer over floating point and over integers."""
-    if ctx.dtype_of(self) is torch.bool:
+@converts_elementwise(aten.abs.default)
+def magnitude(ctx, self):
+    """Converts the magnitude, one layer over floating point and over integers."""
+    return self if ctx.dtype_of(self) is torch.bool else impl.apply(ctx, "ABS", self)
+
+
+@converts_elementwise(aten.sign.default, aten.sgn.default)
+def sign(ctx, self):
+    """Converts the sign, which is 0 for NaN, where TensorRT's is NaN."""
+    dtype = ctx.dtype_of(self)
+    if dtype is torch.bool:
         return self
-    return impl.apply(ctx, EITHER[ctx.node.target], self)
+    result = impl.apply(ctx, "SIGN", self)
+    if not dtype.is_floating_point:
+        return result
+    return elementwise.select(ctx, impl.is_nan(ctx, self), 0.0, result, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.neg.default, aten.negative.default)

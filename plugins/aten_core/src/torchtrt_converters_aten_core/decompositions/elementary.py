@@ -13,23 +13,55 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl import slicing
 
 aten = torch.ops.aten
 _LN2, _LN10 = math.log(2), math.log(10)
 
 
+def _widened(self: Tensor) -> tuple[Tensor, torch.dtype]:
+    """Returns numbers in float32 or better to compute with, and the floating-point dtype of the result."""
+    dtype = self.dtype if self.dtype.is_floating_point else torch.get_default_dtype()
+    return self.to(torch.promote_types(dtype, torch.float32)), dtype
+
+
 @pack.decomposition(aten.log2.default)
 def log2(self: Tensor) -> Tensor:
-    """Returns the logarithm to the base 2."""
-    return torch.log(self) * (1 / _LN2)
+    """Returns the logarithm to the base 2: the nearest whole number, and the logarithm of what is beside it.
+
+    So powers of 2 have whole logarithms, and no number has a logarithm on the other side of a whole one.
+    """
+    wide, dtype = _widened(self)
+    whole = torch.clamp(torch.round(torch.log(wide) * (1 / _LN2)), -126, 127)
+    rest = torch.log(wide / torch.pow(2.0, whole)) * (1 / _LN2)
+    return (whole + rest).to(dtype)
 
 
 @pack.decomposition(aten.log10.default)
 def log10(self: Tensor) -> Tensor:
-    """Returns the logarithm to the base 10."""
-    return torch.log(self) * (1 / _LN10)
+    """Returns the logarithm to the base 10, computed in float32 or better."""
+    wide, dtype = _widened(self)
+    return (torch.log(wide) * (1 / _LN10)).to(dtype)
+
+
+@pack.decomposition(aten.ldexp.Tensor)
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
+    """Returns ``self * 2**other``, where the result fits also if ``2**other`` does not.
+
+    PyTorch takes care of that for floating point and whole exponents alone, and only where the op has its own kernel.
+    """
+    is_product: bool = aten.ldexp.Tensor._can_decompose()
+    if is_product or not self.dtype.is_floating_point or other.dtype.is_floating_point:
+        return self * torch.pow(2.0, other)
+    scaled, dtype = _widened(self)
+    exponent = torch.clamp(other.to(torch.float32), -400, 400)
+    for _ in range(2):
+        # The last factor of a small number is below 2**-24, so that only one product is rounded.
+        large = torch.where(exponent > 127, 127.0, 0.0)
+        step = torch.where(exponent < -126, -102.0, large)
+        scaled, exponent = scaled * torch.pow(2.0, step), exponent - step
+    return (scaled * torch.pow(2.0, torch.clamp(exponent, -126, 127))).to(dtype)
 
 
 @pack.decomposition(aten.log_sigmoid.default)
@@ -78,17 +110,23 @@ def signbit(self: Tensor) -> Tensor:
     return negative | ((self == 0) & (torch.reciprocal(self) < 0))
 
 
+def _promoted(self: Tensor, other: Tensor | float) -> torch.dtype:
+    """Returns the dtype of a floating-point result, by PyTorch's rules: the default one for integers alone."""
+    dtype = torch.result_type(self, other)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
 @pack.decomposition(aten.copysign.Tensor)
 def copysign(self: Tensor, other: Tensor) -> Tensor:
     """Returns the magnitudes of ``self`` with the signs of ``other``."""
-    magnitude = torch.abs(self) * 1.0
+    magnitude = torch.abs(self.to(_promoted(self, other)))
     return torch.where(torch.signbit(other), -magnitude, magnitude)
 
 
 @pack.decomposition(aten.copysign.Scalar)
 def copysign_number(self: Tensor, other: float) -> Tensor:
     """Returns the magnitudes of ``self`` with the sign of a number."""
-    magnitude = torch.abs(self) * 1.0
+    magnitude = torch.abs(self.to(_promoted(self, other)))
     return -magnitude if math.copysign(1.0, other) < 0 else magnitude
 
 
@@ -135,7 +173,7 @@ def logaddexp2(self: Tensor, other: Tensor) -> Tensor:
 @pack.decomposition(aten.atan2.default)
 def atan2(self: Tensor, other: Tensor) -> Tensor:
     """Returns the angle of the point ``(other, self)``, in the right quadrant for signed zeros and infinities too."""
-    dtype = torch.result_type(self * 1.0, other * 1.0)
+    dtype = _promoted(self, other)
     up, right = self.to(dtype), other.to(dtype)
     both = (torch.abs(up) == math.inf) & (torch.abs(right) == math.inf)
     up, right = torch.where(both, torch.sign(up), up), torch.where(both, torch.sign(right), right)

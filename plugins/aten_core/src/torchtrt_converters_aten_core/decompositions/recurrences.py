@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 

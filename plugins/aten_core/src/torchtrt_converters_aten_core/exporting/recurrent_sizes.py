@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 

@@ -33,7 +33,7 @@ def pad(
         return tensor
     if dtype is torch.bool:
         number = types.cast(ctx, tensor, torch.int32)
-        padded = pad(ctx, number, before, after, mode, int(value or 0))
+        padded = pad(ctx, number, before, after, mode, int(bool(value)))
         return types.cast(ctx, padded, torch.bool)
     if mode == "FILL" and dtype not in FILLABLE:
         return _pad_by_joining(ctx, tensor, before, after, value)

@@ -29,6 +29,10 @@ DENSE_LIMIT = 1 << 24
 """The most comparisons of an index with a place that are made at once: 64 MiB of float32."""
 
 
+MAXIMUM_RANK = 8
+"""The most dimensions that a TensorRT tensor has."""
+
+
 def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int) -> Any:
     """Returns ``tensor`` combined with ``source`` at the places that ``index`` names along ``dim``.
 
@@ -75,7 +79,7 @@ def _is_small(ctx: Any, tensor: Any, source: Any, dim: int) -> bool:
         if maximum is None:
             return False
         count *= maximum
-    return exact and whole and count <= DENSE_LIMIT and rank < 8
+    return exact and whole and count <= DENSE_LIMIT and rank < MAXIMUM_RANK
 
 
 def _at_once(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int) -> Any:
@@ -132,8 +136,14 @@ def _one_by_one(ctx: Any, kind: str | None, tensor: Any, index: Any, source: Any
 
 
 def _iterate(ctx: Any, loop: Any, tensor: Any, dim: int) -> Any:
-    iterator = loop.add_iterator(tensor, dim)
-    return shape.unsqueeze(ctx, iterator.get_output(0), [dim])
+    """Returns the element of a tensor at the loop's place along a dimension, with size 1 there.
+
+    The dimension of size 1 comes from before the loop, where the rank allows: TensorRT for RTX 1.7 does not build
+    a reshape of an iterator's element if the iterator reads the result of a cast.
+    """
+    if len(tensor.shape) == MAXIMUM_RANK:
+        return shape.unsqueeze(ctx, loop.add_iterator(tensor, dim).get_output(0), [dim])
+    return loop.add_iterator(shape.unsqueeze(ctx, tensor, [dim + 1]), dim).get_output(0)
 
 
 def reduce_at(

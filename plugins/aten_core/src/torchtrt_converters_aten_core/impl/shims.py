@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from torchtrt.tensorrt import to_trt_dtype, trt
+from torchtrt.tensorrt.selection import feature_objection
 from torchtrt.tensorrt.shims import is_strongly_typed
 
 
@@ -32,6 +34,16 @@ def reduces_integers_exactly() -> bool:
 def tells_sizes_that_depend_on_data() -> bool:
     """Returns whether Shape takes tensors whose sizes depend on data; TensorRT 8.6 cannot build that."""
     return hasattr(trt.DataType, "INT64")
+
+
+def lacks_non_zero(node: Node) -> str | None:
+    """Rejects an op that needs a NonZero layer where the TensorRT in use has none."""
+    return feature_objection("NON_ZERO") or None
+
+
+def deconvolves(dtype: torch.dtype) -> bool:
+    """Returns whether the TensorRT in use has a Deconvolution layer of a dtype."""
+    return not feature_objection(f"DECONVOLUTION {to_trt_dtype(dtype).name}")
 
 
 def keeps_infinite_numbers() -> bool:

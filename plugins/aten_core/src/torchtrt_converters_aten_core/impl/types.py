@@ -34,6 +34,15 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
         is_held = held_dtype(ctx, tensor) is target
     if is_held:
         return tensor
+    result = _converted(ctx, tensor, source, target)
+    known = ctx.known_value(tensor)
+    if isinstance(known, torch.Tensor):  # how its sizes relate to those of others
+        ctx.remember(result, known.to(target))
+    return result
+
+
+def _converted(ctx: Any, tensor: Any, source: torch.dtype, target: torch.dtype) -> Any:
+    """Returns what :func:`cast` does, in layers."""
     if source is target:  # by the name only that a weakly typed network has for it
         return add_cast(ctx.net, tensor, target)
     if target is torch.bool and source.is_floating_point:

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.settings import CompilationSettings
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl.attention import WHOLE
 
 
@@ -26,8 +26,8 @@ def attention_masks(graph_module: GraphModule, settings: CompilationSettings) ->
     attentions = graph.find_nodes(op="call_function", target=WHOLE)
     if not attentions:
         return
-    from torchtrt.lowering.aliasing import writes  # slow to import
-    from torchtrt.lowering.memory import storage_of
+    from torchtrt.graphs.memory import storage_of
+    from torchtrt.graphs.nodes import writes  # slow to import
 
     masks = {
         node: value

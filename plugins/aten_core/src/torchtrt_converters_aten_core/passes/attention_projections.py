@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 

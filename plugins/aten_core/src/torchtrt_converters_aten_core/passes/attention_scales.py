@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.shims import is_strongly_typed
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl.attention import WHOLE
 
 aten = torch.ops.aten
@@ -72,7 +72,7 @@ def _scale_of(op: Any, width: Any) -> float | None:
 
 def _scale_projection(query: Node, factor: float) -> bool:
     """Scales what a query is projected by, if the projection makes nothing else of it; returns whether it did."""
-    from torchtrt.lowering.constant_folding import GROWTH_LIMIT  # slow to import
+    from torchtrt_compiler.lowering.constant_folding import GROWTH_LIMIT  # slow to import
 
     node, columns = _projection(query)
     if node is None:

@@ -24,7 +24,7 @@ from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.packs import AutocastRule, loaded_packs
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 

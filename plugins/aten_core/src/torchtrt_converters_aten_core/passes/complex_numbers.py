@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import arguments_of, constant_of, named_arguments
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -185,7 +185,7 @@ def rewrite(graph_module: GraphModule, settings: Any) -> None:
     """Replaces complex values by pairs of real ones, if that makes the whole graph real."""
     if not any(_has_complex(n) or _is_composite_transform(n) for n in graph_module.graph.nodes):
         return
-    from torchtrt.lowering import no_new_assumptions  # here, since few models need it
+    from torchtrt.graphs.symbols import no_new_assumptions  # here, since few models need it
 
     # Keeping a slice of an input for later compares the sizes of memories, which are symbols too.
     mode = _fake_mode_of(graph_module)
@@ -285,7 +285,7 @@ def _emit(
     from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx  # here, since it brings sympy
 
-    from torchtrt.lowering.functionalization import rewrite_writes
+    from torchtrt_compiler.lowering.functionalization import rewrite_writes
 
     leaves, tree = pytree.tree_flatten((args, kwargs))
     sources = list(dict.fromkeys(leaf for leaf in leaves if isinstance(leaf, Node)))

@@ -1,21 +1,22 @@
-"""Ops whose operands must have one dtype in PyTorch.
+"""Ops whose operands must have one dtype in PyTorch, and ops that export in another dtype than they compute.
 
-Their kernels say so when they run, and exporting does not ask them. TensorRT would compute something.
+Their kernels decide when they run, and exporting does not ask them. TensorRT would compute something.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 
 aten = torch.ops.aten
 
@@ -32,11 +33,13 @@ _OPERANDS = {
 """For each op the names of those operands; empty for all tensors among its arguments."""
 _NORMALIZATIONS = (aten.layer_norm, aten.group_norm, aten.batch_norm, aten.instance_norm)
 """Ops whose parameters may be float32 beside an input of half precision too."""
+_IN_FIRST_DTYPE = (aten.huber_loss, aten.soft_margin_loss, aten.normal)
+"""Ops whose kernels return the first operand's dtype, where exporting promotes the operands."""
 
 
 @pack.lowering_pass()
 def operand_dtypes(graph_module: GraphModule, settings: CompilationSettings) -> None:
-    """Refuses what PyTorch refuses when it runs.
+    """Refuses what PyTorch refuses when it runs, and what it exports in another dtype than it computes.
 
     Raises:
         UnsupportedProgramError: The operands of an op have several dtypes.
@@ -45,18 +48,49 @@ def operand_dtypes(graph_module: GraphModule, settings: CompilationSettings) -> 
         return  # which casts them, and PyTorch up to 2.11 exports no casts of it
     for node in graph_module.graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
-        if packet not in _OPERANDS and packet not in _NORMALIZATIONS:
-            continue
-        op = vars(arguments_of(node))
-        values = [value_of(op[name]) for name in _OPERANDS.get(packet, ()) or op]
-        dtypes = {value.dtype: None for value in values if isinstance(value, torch.Tensor)}
-        if packet in _NORMALIZATIONS and values[0].dtype is not torch.float32:
-            dtypes.pop(torch.float32, None)
-        if len(dtypes) > 1:
-            from torchtrt.conversion.interpreter import model_line  # slow to import
+        if packet in _IN_FIRST_DTYPE:
+            _check_result(node)
+        elif packet in _OPERANDS or packet in _NORMALIZATIONS:
+            _check_operands(node, packet)
 
-            raise UnsupportedProgramError(
-                f"PyTorch does not compute {qualified_name(node.target)} with {' and '.join(map(dtype_name, dtypes))}, "
-                f"as {node.name} would ({model_line(node)}). Cast one of its operands, or give the model inputs of its "
-                "weights' dtype."
-            )
+
+def _check_operands(node: Node, packet: Any) -> None:
+    op = vars(arguments_of(node))
+    if packet is aten.index_put and _fills_a_mask(op):
+        return
+    values = [value_of(op[name]) for name in _OPERANDS.get(packet, ()) or op]
+    dtypes = {value.dtype: None for value in values if isinstance(value, torch.Tensor)}
+    if packet in _NORMALIZATIONS and values[0].dtype is not torch.float32:
+        dtypes.pop(torch.float32, None)
+    if len(dtypes) > 1:
+        raise UnsupportedProgramError(
+            f"PyTorch does not compute {qualified_name(node.target)} with {' and '.join(map(dtype_name, dtypes))}, "
+            f"as {node.name} would ({_line(node)}). Cast one of its operands, or give the model inputs of its "
+            "weights' dtype."
+        )
+
+
+def _fills_a_mask(op: dict[str, Any]) -> bool:
+    """Returns whether PyTorch fills a mask with one element, which it casts."""
+    indices = [value_of(index) for index in op["indices"] if index is not None]
+    value, masks = value_of(op["values"]), (torch.bool, torch.uint8)
+    is_one = all(isinstance(size, int) and size == 1 for size in value.shape)
+    is_mask = len(indices) == 1 and indices[0].dtype in masks
+    return is_one and is_mask and value.device.type == "cpu" and not op["accumulate"]
+
+
+def _check_result(node: Node) -> None:
+    first = value_of(next(iter(vars(arguments_of(node)).values())))
+    exported = node.meta["val"].dtype
+    if isinstance(first, torch.Tensor) and first.dtype is not exported:
+        raise UnsupportedProgramError(
+            f"PyTorch computes {qualified_name(node.target)} in {dtype_name(first.dtype)} and exports it as "
+            f"{dtype_name(exported)}, as it does {node.name} ({_line(node)}). Cast one of its operands to the dtype "
+            "of the other."
+        )
+
+
+def _line(node: Node) -> str:
+    from torchtrt.graphs.nodes import model_line  # slow to import
+
+    return model_line(node)

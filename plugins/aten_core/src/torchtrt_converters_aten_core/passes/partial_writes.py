@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import arguments_of, constant_of, value_of
 from torchtrt.settings import CompilationSettings
-from torchtrt_converters_aten_core._pack import pack
+from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl import sizes
 
 aten = torch.ops.aten
@@ -87,7 +87,7 @@ Reach = Callable[[Any], list[_Write] | None]
 @pack.lowering_pass()
 def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Writes what is new of a buffer or input where that is known to be a part of it."""
-    from torchtrt.lowering.aliasing import writes  # slow to import
+    from torchtrt.graphs.nodes import writes  # slow to import
 
     graph = graph_module.graph
     last = [node for node in graph.nodes if writes(node)]

@@ -15,7 +15,7 @@ from torchtrt.conversion import arguments_of, value_of
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt.selection import describe
 from torchtrt_converters_aten_core.impl import attention, elementwise
-from torchtrt_converters_aten_experimental._pack import pack
+from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_attention, has_attention
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)

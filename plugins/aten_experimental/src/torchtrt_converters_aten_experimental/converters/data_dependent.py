@@ -14,6 +14,7 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_converters_aten_core.impl import (
     creation,
     cumulation,
@@ -28,7 +29,25 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_experimental._pack import pack
+from torchtrt_converters_aten_core.impl.shims import lacks_non_zero
+from torchtrt_converters_aten_experimental import pack
+
+
+def unmoved_bytes(node: Node) -> str | None:
+    """Rejects 8-bit integers, which TensorRT moves around in casts and at the network's edges alone."""
+    values = [value_of(source) for source in node.all_input_nodes]
+    dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
+    return _bytes_among(dtypes & {torch.uint8, torch.int8})
+
+
+def unmoved_signed_bytes(node: Node) -> str | None:
+    """Rejects signed 8-bit integers; others are cast first."""
+    return _bytes_among({value_of(node.args[0]).dtype} & {torch.int8})
+
+
+def _bytes_among(dtypes: set[torch.dtype]) -> str | None:
+    names = " and ".join(sorted(map(dtype_name, dtypes)))
+    return f"TensorRT does not compute this op with {names}" if names else None
 
 
 def no_dimensions(node: Node) -> str | None:
@@ -38,7 +57,7 @@ def no_dimensions(node: Node) -> str | None:
 
 @pack.converter(
     torch.ops.aten.nonzero.default,
-    unless=no_dimensions,
+    unless=(lacks_non_zero, no_dimensions, unmoved_signed_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -84,7 +103,7 @@ def unfit_masks(node: Node) -> str | None:
 
 @pack.converter(
     torch.ops.aten.index.Tensor,
-    unless=unfit_masks,
+    unless=(lacks_non_zero, unfit_masks, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -127,6 +146,7 @@ def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
 
 @pack.converter(
     torch.ops.aten.masked_select.default,
+    unless=(lacks_non_zero, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -162,7 +182,7 @@ def unfit_unique(node: Node) -> str | None:
     torch.ops.aten._unique2.default,
     torch.ops.aten.unique_consecutive.default,
     torch.ops.aten.unique_dim.default,
-    unless=unfit_unique,
+    unless=(lacks_non_zero, unfit_unique, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )

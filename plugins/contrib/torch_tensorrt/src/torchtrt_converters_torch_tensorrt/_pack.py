@@ -3,7 +3,7 @@
 from torchtrt.packs import ConverterPack, hookimpl
 
 GROUP = "torchtrt.torch_tensorrt"
-"""The group of entry points whose modules are adopted when torchtrt is imported."""
+"""The group of entry points whose modules are adopted when packs are loaded."""
 
 pack = ConverterPack(
     "torch_tensorrt",

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.contract import CallingConvention, qualified_function
 from torchtrt.conversion import ConversionContext
 from torchtrt.errors import PackError
-from torchtrt.lowering import no_new_assumptions
+from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs import ConverterPriority
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.settings import CompilationSettings

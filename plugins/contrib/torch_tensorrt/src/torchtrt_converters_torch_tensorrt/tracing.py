@@ -27,10 +27,11 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from torchtrt.conversion import add_layer, is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt.lowering import fold_constants, remove_no_ops, resolution_of, resolve_nodes
+from torchtrt.graphs.nodes import resolution_of
 from torchtrt.packs import PackSet, current_packs
 from torchtrt.registry import DYNAMO_CONVERTERS, decompositions
 from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.lowering import fold_constants, remove_no_ops, resolve_nodes
 
 _ATTACHMENT = "torch_tensorrt_tracing"
 _HINT = 1009
@@ -221,7 +222,7 @@ class _Knowledge:
 
     def __init__(self) -> None:
         self.shapes: Any = ShapeEnv()
-        # Decomposing may compare these sizes, which are nobody else's: see torchtrt.lowering.symbols.
+        # Decomposing may compare these sizes, which are nobody else's: see torchtrt.graphs.symbols.
         self.shapes._check_frozen = self.shapes._check_frozen
         self.mode = FakeTensorMode(shape_env=self.shapes, allow_non_fake_inputs=True)
         self._symbols: dict[Any, torch.SymInt] = {}

@@ -1,1 +1,12 @@
 """torchvision's operators for detection: non-maximum suppression, pooling of regions, deformable convolution."""
+
+from torchtrt.packs import ConverterPack
+
+pack = ConverterPack(
+    "torchvision",
+    api=(1, 0),
+    summary="torchvision's operators for detection",
+    torch=">=2.9",
+    tensorrt=">=8.6",
+    modules=("converters", "decompositions"),
+)

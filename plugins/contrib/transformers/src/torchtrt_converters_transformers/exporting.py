@@ -6,8 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt_converters_transformers._pack import pack
 
 
+@pack.while_exporting
 @contextlib.contextmanager
 def without_cache() -> Iterator[None]:
     """Says what to do where a model takes or returns a cache, of which ``torch.export`` only says that it cannot.

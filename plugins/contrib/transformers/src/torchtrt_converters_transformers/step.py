@@ -15,6 +15,9 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, Cache, PreTrainedModel
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt_converters_transformers.decompositions import (
+    attention as attention,  # whose op is called here
+)
 
 ATTENTION = "torchtrt_cached"
 """The name of our attention among those of transformers."""

@@ -22,6 +22,8 @@ CASES = [
         decomposition_case(f"aten.{name}.default", TensorSpec("batch 4", low=0.1), tolerance=1e-4)
         for name in ("log2", "log10", "exp2")
     ],
+    decomposition_case("aten.ldexp.Tensor", "batch 4", TensorSpec("4", I64, -9, 9)),
+    decomposition_case("aten.ldexp.Tensor", "batch 4", "4", label="float"),
     decomposition_case(
         "aten.log_sigmoid.default", TensorSpec(values=[-1e4, -100.0, -20.0, 0.0, 20.0, 1e4])
     ),

@@ -23,7 +23,9 @@ CASES = [
         label="half",
         tolerance=3e-3,
     ),
-    op_case("aten.matmul.default", "batch 4", function=lambda x: x @ W.T, label="constant"),
+    op_case(
+        "aten.matmul.default", "batch 4", function=lambda x: x @ W.to(x.dtype).T, label="constant"
+    ),
     *[
         op_case(
             "aten.matmul.default",
@@ -67,11 +69,21 @@ CASES = [
     op_case("aten.addmv.default", "batch", "batch 4", "4"),
     op_case("aten.baddbmm.default", "batch length 3", "batch length 4", "batch 4 3", alpha=0.5),
     op_case(
-        "aten.linear.default", "batch length 4", function=lambda x: F.linear(x, W, torch.ones(3))
+        "aten.linear.default",
+        "batch length 4",
+        function=lambda x: F.linear(x, W.to(x.dtype), torch.ones(3, dtype=x.dtype)),
     ),
-    op_case("aten.linear.default", "batch 4", function=lambda x: F.linear(x, W), label="no-bias"),
     op_case(
-        "aten.linear.default", "4", function=lambda x: F.linear(x, W, torch.ones(3)), label="vector"
+        "aten.linear.default",
+        "batch 4",
+        function=lambda x: F.linear(x, W.to(x.dtype)),
+        label="no-bias",
+    ),
+    op_case(
+        "aten.linear.default",
+        "4",
+        function=lambda x: F.linear(x, W.to(x.dtype), torch.ones(3, dtype=x.dtype)),
+        label="vector",
     ),
     op_case("aten.linear.default", "batch length 4", "3 4", "3", label="dynamic-weight"),
     op_case(

@@ -1,5 +1,7 @@
 """Cases of padding, and of tensors turned around."""
 
+import math
+
 import torch
 
 from torchtrt_testing.cases import op_case
@@ -23,6 +25,16 @@ CASES = [
     op_case(
         "aten.constant_pad_nd.default", TensorSpec("batch length", BOOL), [1, 1], True, label="bool"
     ),
+    *[
+        op_case(
+            "aten.constant_pad_nd.default",
+            TensorSpec("batch length", BOOL),
+            [1, 1],
+            value,
+            label=f"bool-{value}",
+        )
+        for value in (0.5, 2**40, math.inf, math.nan, -0.0)
+    ],
     op_case(
         "aten.constant_pad_nd.default", TensorSpec("batch length", F16), [1, 1], -1.5, label="half"
     ),

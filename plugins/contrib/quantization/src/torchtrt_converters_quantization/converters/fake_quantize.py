@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, constant_of
-from torchtrt_converters_quantization._pack import pack
+from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,

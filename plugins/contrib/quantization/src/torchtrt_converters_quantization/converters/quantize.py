@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import add, arguments_of, constant_of, is_network_tensor, value_of
 from torchtrt.tensorrt import trt
-from torchtrt_converters_quantization._pack import pack
+from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
     add_quantize,

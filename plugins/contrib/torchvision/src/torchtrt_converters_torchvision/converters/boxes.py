@@ -22,8 +22,11 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
-from torchtrt_converters_torchvision._pack import pack
+from torchtrt_converters_aten_core.impl.shims import (
+    lacks_non_zero,
+    tells_sizes_that_depend_on_data,
+)
+from torchtrt_converters_torchvision import pack
 
 LIMIT = 8192
 """The most boxes: each is compared with each."""
@@ -63,7 +66,7 @@ def size_from_data(node: Node) -> str | None:
 
 @pack.converter(
     "torchvision::nms",
-    unless=(size_from_data, too_many_boxes, unsorted_scores),
+    unless=(lacks_non_zero, size_from_data, too_many_boxes, unsorted_scores),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )

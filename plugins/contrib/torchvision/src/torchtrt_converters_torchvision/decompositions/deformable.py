@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchtrt_converters_torchvision._pack import pack
+from torchtrt_converters_torchvision import pack
 from torchtrt_converters_torchvision.decompositions.sampling import pixel_rows, sample_with_zeros
 
 

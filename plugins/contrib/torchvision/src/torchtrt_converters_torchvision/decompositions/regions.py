@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtrt_converters_torchvision._pack import pack
+from torchtrt_converters_torchvision import pack
 from torchtrt_converters_torchvision.decompositions.sampling import (
     pixel_rows,
     sample_clamped,

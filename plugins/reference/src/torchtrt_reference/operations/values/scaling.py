@@ -12,6 +12,8 @@ from torchtrt_reference.semantics.operation import FLOATS, Call, Function, Opera
 from torchtrt_reference.semantics.tensor_facts import TensorFacts
 
 Tensor = torch.Tensor
+WEIGHTS = ("shift", "scale", "power")
+"""The attributes that are weights; in the built graph they are the inputs 1 to 3."""
 
 
 class Scale(Operation):
@@ -32,11 +34,17 @@ class Scale(Operation):
     weights_roles = frozen({"shift": "SHIFT", "scale": "SCALE", "power": None})
 
     def admit(self, call: Call) -> None:
-        """Two or three dimensions after the channels, where their axis is given."""
+        """Two or three dimensions after the channels, where their axis is given; weights of one type."""
         fact, axis = call.optional(0), call["channel_axis"]
         call.require(
             fact is None or axis is None or fact.rank - int(axis) - 1 in (2, 3),
             "scale needs 2 or 3 dimensions after the channel axis",
+        )
+        given = {call[name].dtype.name for name in WEIGHTS if call[name] is not None}
+        omitted = {"FLOAT" for name in WEIGHTS if call[name] is None}
+        call.require(
+            not call.rules.scale_weights_of_one_type or len(given | omitted) == 1,
+            "shift, scale and power weights must have one type, those without elements included",
         )
 
     def _axis(self, call: Call) -> int:
@@ -61,19 +69,24 @@ class Scale(Operation):
         )
         expected = self._operand_shape(call)
         call.require(-1 not in expected, "the scaled dimensions must be build-time constants")
-        for index, name in enumerate(("shift", "scale", "power"), start=1):
+        for index, name in enumerate(WEIGHTS, start=1):
             weights, fact = call.attributes.get(name), call.optional(index)
             count = fact.volume if fact is not None else 0 if weights is None else weights.size
+            kind = fact.dtype if fact is not None else weights and weights.dtype.name
             call.require(
                 count in (0, math.prod(expected)),
                 f"{name} weights must have {math.prod(expected)} elements, not {count}",
+            )
+            call.require(
+                not (count and call.strong) or kind == dtype,
+                f"{name} weights must have the type of the input",
             )
         return (TensorFacts(call.declared(dtype), call.shape()),)
 
     def weights(self, attributes: Mapping[str, Any]) -> Mapping[int, tuple[str, tuple[int, ...]]]:
         """Shift, scale and power become inputs 1 to 3 of the built graph."""
         found: dict[int, tuple[str, tuple[int, ...]]] = {}
-        for index, name in enumerate(("shift", "scale", "power"), start=1):
+        for index, name in enumerate(WEIGHTS, start=1):
             if attributes[name] is not None and attributes[name].size:
                 found[index] = (name, (attributes[name].size,))
         return found

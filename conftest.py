@@ -1,0 +1,121 @@
+"""Options that make a run of the tests shorter: ``make check`` uses them."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import torchtrt
+from torchtrt.testing import tensorrts
+
+MOST_CASES = 200
+"""Cases of changed converters that a run with ``--at-most`` has at the most."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds ``--at-most`` and ``--changed-modules``."""
+    group = parser.getgroup("torchtrt")
+    group.addoption(
+        "--at-most",
+        type=int,
+        metavar="NUMBER",
+        help="run each parametrized test with so many of its parameters, the same ones each time; "
+        "files that the command line names run whole",
+    )
+    group.addoption(
+        "--changed-modules",
+        default="",
+        metavar="MODULE,...",
+        help=f"with --at-most, run up to {MOST_CASES} cases of the ops that these modules convert or decompose",
+    )
+
+
+@pytest.fixture(params=tensorrts())
+def version(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs a test with the reference TensorRT of each version, or with the real one where it is in use."""
+    with torchtrt.use_tensorrt(request.param):
+        yield request.param
+
+
+@pytest.hookimpl(trylast=True)  # after the versions of TensorRT are chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects the parameters that ``--at-most`` leaves out."""
+    most = config.getoption("--at-most")
+    if most is None:
+        return
+    whole = {Path(argument.partition("::")[0]).resolve() for argument in config.args}
+    is_changed = _test_of_changes(set(config.getoption("--changed-modules").split(",")))
+    by_test: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        by_test[item.nodeid.partition("[")[0]].append(item)
+    kept: set[pytest.Item] = set()
+    for parameters in by_test.values():
+        if parameters[0].path in whole:
+            kept.update(parameters)
+            continue
+        changed = [item for item in parameters if is_changed(item)]
+        kept.update(_some(changed, MOST_CASES), _some(parameters, most))
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def _some(items: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
+    """Returns as many of the items, and the same ones each time."""
+    return sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))[:most]
+
+
+def _test_of_changes(modules: set[str]) -> Callable[[pytest.Item], bool]:
+    """Returns whether a test is of a case whose ops changed modules convert or decompose."""
+    ops: set[str] = set()
+    if any(name.startswith(("torchtrt_converters_", "torchtrt_testing.aten.")) for name in modules):
+        ops = _ops_of(modules) | _ops_of_cases(modules)
+
+    def is_changed(item: pytest.Item) -> bool:
+        callspec = getattr(item, "callspec", None)
+        case = callspec.params.get("case") if callspec and ops else None
+        return hasattr(case, "ops") and bool(ops & set(_ops_in(case)))
+
+    return is_changed
+
+
+def _ops_of(modules: set[str]) -> set[str]:
+    """Returns the names of the ops whose converter or decomposition is defined in modules."""
+    from torchtrt.packs import loaded_packs
+
+    found = set()
+    for loaded in loaded_packs():
+        registered = [
+            *((each.target, each.support.converter_implementation) for each in loaded.pack.converters),
+            *((each.target, each.function) for each in loaded.pack.decompositions),
+        ]  # fmt: skip
+        found |= {
+            _name(target) for target, function in registered if function.__module__ in modules
+        }
+    return found
+
+
+def _ops_of_cases(modules: set[str]) -> set[str]:
+    """Returns the names of the ops that the cases of modules call."""
+    families = [name for name in modules if name.startswith("torchtrt_testing.aten.")]
+    cases = [case for name in families for case in importlib.import_module(name).CASES]
+    return {op for case in cases for op in _ops_in(case)}
+
+
+def _ops_in(case: Any) -> Iterator[str]:
+    """Yields the names of the ops that a case is about."""
+    yield from case.ops
+    if hasattr(case.function, "_schema"):
+        yield _name(case.function)
+
+
+def _name(target: Any) -> str:
+    """Returns the name of an op that a pack names, or gives itself."""
+    from torchtrt.targets import qualified_name
+
+    return target if isinstance(target, str) else qualified_name(target)

@@ -1,0 +1,13 @@
+"""Questions that passes, converters and the compiler ask about an FX graph: its nodes, its symbols, its memory."""
+
+from torchtrt.graphs.nodes import inner_graphs, model_line, resolution_of, writes
+from torchtrt.graphs.symbols import no_new_assumptions, shape_env_of
+
+__all__ = [
+    "inner_graphs",
+    "model_line",
+    "no_new_assumptions",
+    "resolution_of",
+    "shape_env_of",
+    "writes",
+]

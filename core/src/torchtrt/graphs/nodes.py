@@ -1,0 +1,69 @@
+"""Facts about graph nodes: who converts one, the graphs inside it, whether it writes, and the model's line."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchtrt.registry.candidate import Resolution
+
+_RESOLUTION = "torchtrt_resolution"
+
+
+def resolution_of(node: Node) -> Resolution | None:
+    """Returns the registry's answer for ``node``, or ``None`` if nobody has asked yet."""
+    return node.meta.get(_RESOLUTION)
+
+
+def remember_resolution(node: Node, resolution: Resolution) -> None:
+    """Keeps the registry's answer with ``node``, for partitioning and conversion."""
+    node.meta[_RESOLUTION] = resolution
+
+
+def inner_graphs(node: Node) -> list[GraphModule]:
+    """Returns the graphs inside a node: the branches of ``cond``, the condition and the body of ``while_loop``."""
+    owner = node.graph.owning_module
+    if not isinstance(node.target, torch._ops.HigherOrderOperator) or owner is None:
+        return []
+    attributes = [source for source in node.all_input_nodes if source.op == "get_attr"]
+    values = [attrgetter(str(source.target))(owner) for source in attributes]
+    return [value for value in values if isinstance(value, GraphModule)]
+
+
+def model_line(node: Node) -> str:
+    """Returns the innermost line of the model's source that made ``node``, or an empty string."""
+    lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+    files = [index for index, line in enumerate(lines) if line.lstrip().startswith("File ")]
+    return " ".join(line.strip() for line in lines[files[-1] : files[-1] + 2]) if files else ""
+
+
+def mutates(node: Node) -> bool:
+    """Returns whether a call writes to one of its arguments."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def writes(node: Node) -> bool:
+    """Returns whether a call writes to its first argument, or is a view of it that others only write to."""
+    return mutates(node) or (
+        isinstance(node.target, torch._ops.OpOverload)
+        and declares_alias(node.target)
+        and bool(node.users)
+        and all(user.args[:1] == (node,) and writes(user) for user in node.users)
+    )
+
+
+def declares_alias(target: torch._ops.OpOverload) -> bool:
+    """Returns whether an op's schema says that a result is an argument's memory."""
+    return any(value.alias_info is not None for value in target._schema.returns)
+
+
+def assign(root: torch.nn.Module, name: str, tensor: torch.Tensor) -> None:
+    """Sets an attribute by its path, making the modules that are missing on the way."""
+    *path, leaf = name.split(".")
+    for part in path:
+        if not isinstance(getattr(root, part, None), torch.nn.Module):
+            setattr(root, part, torch.nn.Module())
+        root = getattr(root, part)
+    setattr(root, leaf, tensor)

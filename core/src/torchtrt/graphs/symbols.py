@@ -1,0 +1,73 @@
+"""Keeps symbolic sizes symbolic.
+
+Comparing two symbolic sizes makes PyTorch assume the answer for the rest of the program: ``if
+x.shape[0] == 2`` fixes the size to 2, or forbids it. That is how exporting works, but nothing that
+looks at the exported graph may add assumptions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import torch
+from torch.fx import Graph
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from torchtrt.errors import NewAssumptionError
+
+
+def shape_env_of(graph: Graph) -> ShapeEnv | None:
+    """Returns where the symbols of a graph live, or None for a graph without fake tensors."""
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            return value.node.shape_env  # type: ignore[no-any-return]
+        mode = getattr(value, "fake_mode", None)
+        if mode is not None:
+            return mode.shape_env  # type: ignore[no-any-return]
+    return None
+
+
+@contextlib.contextmanager
+def no_new_assumptions(graph: Graph) -> Iterator[None]:
+    """Makes what would add an assumption on the graph's sizes raise :class:`NewAssumptionError` in a ``with`` block."""
+    shape_env: Any = shape_env_of(graph)
+    if shape_env is None or "_check_frozen" in vars(shape_env):
+        yield
+        return
+
+    if hasattr(shape_env, "_version_counter"):
+        # PyTorch remembers what it could not tell before exporting knew the ranges.
+        shape_env._version_counter += 1
+
+    def refuse(expression: Any, value: Any) -> NoReturn:
+        error = NewAssumptionError(
+            f"This would assume that {expression} is {value}. Compare symbolic sizes with "
+            "torch.fx.experimental.symbolic_shapes.statically_known_true(...)."
+        )
+        error.expression, error.value = expression, value
+        raise error
+
+    # PyTorch calls this before it adds a guard; its own switch to raise here is newer than 2.9.
+    shape_env._check_frozen = refuse
+    for logger in _NOISY:  # they print what raised, although it is caught and told otherwise
+        logger.addFilter(_drop)
+    try:
+        yield
+    finally:
+        del shape_env._check_frozen
+        for logger in _NOISY:
+            logger.removeFilter(_drop)
+
+
+_NOISY = tuple(
+    logging.getLogger(name)
+    for name in ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+)
+
+
+def _drop(record: logging.LogRecord) -> bool:  # noqa: ARG001
+    return False

@@ -1,0 +1,71 @@
+"""Which packs a compilation prefers: by its settings, and by the environment."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from torchtrt.errors import SettingsError, UnknownTargetError, did_you_mean
+from torchtrt.packs.environment import PREFER
+from torchtrt.packs.info import LOCAL, normalize
+from torchtrt.packs.load import PackSet
+from torchtrt.packs.problem import Problem
+from torchtrt.packs.state import current_packs, record
+from torchtrt.settings import CompilationSettings, TargetSpec
+from torchtrt.targets import Target, parse_targets, qualified_name
+
+
+def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
+    """Returns the settings of a compilation. They may name ops that packs define, and packs in any spelling.
+
+    What the environment prefers for one op holds where the settings prefer nothing for it.
+
+    Raises:
+        SettingsError: A setting is unknown or unusable, or prefers a pack that is not installed or has no converter
+            for the op.
+    """
+    packs = current_packs()
+    known = [LOCAL, *(info.name for info in packs.found)]
+    settings = CompilationSettings.from_keywords(**keywords)
+    preferences = {op: normalize(name) for op, name in settings.converter_preferences.items()}
+    for name in preferences.values():
+        if name not in known:
+            hint = did_you_mean(name, known, f"Installed packs: {', '.join(known)}.")
+            raise SettingsError(
+                f"converter_preferences names the pack {name!r}, which is not installed. {hint}"
+            )
+    # Each as it was given: a packet stands for overloads of which the pack may convert one.
+    for op, name in keywords.get("converter_preferences", {}).items():
+        if reason := _why_not_preferred(packs, op, normalize(name)):
+            raise SettingsError(f"converter_preferences: {reason}")
+    preferences = {**_preferred_by_environment(packs), **preferences}
+    return dataclasses.replace(settings, converter_preferences=preferences)
+
+
+def _preferred_by_environment(packs: PackSet) -> dict[Target, str]:
+    """Returns the packs that the environment prefers, by op. One that cannot be preferred is a problem."""
+    found: dict[Target, str] = {}
+    for op, name in packs.preferred_for:
+        try:
+            reason = _why_not_preferred(packs, op, name)
+        except UnknownTargetError as error:
+            reason = str(error)
+        if reason:
+            record(Problem(f"{PREFER}: {reason}", code="unknown-value"))
+        else:
+            found |= dict.fromkeys(parse_targets(op), name)
+    return found
+
+
+def _why_not_preferred(packs: PackSet, op: TargetSpec, name: str) -> str | None:
+    """Returns why a pack cannot be preferred for an op, or ``None``."""
+    loaded = next((each.pack for each in packs.loaded if each.info.name == name), None)
+    if loaded is None:
+        return f"the pack {name!r} is not in use. Run `torchtrt packs` to see why."
+    wanted = set(map(qualified_name, parse_targets(op)))
+    has = (each.target for each in loaded.converters)
+    if wanted & {each if isinstance(each, str) else qualified_name(each) for each in has}:
+        return None
+    named = op if isinstance(op, str) else qualified_name(op)
+    return f"the pack {name!r} has no converter for {named}. Name one that `torchtrt converters {named}` lists."

@@ -1,9 +1,0 @@
-"""Decides which nodes go to TensorRT, and groups them into blocks.
-
-:mod:`blocks` assigns every node a side and a level, :mod:`extract` rebuilds the graph with one submodule per block.
-"""
-
-from torchtrt.partitioning.blocks import Partition, TorchNode, partition_nodes
-from torchtrt.partitioning.extract import extract_blocks
-
-__all__ = ["Partition", "TorchNode", "extract_blocks", "partition_nodes"]

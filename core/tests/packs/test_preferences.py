@@ -1,0 +1,95 @@
+"""A preference for one op, by the settings of a compilation or by the environment, holds or is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from torchtrt.errors import PackWarning, SettingsError
+from torchtrt.packs import ConverterPack, LoadedPack, PackInfo, PackSet, state
+from torchtrt.packs.preferences import settings_from
+
+RELU = torch.ops.aten.relu.default
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts the packs ``one`` and ``other`` into use, which convert ReLU, and what the environment prefers."""
+
+    def use(*preferred_for: tuple[str, str], strict: bool = False) -> None:
+        loaded = []
+        for name in ("one", "other"):
+            pack = ConverterPack(name)
+            pack.add(RELU, f"torchtrt_converters_{name}:convert")
+            pack.add(f"acme::{name}", f"torchtrt_converters_{name}:convert")
+            loaded.append(LoadedPack(PackInfo(name), pack))
+        found = (*(each.info for each in loaded), PackInfo("broken"))
+        packs = PackSet(found, tuple(loaded), strict=strict, preferred_for=preferred_for)
+        state.load_packs()
+        monkeypatch.setattr(state._state, "packs", packs)
+        monkeypatch.setattr(state._state, "problems", [])
+
+    return use
+
+
+@pytest.mark.parametrize(
+    ("preferences", "message"),
+    [
+        (
+            {"aten.gelu": "one"},
+            r"'one' has no converter for aten.gelu\..*`torchtrt converters aten",
+        ),
+        ({torch.ops.aten.gelu.default: "one"}, r"'one' has no converter for aten.gelu.default"),
+        ({"aten.relu": "broken"}, r"'broken' is not in use.*`torchtrt packs`"),
+        ({"aten.relu": "oen"}, r"'oen', which is not installed. Did you mean 'one'"),
+    ],
+)
+def test_a_setting_that_prefers_in_vain_is_an_error(
+    install: Install, preferences: dict[Any, str], message: str
+) -> None:
+    """Somebody counts on it."""
+    install()
+
+    with pytest.raises(SettingsError, match=message):
+        settings_from({"converter_preferences": preferences})
+
+
+def test_a_packet_stands_for_the_overloads_that_the_pack_converts(install: Install) -> None:
+    """ReLU has an overload that writes to its result, which nobody converts."""
+    install()
+
+    settings = settings_from({"converter_preferences": {"aten.relu": "Other"}})
+
+    assert settings.converter_preferences[RELU] == "other"
+
+
+def test_the_environment_prefers_where_the_settings_do_not(install: Install) -> None:
+    """What a program asks for itself is nearer."""
+    install(("aten::relu", "other"))
+
+    assert settings_from({}).converter_preferences[RELU] == "other"
+    given = settings_from({"converter_preferences": {RELU: "one"}})
+    assert given.converter_preferences[RELU] == "one"
+
+
+@pytest.mark.parametrize(
+    ("op", "message"),
+    [("aten.gelu", "has no converter for aten.gelu"), ("aten.rleu", "Did you mean 'aten.relu'")],
+)
+def test_an_environment_that_prefers_in_vain_is_a_warning_and_where_strict_an_error(
+    install: Install, op: str, message: str
+) -> None:
+    """It is set for many programs, of which some have no such op."""
+    install((op, "one"))
+
+    with pytest.warns(PackWarning, match=f"TORCHTRT_PACKS_PREFER: .*{message}"):
+        settings = settings_from({})
+
+    assert not settings.converter_preferences
+    install((op, "one"), strict=True)
+    with pytest.raises(state.PackError, match=message):
+        settings_from({})

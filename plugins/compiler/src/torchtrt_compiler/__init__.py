@@ -1,0 +1,32 @@
+"""From a PyTorch model to a compiled one: exporting, lowering, partitioning, building, and what follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchtrt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torchtrt_compiler.compiler import compile, explain
+    from torchtrt_compiler.inputs import Input
+    from torchtrt_compiler.profiling import CallProfile, ProfileEntry, profile
+    from torchtrt_compiler.refit import refit_module_weights
+
+__all__ = [
+    "CallProfile",
+    "Input",
+    "ProfileEntry",
+    "compile",
+    "explain",
+    "profile",
+    "refit_module_weights",
+]
+
+_LAZY = {
+    "torchtrt_compiler.compiler": ("compile", "explain"),
+    "torchtrt_compiler.inputs": ("Input",),
+    "torchtrt_compiler.profiling": ("CallProfile", "ProfileEntry", "profile"),
+    "torchtrt_compiler.refit": ("refit_module_weights",),
+}
+
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

@@ -1,0 +1,205 @@
+"""Builds a block into an engine: its network, the builder's configuration, the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch.fx import GraphModule
+
+from torchtrt.conversion.interpreter import TRTInterpreter
+from torchtrt.conversion.size_ranges import InputProfile, Profile, engine_profiles, profile_input
+from torchtrt.errors import BuildError, SettingsError
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.selection import describe, feature_objection
+from torchtrt.tensorrt.shims import allow_precisions, create_network, share_profiles
+from torchtrt_compiler.cache.engines import BuiltEngine, EngineStore
+from torchtrt_compiler.progress import Stages
+from torchtrt_compiler.refit.recorders import ProgramWatcher
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.report import BlockReport
+
+_FLAGS = {
+    "sparse_weights": (True, "SPARSE_WEIGHTS", "8.0"),
+    "version_compatible": (True, "VERSION_COMPATIBLE", "8.6"),
+    "enable_weight_streaming": (True, "WEIGHT_STREAMING", "10.0"),
+    "immutable_weights": (False, "REFIT", "5.0"),
+}
+"""For a setting: the value that sets a flag, the flag, and the version of TensorRT that brought it."""
+
+
+def builder_flags(settings: CompilationSettings) -> list[Any]:
+    """Returns the flags that settings set.
+
+    Raises:
+        SettingsError: The TensorRT in use lacks a flag, or cannot use it; the message names both.
+    """
+    flags = []
+    for name, (value, flag, since) in _FLAGS.items():
+        if getattr(settings, name) is not value:
+            continue
+        wanted = f"{flag}, which the setting {name}={value} asks for"
+        if not hasattr(trt.BuilderFlag, flag):
+            raise SettingsError(f"{describe()} has no {wanted}: TensorRT has it from {since} on.")
+        objection = feature_objection(flag)
+        if objection:
+            raise SettingsError(f"{describe()} cannot use {wanted}: {objection}.")
+        flags.append(getattr(trt.BuilderFlag, flag))
+    return flags
+
+
+def build_plan(
+    builder: Any, interpreted: TRTInterpreter, settings: CompilationSettings, cache: EngineStore
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Returns the serialized engine of a network: its bytes, in the memory that TensorRT wrote them to.
+
+    The cache gives TensorRT the timings of earlier builds, and keeps those of this one.
+
+    Raises:
+        BuildError: TensorRT refused the network; the message holds what it logged.
+    """
+    config = builder.create_builder_config()
+    _add_profiles(builder, config, interpreted)
+    share_profiles(config)
+    _apply_settings(config, settings)
+    held = allow_precisions(interpreted.network.raw, config)
+    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
+    cache.use_timings(config)
+    with collecting() as log:
+        plan = builder.build_serialized_network(interpreted.network.raw, config)
+        if plan is None and held:
+            # Myelin of 8.6 builds some in float32 alone: where keys are appended to a cache.
+            for layer in held:
+                layer.reset_precision()
+            plan = builder.build_serialized_network(interpreted.network.raw, config)
+    if plan is None:
+        raise BuildError(f"{describe()} could not build the engine:\n  {log.text(_NEW_LINE)}")
+    cache.keep_timings(config)
+    return np.frombuffer(plan, dtype=np.uint8)
+
+
+_NEW_LINE = "\n  "
+
+
+def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> None:
+    """Adds an optimization profile for each range of sizes.
+
+    There is always one, even an empty one: without it 8.6 makes no execution context for outputs whose sizes depend
+    on data.
+    """
+    for shapes in engine_profiles(interpreted.inputs):
+        profile = builder.create_optimization_profile()
+        for spec, sizes in zip(interpreted.inputs, shapes, strict=True):
+            if -1 in spec.shape:
+                minimum, optimum, maximum = zip(*sizes, strict=True)
+                profile.set_shape(spec.name, minimum, optimum, maximum)
+        with collecting() as log:
+            index = config.add_optimization_profile(profile)
+        if index < 0:
+            message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"
+            raise BuildError(message)
+
+
+def _apply_settings(config: Any, settings: CompilationSettings) -> None:
+    """Configures the build as the settings ask."""
+    if settings.workspace_size:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings.workspace_size)
+    if settings.optimization_level is not None:
+        config.builder_optimization_level = settings.optimization_level
+    config.avg_timing_iterations = settings.num_avg_timing_iters
+    if settings.disable_tf32:
+        config.clear_flag(trt.BuilderFlag.TF32)
+    for flag in builder_flags(settings):
+        config.set_flag(flag)
+    if settings.hardware_compatible:
+        config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
+    if settings.max_aux_streams is not None:
+        config.max_aux_streams = settings.max_aux_streams
+    if settings.tactic_sources is not None:
+        config.set_tactic_sources(settings.tactic_sources)
+
+
+@dataclass(frozen=True)
+class Services:
+    """What accompanies a compilation. Each has an implementation that does nothing.
+
+    Attributes:
+        stages: Times the stages and shows their progress.
+        cache: Keeps engines.
+        watcher: Watches how weights are used, so that they can be replaced.
+    """
+
+    stages: Stages
+    cache: EngineStore
+    watcher: ProgramWatcher
+
+
+def build_engine(
+    name: str,
+    block: GraphModule,
+    profiles: Sequence[Profile],
+    settings: CompilationSettings,
+    services: Services,
+) -> BuiltEngine:
+    """Returns one block's engine as a module, and its row in the report.
+
+    Args:
+        name: The block's name.
+        block: The block. Its calls carry their resolutions.
+        profiles: The sizes to build for.
+        settings: The settings of the compilation.
+        services: What accompanies it.
+
+    Raises:
+        ConversionError: A converter failed.
+        BuildError: TensorRT refused the network.
+    """
+    placeholders = block.graph.find_nodes(op="placeholder")
+    inputs = [profile_input(node.name, node.meta["val"], profiles) for node in placeholders]
+
+    def build() -> BuiltEngine:
+        return _build(name, block, inputs, settings, services)
+
+    return services.cache.get_or_build(name, block, inputs, settings, build)
+
+
+def _build(
+    name: str,
+    block: GraphModule,
+    inputs: Sequence[InputProfile],
+    settings: CompilationSettings,
+    services: Services,
+) -> BuiltEngine:
+    """Converts one block and builds its engine."""
+    stages = services.stages
+    count = sum(node.op == "call_function" for node in block.graph.nodes)
+    with stages.stage("TensorRT start"):
+        builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
+    with stages.stage("conversion", count):
+        network = create_network(builder)
+        watcher = services.watcher.block(block)
+        interpreted = TRTInterpreter(
+            block, network, inputs, settings, stages.advance, watcher
+        ).run()
+    with stages.stage("building"):
+        plan = build_plan(builder, interpreted, settings, services.cache)
+        interpreted.context.clear_cpu_weights_reference_holder()
+    engine = EngineModule(
+        plan,
+        inputs,
+        interpreted.output_dtypes,
+        interpreted.context.requires_output_allocator,
+        name,
+        interpreted.converted_by,
+        weights=watcher.recipe(),
+        compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
+    )
+    return engine, BlockReport(name, count, interpreted.network.num_layers, len(plan))
+
+
+def _compatibility(settings: CompilationSettings) -> dict[str, bool]:
+    return {"version": settings.version_compatible, "hardware": settings.hardware_compatible}

@@ -1,0 +1,62 @@
+"""The protocol of caches of engines, and the cache that keeps nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from torch.fx import GraphModule
+
+from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.settings import CompilationSettings
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.report import BlockReport
+
+FOLDER_VARIABLE = "TORCHTRT_CACHE"
+BuiltEngine = tuple[EngineModule, BlockReport]
+"""An engine and its row in the report."""
+
+
+class EngineStore(Protocol):
+    """Keeps engines, and the timings from which TensorRT chose their kernels."""
+
+    def get_or_build(
+        self,
+        name: str,
+        block: GraphModule,
+        inputs: Sequence[InputProfile],
+        settings: CompilationSettings,
+        build: Callable[[], BuiltEngine],
+    ) -> BuiltEngine:
+        """Returns the engine of a block: one that was kept, or the one that ``build`` returns."""
+        ...
+
+    def use_timings(self, config: Any) -> None:
+        """Gives the builder's configuration the timings of earlier builds."""
+        ...
+
+    def keep_timings(self, config: Any) -> None:
+        """Keeps the timings of a build."""
+        ...
+
+
+class NoCache:
+    """Keeps nothing: each engine is built."""
+
+    def get_or_build(
+        self,
+        name: str,
+        block: GraphModule,
+        inputs: Sequence[InputProfile],
+        settings: CompilationSettings,
+        build: Callable[[], BuiltEngine],
+    ) -> BuiltEngine:
+        """Returns the engine that ``build`` returns."""
+        del name, block, inputs, settings
+        return build()
+
+    def use_timings(self, config: Any) -> None:
+        """Does nothing."""
+
+    def keep_timings(self, config: Any) -> None:
+        """Does nothing."""

@@ -1,0 +1,242 @@
+"""What an engine follows from, as one short text.
+
+A key covers the block's graph with all arguments and edges, what PyTorch knows of each value, the contents of the
+weights, all profiles, the settings, who converts what and by which code, TensorRT and the GPU. It does not cover names
+of nodes, weights and symbols, and the settings that only led to the graph.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import GraphModule, Node
+
+from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.graphs.nodes import resolution_of
+from torchtrt.graphs.symbols import shape_env_of
+from torchtrt.packs.info import LOCAL
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt import selection
+from torchtrt_runtime.serialization.call_interface import settings_to_json
+
+_LED_TO_THE_GRAPH = frozenset(
+    {
+        "torch_executed_ops",
+        "min_block_size",
+        "require_full_compilation",
+        "dryrun",
+        "assume_dynamic_shape_support",
+        "converter_preferences",
+        "torch_enabled_decompositions",
+        "torch_disabled_decompositions",
+        "truncate_double",
+        "autocast_excluded_ops",
+        "autocast_excluded_nodes",
+        "cuda_graphs",
+        "engine_cache",
+        "tune",
+        "progress",
+    }
+)
+"""Settings whose whole effect is in the graph and in its resolutions. Any other is part of the key."""
+
+
+class _NoKeyError(Exception):
+    """Something has no text that stands for it."""
+
+
+def engine_key(
+    block: GraphModule, inputs: Sequence[InputProfile], settings: CompilationSettings
+) -> str | None:
+    """Returns the key of the engine that a block becomes: 64 hexadecimal digits.
+
+    Returns:
+        None where an engine must not be kept: a converter is the program's own, or the graph holds an unknown object.
+    """
+    try:
+        facts = {
+            "graph": _Graph(block, not settings.immutable_weights).describe(),
+            "profiles": [[str(each.dtype), each.profiles] for each in inputs],
+            "settings": {
+                name: value
+                for name, value in settings_to_json(settings).items()
+                if name not in _LED_TO_THE_GRAPH
+            },
+            "tensorrt": _tensorrt(),
+            "gpu": selection.describe_gpu(),
+            "core": _fingerprint("torchtrt"),
+        }
+    except _NoKeyError:
+        return None
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _tensorrt() -> list[str]:
+    """Returns the TensorRT in use, and the code behind its entry point if it came through one."""
+    implementation = selection.implementation()
+    if implementation is None:
+        return [selection.describe()]
+    return [selection.describe(), _fingerprint(implementation.__name__)]
+
+
+@functools.cache
+def _fingerprint(package: str) -> str:
+    """Returns a text that changes with a package's code, whatever its version says."""
+    path = getattr(sys.modules.get(package), "__file__", None)
+    if path is None:
+        raise _NoKeyError(package)
+    digest = hashlib.sha256()
+    folder = Path(path).parent
+    files = sorted(folder.rglob("*.py")) if Path(path).name == "__init__.py" else [Path(path)]
+    for file in files:
+        digest.update(
+            file.relative_to(folder).as_posix().encode() + b"\0" + file.read_bytes() + b"\0"
+        )
+    return digest.hexdigest()
+
+
+class _Graph:
+    """One block: its nodes by number, its symbols by the order in which they come."""
+
+    def __init__(self, block: GraphModule, has_weight_names: bool) -> None:
+        self.block = block
+        self.has_weight_names = has_weight_names
+        self.symbols: dict[Any, Any] = {}
+        self.digests: dict[int, tuple[torch.Tensor, str]] = {}
+
+    def describe(self) -> Any:
+        """Returns data on the nodes, the ranges of their symbols, and the assumptions on these."""
+        nodes = self.module(self.block)
+        environment: Any = shape_env_of(self.block.graph)
+        known = dict(self.symbols)
+        ranges = environment.var_to_range if environment else {}
+        guards = environment.guards if environment else []
+        assumptions = [environment.replace(guard.expr) for guard in guards]
+        return [
+            nodes,
+            [[str(new), str(ranges.get(old))] for old, new in known.items()],
+            sorted(
+                self.expression(each) for each in assumptions if each.free_symbols <= set(known)
+            ),
+        ]
+
+    def module(self, module: GraphModule) -> list[Any]:
+        numbers: dict[Node, int] = {}
+        described = []
+        for node in module.graph.nodes:
+            described.append(self.node(module, node, numbers))
+            numbers[node] = len(numbers)
+        return described
+
+    def node(self, module: GraphModule, node: Node, numbers: dict[Node, int]) -> list[Any]:
+        """Returns data on a node: its kind, its op, its arguments, its value and its converter."""
+        known = self.value(node.meta.get("val"), numbers)
+        if node.op == "placeholder":
+            return ["placeholder", known]
+        if node.op == "get_attr":
+            value = attrgetter(str(node.target))(module)
+            name = str(node.target) if self.has_weight_names else ""
+            return ["get_attr", name, self.value(value, numbers)]
+        target = "" if node.op == "output" else qualified_name(node.target)
+        arguments = self.value([node.args, dict(sorted(node.kwargs.items()))], numbers)
+        return [node.op, target, arguments, known, _converter(node)]
+
+    def value(self, value: Any, numbers: dict[Node, int]) -> Any:
+        """Returns data that is equal for equal values, and for no others."""
+        match value:
+            case Node():
+                return ["node", numbers[value]]
+            case GraphModule():
+                return ["graph", self.module(value)]
+            case torch.SymInt() | torch.SymFloat() | torch.SymBool():
+                return ["symbolic", self.expression(value.node.expr)]
+            case torch.Tensor():
+                return self.tensor(value)
+            case list() | tuple() | slice() | dict():
+                return self.container(value, numbers)
+        return _constant(value)
+
+    def container(self, value: Any, numbers: dict[Node, int]) -> list[Any]:
+        """Returns the kind of a container, and data for what is in it."""
+        match value:
+            case list():
+                return ["list", *(self.value(each, numbers) for each in value)]
+            case tuple():
+                return ["tuple", *(self.value(each, numbers) for each in value)]
+            case slice():
+                parts = value.start, value.stop, value.step
+                return ["slice", *(self.value(each, numbers) for each in parts)]
+            case _:
+                items = value.items()
+                return ["dict", *([str(key), self.value(each, numbers)] for key, each in items)]
+
+    def tensor(self, value: torch.Tensor) -> list[Any]:
+        sizes = [
+            self.expression(size.node.expr) if isinstance(size, torch.SymInt) else size
+            for size in _sizes(value)
+        ]
+        described = [str(value.dtype), value.device.type, sizes]
+        return described if hasattr(value, "fake_mode") else [*described, self.content(value)]
+
+    def content(self, value: torch.Tensor) -> str:
+        if id(value) not in self.digests:
+            data = value.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
+            content: Any = data.reshape(-1).view(torch.uint8).numpy() if data.numel() else b""
+            self.digests[id(value)] = value, hashlib.sha256(content).hexdigest()
+        return self.digests[id(value)][1]
+
+    def expression(self, expression: Any) -> str:
+        """Returns an expression in which symbols are named after the order in which they came."""
+        for symbol in sorted(expression.free_symbols, key=str):
+            if symbol not in self.symbols:
+                name = f"{str(symbol).rstrip('0123456789')}{len(self.symbols)}"
+                self.symbols[symbol] = sympy.Symbol(name, **symbol.assumptions0)
+        return str(sympy.srepr(expression.xreplace(self.symbols)))
+
+
+def _constant(value: Any) -> list[Any]:
+    """Returns data for a value that a graph holds by itself: a number, text, a dtype or an op."""
+    match value:
+        case None | bool() | int() | str():
+            return [type(value).__name__, value]
+        case float() | complex():
+            return [type(value).__name__, repr(value)]
+        case torch.dtype() | torch.device() | torch.layout() | torch.memory_format():
+            return ["torch", str(value)]
+        case _ if isinstance(value, torch._ops.OperatorBase):
+            return ["op", qualified_name(value)]
+    raise _NoKeyError(value)
+
+
+def _sizes(value: Any) -> Sequence[Any]:
+    return tuple(value.shape)
+
+
+def _converter(node: Node) -> list[str]:
+    """Returns who converts a node: pack, version, converter, and its code."""
+    resolution = resolution_of(node)
+    if resolution is None or resolution.chosen is None:
+        return []
+    chosen = resolution.chosen
+    if chosen.pack.name == LOCAL:
+        raise _NoKeyError(chosen)
+    return [
+        chosen.pack.name,
+        chosen.pack.version,
+        chosen.qualified_function,
+        _fingerprint(_package(chosen.converter)),
+    ]
+
+
+def _package(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__module__", "")).partition(".")[0]

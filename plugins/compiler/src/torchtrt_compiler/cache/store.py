@@ -1,0 +1,332 @@
+"""A folder of engines that many processes read and write at once.
+
+An engine is one file, named by its key, that appears complete. Its age is the time when it was last used. Who builds
+holds a lock, so that others wait and find the engine there; a process that dies lets go of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import struct
+import tempfile
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import platformdirs
+from filelock import FileLock
+from torch.fx import GraphModule
+
+from torchtrt.conversion.size_ranges import InputProfile
+from torchtrt.errors import CacheWarning, SettingsError, TorchTRTError
+from torchtrt.graphs.nodes import resolution_of
+from torchtrt.settings import SWITCHES, CompilationSettings
+from torchtrt.tensorrt import selection
+from torchtrt_compiler.cache.engines import FOLDER_VARIABLE
+from torchtrt_compiler.cache.key import engine_key
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.report import BlockReport
+from torchtrt_runtime.serialization.engine_metadata import (
+    buffer_of,
+    check_description,
+    describe_engine,
+    load_engine,
+)
+
+SIZE_VARIABLE = "TORCHTRT_CACHE_SIZE"
+DEFAULT_LIMIT = 10 * 10**9
+
+_MAGIC = b"TRTCACHE"
+_PREFIX = struct.Struct("<8sIQ")  # magic, CRC-32 of the header, its length
+_SUFFIX = ".engine"
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_ABANDONED_SECONDS = 24 * 3600
+
+
+@dataclass(frozen=True)
+class CachedEngine:
+    """A file of the cache.
+
+    Attributes:
+        key: The engine's key.
+        tensorrt: The TensorRT that built it.
+        gpu: The GPU that it was built on.
+        nodes: How many calls of a graph it computes.
+        bytes: The size of the file.
+        used: When it was last used, in seconds since 1970.
+    """
+
+    key: str
+    tensorrt: str
+    gpu: str
+    nodes: int
+    bytes: int
+    used: float
+
+
+def open_cache(where: bool | str | os.PathLike[str]) -> EngineCache:
+    """Returns the cache in a folder; ``True`` stands for the default one.
+
+    Raises:
+        SettingsError: ``TORCHTRT_CACHE_SIZE`` is no size.
+    """
+    folder = default_folder() if isinstance(where, bool) else Path(where)
+    return EngineCache(folder.expanduser(), size_limit())
+
+
+def default_folder() -> Path:
+    """Returns the folder that ``TORCHTRT_CACHE`` names, or the one that belongs to this user's caches."""
+    named = os.environ.get(FOLDER_VARIABLE, "")
+    is_folder = named.lower() not in SWITCHES
+    return Path(named) if is_folder else platformdirs.user_cache_path("torchtrt")
+
+
+def size_limit() -> int:
+    """Returns how many bytes a cache may have: ``TORCHTRT_CACHE_SIZE``, or 10 GB.
+
+    Raises:
+        SettingsError: The variable holds no size.
+    """
+    text = os.environ.get(SIZE_VARIABLE, "").strip()
+    if not text:
+        return DEFAULT_LIMIT
+    parsed = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text, re.IGNORECASE)
+    if parsed is None:
+        message = f"{SIZE_VARIABLE}={text!r} is no size. Write bytes, or a number with a unit: 500MB, 20GB."
+        raise SettingsError(message)
+    return int(float(parsed[1]) * _UNITS[parsed[2].lower()])
+
+
+class EngineCache:
+    """The engines in a folder.
+
+    Args:
+        folder: The folder. It is made when something is kept.
+        limit: How many bytes the engines may have together. The least recently used ones go first.
+    """
+
+    def __init__(self, folder: Path, limit: int = DEFAULT_LIMIT) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    def get_or_build(
+        self,
+        name: str,
+        block: GraphModule,
+        inputs: Sequence[InputProfile],
+        settings: CompilationSettings,
+        build: Callable[[], tuple[EngineModule, BlockReport]],
+    ) -> tuple[EngineModule, BlockReport]:
+        """Returns a block's engine and its line in the report: those that were kept, or what ``build`` returns."""
+        key = engine_key(block, inputs, settings)
+        if key is None:
+            return build()
+        found = self._read(name, block, key)
+        if found is None:
+            with self._lock(key[:2]):
+                found = self._read(name, block, key)  # another process may have built it meanwhile
+                if found is None:
+                    found = build()
+                    self._keep(key, *found)
+        return found
+
+    def entries(self) -> list[CachedEngine]:
+        """Returns the engines, those used last first."""
+        found = []
+        for path in self.folder.glob(f"engines/*{_SUFFIX}"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, TorchTRTError):
+                status = path.stat()
+                with path.open("rb") as stream:
+                    header = _read_header(stream)
+                engine, nodes = header["engine"], header["report"]["nodes"]
+                found.append(
+                    CachedEngine(
+                        path.stem,
+                        engine["tensorrt"],
+                        engine["gpu"],
+                        nodes,
+                        status.st_size,
+                        status.st_mtime,
+                    )
+                )
+        return sorted(found, key=lambda entry: (-entry.used, entry.key))
+
+    def clear(self) -> int:
+        """Removes all engines and timings, and returns how many bytes they had."""
+        freed = 0
+        for path in (*self.folder.glob("engines/*"), *self.folder.glob("timings/*")):
+            with contextlib.suppress(OSError):
+                size = path.stat().st_size
+                path.unlink()
+                freed += size
+        return freed
+
+    def use_timings(self, config: Any) -> None:
+        """Gives TensorRT the kernels' timings of earlier builds."""
+        if _keeps_timings(config):
+            with contextlib.suppress(OSError):
+                data = self._timings().read_bytes() if self._timings().exists() else b""
+                timings = config.create_timing_cache(data)
+                if timings is not None:
+                    config.set_timing_cache(timings, ignore_mismatch=False)
+
+    def keep_timings(self, config: Any) -> None:
+        """Keeps the timings of a build, beside those that other processes kept meanwhile."""
+        timings = config.get_timing_cache() if _keeps_timings(config) else None
+        if timings is None:
+            return
+        with self._warning(), self._lock("timings"):
+            if self._timings().exists():
+                others = config.create_timing_cache(self._timings().read_bytes())
+                if others is not None:
+                    timings.combine(others, ignore_mismatch=False)
+            self._write(self._timings(), [timings.serialize()])
+            self._sweep("timings")
+
+    def _timings(self) -> Path:
+        what = f"{selection.describe()} {selection.describe_gpu()}"
+        return self.folder / "timings" / f"{hashlib.sha256(what.encode()).hexdigest()[:16]}.timings"
+
+    def _path(self, key: str) -> Path:
+        return self.folder / "engines" / f"{key}{_SUFFIX}"
+
+    def _read(
+        self, name: str, block: GraphModule, key: str
+    ) -> tuple[EngineModule, BlockReport] | None:
+        """Returns a kept engine, for a block of its own names; None if there is none, or a damaged one."""
+        path = self._path(key)
+        try:
+            with path.open("rb") as stream:
+                header = _read_header(stream)
+                description = check_description(header["engine"])
+                plan = np.fromfile(stream, np.uint8, description["plan_bytes"])
+            report = BlockReport(**{**header["report"], "name": name, "cached": True})
+            description = {**description, "name": name, "converted_by": _converted_by(block)}
+            engine = load_engine(description, plan)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, TorchTRTError):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return engine, report
+
+    def _keep(self, key: str, engine: EngineModule, report: BlockReport) -> None:
+        header = json.dumps({"engine": describe_engine(engine), "report": asdict(report)}).encode()
+        prefix = _PREFIX.pack(_MAGIC, zlib.crc32(header), len(header))
+        with self._warning():
+            self._write(self._path(key), [prefix, header, buffer_of(engine.plan)])
+            with self._lock("limit"):
+                self._evict()
+
+    def _write(self, path: Path, parts: Sequence[Any]) -> None:
+        """Writes a file that appears complete."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(".tmp", dir=path.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                for part in parts:
+                    stream.write(part)
+            os.replace(temporary, path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    def _sweep(self, kind: str) -> None:
+        """Removes what writers that died left behind."""
+        for path in self.folder.glob(f"{kind}/*.tmp"):
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
+                    path.unlink()
+
+    def _evict(self) -> None:
+        """Removes what was used least recently beyond the limit, and what writers that died left behind."""
+        self._sweep("engines")
+        files = []
+        for path in self.folder.glob(f"engines/*{_SUFFIX}"):
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                files.append((status.st_mtime, status.st_size, path))
+        size = sum(size for _, size, _ in files)
+        for _, bytes_, path in sorted(files):
+            if size <= self.limit:
+                break
+            with contextlib.suppress(OSError):
+                path.unlink()
+                size -= bytes_
+
+    @contextlib.contextmanager
+    def _lock(self, name: str) -> Iterator[None]:
+        """Holds a lock among all processes and threads; goes on without where the folder has none."""
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = self.folder / "locks"
+                folder.mkdir(parents=True, exist_ok=True)
+                path = str(folder / f"{name}.lock")
+                stack.enter_context(FileLock(path, thread_local=False))
+            except (OSError, NotImplementedError) as error:
+                self._warn(error)
+            yield
+
+    @contextlib.contextmanager
+    def _warning(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        warnings.warn(
+            f"Engines cannot be kept in {self.folder}: {error}. Compiling goes on without. Give another folder with "
+            "engine_cache=... or TORCHTRT_CACHE, or make room.",
+            CacheWarning,
+            stacklevel=2,
+        )
+
+
+def _keeps_timings(config: Any) -> bool:
+    """Returns whether the TensorRT in use times kernels while it builds, and takes earlier timings."""
+    return hasattr(config, "create_timing_cache") and not selection.feature_objection(
+        "TIMING_CACHE"
+    )
+
+
+def _read_header(stream: Any) -> dict[str, Any]:
+    """Returns what the header of a kept engine says.
+
+    Raises:
+        ValueError: The file is truncated or damaged.
+    """
+    prefix = stream.read(_PREFIX.size)
+    if len(prefix) != _PREFIX.size:
+        raise ValueError("truncated")
+    magic, checksum, length = _PREFIX.unpack(prefix)
+    size = os.fstat(stream.fileno()).st_size
+    header = stream.read(length) if length <= size else b""
+    if magic != _MAGIC or zlib.crc32(header) != checksum:
+        raise ValueError("damaged")
+    data = json.loads(header)
+    if not isinstance(data, dict):
+        raise ValueError("damaged")
+    return data
+
+
+def _converted_by(block: GraphModule) -> dict[str, str]:
+    """Returns for each node of a block the pack and version that converted it."""
+    resolutions = {node.name: resolution_of(node) for node in block.graph.nodes}
+    return {
+        name: each.chosen.pack.label
+        for name, each in resolutions.items()
+        if each is not None and each.chosen is not None
+    }

@@ -1,0 +1,256 @@
+"""``torchtrt.compile``: from a model to a module that runs TensorRT engines and, for the rest, PyTorch.
+
+The stages, in order: exporting, lowering, partitioning, conversion, building. :func:`_compile_program` runs all but the
+first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from torchtrt.conversion.size_ranges import Profile
+from torchtrt.errors import BuildError, InputError, PackError
+from torchtrt.graphs.memory import storage_of
+from torchtrt.packs.preferences import settings_from
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt.selection import describe
+from torchtrt_compiler.building import Services, build_engine, builder_flags
+from torchtrt_compiler.cache.choice import cache_for
+from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
+from torchtrt_compiler.lowering import Program, keep_results_apart, lower
+from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
+from torchtrt_compiler.partitioning.blocks import leave_block, split_block
+from torchtrt_compiler.progress import Stages
+from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
+from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
+from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
+from torchtrt_compiler.tuning import tuned
+from torchtrt_runtime.call_signature import CallSignature
+from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
+from torchtrt_runtime.executors.choice import executor_for
+from torchtrt_runtime.input_checks import InputChecks, check_decidable
+from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.usage_checks import UsageChecks
+
+_MOST_UNBUILT_OPS = 8
+"""How many ops TensorRT may fail to build before the compilation fails."""
+
+
+def compile(
+    model: torch.nn.Module | ExportedProgram,
+    inputs: Sequence[Any] = (),
+    *,
+    kwarg_inputs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    **settings: Any,
+) -> CompiledModule:
+    """Compiles a model: what the installed packs support runs in TensorRT engines, the rest in PyTorch.
+
+    Args:
+        model: A module in eval mode, or a program that you exported.
+        inputs: The positional inputs: example tensors, or :class:`torchtrt.Input` where sizes vary.
+            May be empty for an exported program.
+        kwarg_inputs: The keyword inputs, likewise.
+        dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
+        **settings: Fields of :class:`torchtrt.CompilationSettings`.
+
+    Returns:
+        A module that is called like the original and carries a ``report``.
+
+    Raises:
+        SettingsError: A setting is unknown or unusable, or the TensorRT in use does not have it.
+        PackError: No converter pack is in use, or a pack's lowering pass failed.
+        InputError: The inputs do not fit the model, a size that varies has no bound, or, with
+            ``require_full_compilation``, the model's code cannot take all the sizes asked for.
+        ExportError: The model cannot be exported.
+        FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
+        ConversionError: A converter failed.
+        BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
+    """
+    keywords = {} if kwarg_inputs is None else kwarg_inputs
+    options = settings_from(settings)
+    if options.tune:
+        compile_with = functools.partial(
+            compile, model, inputs, kwarg_inputs=keywords, dynamic_shapes=dynamic_shapes
+        )
+        export_again = functools.partial(_export, model, inputs, keywords, dynamic_shapes)
+        return tuned(compile_with, export_again, inputs, keywords, settings)
+    builder_flags(options)  # an error here, and not after exporting
+    if not DYNAMO_CONVERTERS.unique_targets():
+        raise PackError(
+            "No converter pack is loaded. Run `pip install torchtrt` to install the first-party packs, or "
+            "`torchtrt packs` to list what is installed and why it is not loaded."
+        )
+    report = CompilationReport(describe(), inductor=options.inductor)
+    with Stages(report.seconds, options.progress) as stages, torch.no_grad():
+        with stages.stage("exporting"):
+            exported = _export(model, inputs, keywords, dynamic_shapes)
+        return _compile_program(model, exported, (inputs, keywords), options, report, stages)
+
+
+def _export(*arguments: Any) -> ExportedProgram:
+    with TRACING, torch.no_grad():
+        return export(*arguments)
+
+
+def _compile_program(
+    model: torch.nn.Module | ExportedProgram,
+    exported: ExportedProgram,
+    given: tuple[Sequence[Any], Mapping[str, Any]],
+    options: CompilationSettings,
+    report: CompilationReport,
+    stages: Stages,
+) -> CompiledModule:
+    """Returns the compiled model of an exported program, and fills in its report."""
+    with TRACING, stages.stage("lowering"):
+        watcher = UnwatchedProgram() if options.immutable_weights else ProgramRecorder(exported)
+        program = lower(exported, options, watcher)
+        report.passes = program.passes
+        weights = _constants(exported, program)
+        profiles = size_profiles(program, *given)
+        check_decidable(program.guards, profiles)
+    with TRACING, stages.stage("small sizes"):
+        profiles, excluded = _of_model(model, exported, program, profiles)
+        report.narrowed = list(narrowed_sizes(program, profiles, *given, excluded))
+        _tell_narrowed(report, options)
+    with stages.stage("partitioning"):
+        partition = partition_nodes(program.graph_module.graph, options)
+        describe_partition(report, partition)
+        if options.require_full_compilation:
+            check_complete(report)
+        if not (report.blocks or options.dryrun):
+            warn_without_engines(report, options.min_block_size)
+    if options.dryrun:
+        graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
+    else:
+        services = Services(stages, cache_for(options.engine_cache), watcher)
+        graph_module = _build_engines(program, partition, profiles, options, report, services)
+    interface = CallInterface(
+        program.input_tree,
+        program.output_tree,
+        InputChecks.of(program.placeholders, profiles, program.guards),
+        keep_results_apart(graph_module, program.origins),
+        UsageChecks(_watched(weights, graph_module, report), model=model),
+        _signature(model, program),
+    )
+    recipes = watcher.attributes(program.graph_module)
+    return CompiledModule(graph_module, interface, report, options, recipes, executor_for(options))
+
+
+def _of_model(
+    model: torch.nn.Module | ExportedProgram,
+    exported: ExportedProgram,
+    program: Program,
+    profiles: tuple[Profile, ...],
+) -> tuple[tuple[Profile, ...], dict[Any, Excluded]]:
+    """Returns the sizes for which the program computes what the model does, and the sizes that are excluded.
+
+    Raises:
+        InputError: The model's code is another program for each of the sizes asked for.
+    """
+
+    def retrace(args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+        return export(model, args, kwargs, None)
+
+    own = None if isinstance(model, ExportedProgram) else retrace
+    excluded = excluded_sizes(exported, program, profiles, own)
+    narrowed = without(profiles, excluded)
+    if not narrowed:
+        raise InputError("The model's code is another program for each of the sizes asked for.")
+    return narrowed, excluded
+
+
+def _tell_narrowed(report: CompilationReport, options: CompilationSettings) -> None:
+    """Warns about sizes that vary less than was asked for; with ``require_full_compilation`` they are an error."""
+    if not report.narrowed:
+        return
+    message = "\n".join(map(str, report.narrowed))
+    if options.require_full_compilation:
+        raise InputError(message)
+    warnings.warn(message, stacklevel=4)
+
+
+def _watched(
+    weights: Mapping[str, torch.Tensor], graph_module: GraphModule, report: CompilationReport
+) -> dict[str, torch.Tensor]:
+    """Returns the weights that must not change: all, or those that constants were computed from.
+
+    Where no engine holds weights, calls read the model's own.
+    """
+    if report.blocks:
+        return dict(weights)
+    own = set(map(storage_of, graph_module.state_dict().values()))
+    return {name: weight for name, weight in weights.items() if storage_of(weight) not in own}
+
+
+def _constants(exported: ExportedProgram, program: Program) -> dict[str, torch.Tensor]:
+    """Returns the weights that no call changes, under any of their names or through any of their views."""
+    named = {**exported.state_dict, **exported.constants}.items()
+    tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
+    written = {storage_of(tensors[name]) for name in program.mutated if name in tensors}
+    return {name: value for name, value in tensors.items() if storage_of(value) not in written}
+
+
+def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> CallSignature | None:
+    """Returns what the model's ``forward`` takes; None where only the exported program knows."""
+    with contextlib.suppress(AttributeError, TypeError, ValueError):  # none, or not of Python
+        return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
+    return None
+
+
+def _build_engines(
+    program: Program,
+    partition: Partition,
+    profiles: Sequence[Profile],
+    options: CompilationSettings,
+    report: CompilationReport,
+    services: Services,
+) -> GraphModule:
+    """Returns the graph with an engine for each block.
+
+    A block that TensorRT cannot build becomes two, and a block of a single op stays in PyTorch.
+    """
+    built: list[BuiltEngine] = []
+    unbuilt = 0
+    while True:
+        graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
+        remaining = list(blocks.items())[len(built) :]
+        try:
+            for name, block in remaining:
+                built.append(build_engine(name, block, profiles, options, services))
+        except BuildError as error:
+            level = list(partition.blocks)[len(built)]
+            smaller = split_block(partition, level)
+            if smaller is not None:
+                count = len(partition.blocks[level])
+                report.splits.append(f"A block of {count} nodes became two engines: {error}")
+                partition = smaller
+                continue
+            unbuilt += 1
+            is_all = len(partition.blocks) == 1 or unbuilt > _MOST_UNBUILT_OPS
+            if is_all or options.require_full_compilation:
+                raise
+            partition = leave_block(partition, level, str(error))
+            describe_partition(report, partition)
+            continue
+        for name, (engine, _) in zip(blocks, built, strict=True):
+            setattr(graph_module, name, engine)
+        report.blocks = [row for _, row in built]
+        return graph_module
+
+
+def explain(
+    model: torch.nn.Module | ExportedProgram, inputs: Sequence[Any] = (), **settings: Any
+) -> CompilationReport:
+    """Returns what :func:`compile` would do with a model, without building anything."""
+    return compile(model, inputs, **{**settings, "dryrun": True}).report

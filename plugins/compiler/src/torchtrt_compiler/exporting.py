@@ -1,0 +1,398 @@
+"""From a model and its inputs to an exported program and the sizes to build for."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import os
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from types import MethodType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import (
+    LinearSize,
+    Profile,
+    SizeRange,
+    linear_size,
+    union,
+)
+from torchtrt.errors import ExportError, InputError, TorchTRTError, UnsupportedProgramError
+from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.nodes import model_line
+from torchtrt.registry import export_contexts
+from torchtrt.tensorrt.shims import INT32_RANGE
+from torchtrt_compiler.frontends import front_end_for
+from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
+from torchtrt_compiler.lowering import Program
+from torchtrt_compiler.small_sizes import Excluded
+from torchtrt_compiler.torch_internals import compile_lock
+from torchtrt_runtime.input_checks import check_strided
+from torchtrt_runtime.report import NarrowedSize
+
+TRACING = compile_lock()
+"""PyTorch traces one program at a time, and keeps it in global state: ``torch.compile`` holds this lock as well."""
+
+
+def export(
+    model: torch.nn.Module | ExportedProgram,
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    """Returns the model exported for inference; an exported program is returned as it is.
+
+    Function transforms (``torch.vmap``, ``torch.func.jvp``) are applied to what they transform.
+
+    Raises:
+        ExportError: ``torch.export`` could not trace the model.
+        InputError: The model is no module, the inputs are no sequence, or there are none to export it with.
+        UnsupportedProgramError: The model has a transform that PyTorch cannot apply, such as ``torch.func.grad``.
+    """
+    _check_kinds(inputs, kwarg_inputs)
+    if isinstance(model, ExportedProgram):
+        return _without_transforms(model)
+    return _without_transforms(_exported(model, inputs, kwarg_inputs, dynamic_shapes))
+
+
+def _without_transforms(exported: ExportedProgram) -> ExportedProgram:
+    """Returns the program with function transforms applied, whose calls cannot run outside of exporting."""
+    if not (calls := _transforms(exported)):
+        return exported
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            applied: ExportedProgram = exported.run_decompositions({})
+        if not _transforms(applied):
+            return applied
+        reason = "some of its calls remain"
+    except Exception as error:
+        reason = (
+            f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else repr(error)
+        )
+    raise UnsupportedProgramError(
+        f"PyTorch cannot export what the model's transform of a function computes ({model_line(calls[0])}): {reason}\n"
+        "Transforms such as torch.func.grad are for training: compute it by ops, or outside of what is compiled."
+    )
+
+
+def _transforms(exported: ExportedProgram) -> list[Node]:
+    """Returns the calls of functions that begin and end a transform, in the program and its branches."""
+    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
+    return [
+        node
+        for module in modules
+        for node in module.graph.nodes
+        if node.op == "call_function"
+        and str(getattr(node.target, "__module__", "")).startswith("torch._functorch")
+    ]
+
+
+def _exported(
+    model: Any, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    """Returns a model as its front end, or ``torch.export``, exports it.
+
+    Raises:
+        ExportError: ``torch.export`` could not trace the model.
+        InputError: It is no module, has no weights yet, or there are no inputs to export it with.
+    """
+    if front_end := front_end_for(model):
+        return front_end.export(model, inputs, kwarg_inputs, dynamic_shapes)
+    candidate: Any = model
+    if type(model).__module__.startswith("torch.jit") or not isinstance(candidate, torch.nn.Module):
+        raise InputError(
+            f"compile() takes a torch.nn.Module, an ExportedProgram (of a file: torch.export.load) or, with "
+            f"`pip install torchtrt-torchscript`, a scripted or traced model, not a {type(model).__name__}."
+        )
+    tree = (tuple(inputs), dict(kwarg_inputs))
+    if not flatten(tree):
+        raise InputError("compile() needs example inputs: a sequence of tensors or torchtrt.Input.")
+    tensors = (*model.parameters(), *model.buffers())
+    if any(tensor.is_meta for tensor in tensors):
+        raise InputError("The model's weights are on the device meta, without values: load them.")
+    device = tensors[0].device if tensors else torch.device("cpu")
+    args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
+    args, kwargs = _apart((args, kwargs), model)
+    shapes = None
+    if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
+        shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
+    if model.training:
+        warnings.warn(
+            "The model is in training mode: dropout and batch statistics are compiled as they are. "
+            "Call model.eval() first for inference.",
+            stacklevel=4,
+        )
+    try:
+        # The fused attention kernels of CUDA add assumptions about sizes that an engine does not need.
+        math_attention = sdpa_kernel(SDPBackend.MATH)
+        with torch.no_grad(), math_attention, export_contexts(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if shapes is not None:
+                model, dynamic_shapes = _with_shapes(model, *shapes)
+            return torch.export.export(
+                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except TorchTRTError:
+        raise  # TorchScript's runner says itself what cannot be compiled
+    except Exception as error:
+        raise ExportError(
+            f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"
+            "If model(*inputs) fails in PyTorch as well, give inputs that the model takes. If not, rewrite what export "
+            "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
+        ) from error
+
+
+def _apart(tree: Any, model: torch.nn.Module) -> Any:
+    """Returns the inputs with copies of those that share memory with others, or with the model.
+
+    Exporting takes a tensor that is given twice for one, and would compile a model that reads one of two arguments.
+    """
+    seen = {storage_of(tensor) for tensor in (*model.parameters(), *model.buffers())}
+
+    def apart(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.layout is not torch.strided:
+            return leaf
+        if storage_of(leaf) in seen:
+            return leaf.clone()
+        seen.add(storage_of(leaf))
+        return leaf
+
+    return pytree.tree_map(apart, tree)
+
+
+def _with_shapes(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """Returns the model and the shapes by the names of its parameters, as ``torch.export`` takes them.
+
+    It takes none for what ``**kwargs`` collects: there the model gets a parameter for each.
+    """
+    signature = inspect.signature(model.forward)
+    named = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    names = {parameter.name for parameter in named}
+    collected = [name for name in kwargs if name not in names]
+    if collected and len(named) < len(signature.parameters):
+        added = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in collected]
+        signature = signature.replace(parameters=[*named, *added])
+        model = _with_signature(model, signature)
+    return model, dict(signature.bind(*args, **kwargs).arguments)
+
+
+def _with_signature(model: torch.nn.Module, signature: inspect.Signature) -> torch.nn.Module:
+    """Returns a copy of a model whose ``forward`` shows another signature."""
+    copied = copy.copy(model)
+    method = vars(model).get("forward") or MethodType(type(model).forward, copied)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return method(*args, **kwargs)
+
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    copied.forward = forward
+    return copied
+
+
+def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
+    """Checks that inputs are a sequence of strided tensors and ranges, and those by name a mapping.
+
+    Raises:
+        InputError: They are not.
+    """
+    if not isinstance(inputs, Sequence) or isinstance(inputs, str):
+        raise InputError(
+            f"compile() takes the inputs as a sequence, not as a {type(inputs).__name__}: write [x] for one input "
+            "x, or kwarg_inputs={...} for inputs by name."
+        )
+    if not isinstance(kwarg_inputs, Mapping):
+        raise InputError(f"kwarg_inputs is a {type(kwarg_inputs).__name__}: give inputs by name.")
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    _count_ranges(leaves)
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor):
+            check_strided(leaf)
+        elif isinstance(leaf, np.ndarray):
+            raise InputError("An input is a numpy.ndarray. Pass torch.from_numpy(array).")
+    if leaves and not any(isinstance(leaf, torch.Tensor) or is_input(leaf) for leaf in leaves):
+        raise InputError(
+            "None of the inputs is a tensor or a torchtrt.Input, and an engine takes tensors. "
+            "For a shape write torchtrt.Input((1, 3, 224, 224))."
+        )
+
+
+def size_profiles(
+    program: Program, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+) -> tuple[Profile, ...]:
+    """Returns the sizes to build for: of each profile, for each symbol of the program's input shapes.
+
+    The minimum and maximum come from the exported program, widened down to what an :class:`Input`
+    asked for (exporting itself stops at 2); the optimal sizes come from the inputs given here, or
+    those it was exported with. A range whose sizes the program takes none of makes no profile.
+
+    Raises:
+        InputError: A size that varies has no upper bound, inputs have different numbers of ranges, an
+            :class:`Input` asks for sizes that the exported program fixed, or an input is a number that varies.
+    """
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
+    placeholders = program.placeholders
+    if leaves and len(leaves) != len(placeholders):
+        raise InputError(f"The program takes {len(placeholders)} inputs, not {len(leaves)}.")
+    profiles: list[dict[Any, SizeRange]] = [{} for _ in range(_count_ranges(leaves))]
+    varying = list(_varying_sizes(placeholders, leaves))
+    alone = {each.linear.symbol for each in varying if each.linear.is_symbol}
+    for each in varying:
+        symbol = each.linear.symbol
+        if symbol in alone and not each.linear.is_symbol:
+            continue
+        for number, profile in enumerate(profiles):
+            wanted = each.wanted(number, program.ranges.get(symbol, (0, None)))
+            profile[symbol] = profile.get(symbol, wanted).within(wanted)
+    taken = [each for each in profiles if all(size.min <= size.max for size in each.values())]
+    return tuple(taken or profiles)
+
+
+class _VaryingSize(NamedTuple):
+    """A dimension of an input whose size varies.
+
+    Attributes:
+        linear: The size, by its symbol.
+        leaf: What was given for the input; None where nothing was.
+        dim: The dimension.
+        where: The dimension and the input, in words.
+        hint: The size that the program was exported with.
+    """
+
+    linear: LinearSize
+    leaf: Any
+    dim: int
+    where: str
+    hint: int | None
+
+    def wanted(self, number: int, known: tuple[int, int | None]) -> SizeRange:
+        """Returns the values of the symbol to build for.
+
+        Args:
+            number: The range of the input, where it has several.
+            known: The least and the greatest value in the exported program.
+
+        Raises:
+            InputError: There is no greatest value.
+        """
+        minimum, maximum = known
+        if isinstance(self.leaf, Input):
+            low, optimal, high = (shape[self.dim] for shape in self.leaf.in_profile(number))
+            _, optimal = self.linear.values(low, optimal)
+            low, high = self.linear.values(low, high)
+            # An exported range that starts at 2 stands for "not 0 or 1", which engines need no proof of.
+            minimum = low if minimum <= 2 else max(low, minimum)
+            maximum = high if maximum is None else min(high, maximum)
+        else:
+            # Nobody asked for empty tensors: 0 is only where torch.export.Dim starts by default.
+            minimum = max(minimum, 1)
+            optimal = self._usual(minimum)
+        if maximum is None or maximum > INT32_RANGE[1]:
+            raise InputError(
+                f"The size of {self.where} has no upper bound, and an engine is built for a maximum size. Give one: "
+                "torchtrt.Input(min_shape, opt_shape, max_shape), or torch.export.Dim(name, max=...) when exporting."
+            )
+        return SizeRange(minimum, min(max(optimal, minimum), maximum), maximum)
+
+    def _usual(self, minimum: int) -> int:
+        """Returns the symbol's value in the example that was given or exported with; else the least one."""
+        is_tensor = isinstance(self.leaf, torch.Tensor)
+        size = int(self.leaf.shape[self.dim]) if is_tensor else self.hint
+        return minimum if size is None else self.linear.values(size, size)[1]
+
+
+def _varying_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Iterator[_VaryingSize]:
+    """Yields the dimensions whose sizes grow with a symbol, and checks the others.
+
+    Raises:
+        InputError: An :class:`Input` asks for sizes that the program fixed, or an input is a number that varies.
+    """
+    for index, placeholder in enumerate(placeholders):
+        value = placeholder.meta.get("val")
+        if isinstance(value, (torch.SymInt, torch.SymFloat)):
+            raise InputError(
+                f"Input {placeholder.name!r} is a number that varies, and engines take tensors alone. Export the model "
+                "with a fixed number, or give it a tensor, of which the number may be a size."
+            )
+        if not isinstance(value, torch.Tensor):
+            continue
+        leaf = leaves[index] if leaves else None
+        for dim, size in enumerate(tuple[Any, ...](value.shape)):
+            where = f"dimension {dim} of input {placeholder.name!r}"
+            if isinstance(size, int):
+                _check_fixed(leaf, dim, size, where)
+                continue
+            linear = linear_size(size.node.expr)
+            if linear is not None:
+                yield _VaryingSize(linear, leaf, dim, where, size.node.hint)
+
+
+def _count_ranges(leaves: Sequence[Any]) -> int:
+    """Returns how many ranges the inputs have that have several; those with one go with each."""
+    counts = {len(leaf.ranges or "1") for leaf in leaves if isinstance(leaf, Input)} - {1}
+    if len(counts) > 1:
+        raise InputError(
+            f"Inputs have {' and '.join(map(str, sorted(counts)))} ranges of sizes. Each range of one goes with the "
+            "range of another in its place: give all of them equally many, or one."
+        )
+    return next(iter(counts), 1)
+
+
+def narrowed_sizes(
+    program: Program,
+    profiles: Sequence[Profile],
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    excluded: Mapping[Any, Excluded],
+) -> Iterator[NarrowedSize]:
+    """Yields where sizes were asked for that the model's code, as PyTorch exported it, does not take."""
+    leaves = flatten((tuple(inputs), dict(kwarg_inputs))) or program.placeholders
+    for leaf, placeholder in zip(leaves, program.placeholders, strict=False):
+        for dim, size in enumerate(getattr(placeholder.meta["val"], "shape", ())):
+            linear = None if isinstance(size, int) else linear_size(size.node.expr)
+            if linear is None or (symbol := linear.symbol) not in profiles[0]:
+                continue
+            built = union(profile[symbol] for profile in profiles)
+            if isinstance(leaf, Input):
+                low, high = linear.values(leaf.bounds[0][dim], leaf.bounds[2][dim])
+            else:
+                low, high = excluded[symbol].asked if symbol in excluded else built.min, built.max
+            if built.min > low or built.max < high:
+                places = getattr(size.node.shape_env, "var_to_range_sloc", {}).get(symbol)
+                source = places and (places.lower if built.min > low else places.upper)
+                line = excluded[symbol].model_line if symbol in excluded else _place(source)
+                asked, compiled = (
+                    (linear.size(least), linear.size(most))
+                    for least, most in ((low, high), built[::2])
+                )
+                yield NarrowedSize(placeholder.name, dim, asked, compiled, line)
+
+
+def _place(source: Any) -> str:
+    """Returns the line of the model that PyTorch took a bound from, where it was not PyTorch's own code."""
+    frame = getattr(source, "framework_loc", None)
+    library = os.path.dirname(torch.__file__)
+    if not isinstance(frame, traceback.FrameSummary) or frame.filename.startswith(library):
+        return ""
+    return f'File "{frame.filename}", line {frame.lineno}, in {frame.name}'
+
+
+def _check_fixed(leaf: Any, dim: int, size: int, where: str) -> None:
+    if isinstance(leaf, Input):
+        minimum, _, maximum = leaf.bounds
+        if minimum[dim] != maximum[dim]:
+            raise InputError(
+                f"You asked for {minimum[dim]} to {maximum[dim]} in {where}, but the model fixes it to {size}: "
+                "something in its code depends on that number. Make the code independent of it, or give a fixed "
+                "size."
+            )

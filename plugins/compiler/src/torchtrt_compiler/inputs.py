@@ -1,0 +1,162 @@
+"""What a model is compiled for: example tensors, or ranges of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import InputError
+
+
+@dataclass(frozen=True)
+class Input:
+    """The shapes and dtype of one input tensor.
+
+    Give ``shape`` for a fixed shape, ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes that
+    vary, or ``ranges`` for sizes that vary in several ranges, each a minimum, an optimal and a maximum
+    shape. Engines accept every size from min to max and are fastest at opt.
+
+    Attributes:
+        shape: The fixed shape.
+        min_shape: The minimum sizes, of all ranges.
+        opt_shape: The sizes to optimize for; min_shape <= opt_shape <= max_shape. Of the first range.
+        max_shape: The maximum sizes, of all ranges.
+        dtype: The tensor's dtype.
+        device: The device of the example tensor that the model is exported with; default: the model's.
+        ranges: For each range the minimum, optimal and maximum shape.
+    """
+
+    shape: Sequence[int] | None = None
+    min_shape: Sequence[int] | None = None
+    opt_shape: Sequence[int] | None = None
+    max_shape: Sequence[int] | None = None
+    dtype: torch.dtype = torch.float32
+    device: torch.device | str | None = None
+    ranges: Sequence[Sequence[Sequence[int]]] | None = None
+
+    def __post_init__(self) -> None:
+        ranges = self._given_ranges()
+        if self.ranges is not None:
+            object.__setattr__(self, "ranges", ranges)
+        minima, optima, maxima = zip(*ranges, strict=True)
+        object.__setattr__(self, "min_shape", tuple(map(min, zip(*minima, strict=True))))
+        object.__setattr__(self, "opt_shape", optima[0])
+        object.__setattr__(self, "max_shape", tuple(map(max, zip(*maxima, strict=True))))
+        dtype: object = self.dtype
+        if not isinstance(dtype, torch.dtype):
+            raise InputError(f"Input has dtype={dtype!r}. Give a torch.dtype: torch.float32.")
+
+    def _given_ranges(self) -> tuple[_Range, ...]:
+        """Returns the ranges that the arguments describe, checked: one, unless ``ranges`` has several."""
+        shapes: Any = (self.min_shape, self.opt_shape, self.max_shape)
+        has_bounds = any(shape is not None for shape in shapes)
+        if [has_bounds, self.shape is not None, self.ranges is not None].count(True) > 1:
+            message = "Input takes either shape, or min_shape, opt_shape and max_shape, or ranges."
+            raise InputError(message)
+        given: Any = (shapes,)
+        if self.shape is not None:
+            given = ((self.shape,) * 3,)
+        elif self.ranges is not None:
+            given = self.ranges
+        ranges = tuple(_checked(each) for each in given) if isinstance(given, Sequence) else ()
+        if len({len(minimum) for minimum, _, _ in ranges}) != 1:
+            raise InputError(f"Input has ranges={self.ranges!r}. Give one or more, of equal rank.")
+        return ranges
+
+    @property
+    def bounds(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """The minimum shape of all ranges, the optimal one of the first, and the maximum of all."""
+        return self.min_shape, self.opt_shape, self.max_shape  # type: ignore[return-value]  # made so
+
+    def in_profile(self, number: int) -> tuple[tuple[int, ...], ...]:
+        """Returns the minimum, optimal and maximum shapes of one of the ranges; of the only one for any number."""
+        ranges: Any = self.ranges or (self.bounds,)
+        return ranges[number % len(ranges)]  # type: ignore[no-any-return]
+
+    def example(self, device: torch.device) -> torch.Tensor:
+        """Returns a tensor to export with: of the optimal shape, but at least 2 where the size varies.
+
+        Exporting treats a size of 0 or 1 as a special case of its own, which would narrow the range.
+        """
+        shape = [
+            optimal if minimum == maximum else min(max(optimal, 2), maximum)
+            for minimum, optimal, maximum in zip(*self.bounds, strict=True)
+        ]
+        target = torch.device(self.device) if self.device is not None else device
+        if self.dtype.is_floating_point:
+            own = torch.Generator(target).manual_seed(0)  # the caller's draws what it would without
+            return torch.rand(shape, generator=own, device=target).to(self.dtype)
+        return torch.ones(shape, dtype=self.dtype, device=target)
+
+    def dynamic_dims(self) -> dict[int, Any]:
+        """Returns what ``torch.export`` is told of the sizes that vary."""
+        minimum, _, maximum = self.bounds
+        return {
+            dim: torch.export.Dim.AUTO(min=low, max=high)
+            for dim, (low, high) in enumerate(zip(minimum, maximum, strict=True))
+            if low != high
+        }
+
+
+_NAMES = ("min_shape", "opt_shape", "max_shape")
+_Range = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""The minimum, optimal and maximum shape of one range."""
+
+
+def _checked(shapes: Any) -> _Range:
+    """Returns the shapes of one range as tuples.
+
+    Raises:
+        InputError: They are no three shapes of one rank with ascending sizes.
+    """
+    if not isinstance(shapes, Sequence) or len(shapes) != 3:
+        raise InputError(f"Input has the range {shapes!r}. Give (min, opt, max) shapes.")
+    minimum, optimal, maximum = (
+        _sizes(shape, name) for shape, name in zip(shapes, _NAMES, strict=True)
+    )
+    given = f"min_shape={minimum}, opt_shape={optimal}, max_shape={maximum}"
+    if not len(minimum) == len(optimal) == len(maximum):
+        raise InputError(f"The shapes of an Input must have one rank: {given}.")
+    if any(size < 0 for size in (*minimum, *optimal, *maximum)):
+        raise InputError(
+            f"A size cannot be negative: {given}. For a size that varies give its minimum, optimum and maximum: "
+            "Input(min_shape=(1, 16), opt_shape=(8, 16), max_shape=(32, 16))."
+        )
+    if not all(
+        low <= best <= high for low, best, high in zip(minimum, optimal, maximum, strict=True)
+    ):
+        raise InputError(
+            f"Input shapes must satisfy min <= opt <= max in every dimension: {given}."
+        )
+    return minimum, optimal, maximum
+
+
+def _sizes(shape: Any, name: str) -> tuple[int, ...]:
+    if shape is None:
+        raise InputError("Input needs shape, or all of min_shape, opt_shape and max_shape.")
+    try:
+        return tuple(map(index, shape))
+    except TypeError:
+        raise InputError(
+            f"Input has {name}={shape!r}. Give a sequence of integers, such as (1, 3, 224, 224)."
+        ) from None
+
+
+def is_input(value: Any) -> bool:
+    """Returns whether ``value`` is an :class:`Input`."""
+    return isinstance(value, Input)
+
+
+def map_inputs(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Returns nested inputs with every leaf replaced by what the function returns for it."""
+    return pytree.tree_map(function, tree, is_leaf=is_input)
+
+
+def flatten(tree: Any) -> list[Any]:
+    """Returns the leaves of nested inputs, in the order of the graph's placeholders."""
+    return pytree.tree_leaves(tree, is_leaf=is_input)

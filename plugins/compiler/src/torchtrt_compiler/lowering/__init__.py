@@ -1,0 +1,24 @@
+"""From an exported program to a flat ATen graph in which every node knows who converts it.
+
+:func:`lower` runs the steps in order. :mod:`program` opens the exported program into a graph with its weights as
+attributes. :mod:`cleanup` removes what computes nothing. :mod:`constant_folding` computes what depends on no input.
+Packs' own passes run. :mod:`decomposition` asks the registry about each node, and inlines a decomposition where that
+helps. :mod:`aliasing` knows which tensors may share memory, and has the last word when the blocks are engines.
+"""
+
+from torchtrt_compiler.lowering.aliasing import keep_results_apart
+from torchtrt_compiler.lowering.cleanup import remove_no_ops
+from torchtrt_compiler.lowering.constant_folding import fold_constants
+from torchtrt_compiler.lowering.decomposition import resolve_nodes
+from torchtrt_compiler.lowering.pipeline import lower
+from torchtrt_compiler.lowering.program import Program, open_program
+
+__all__ = [
+    "Program",
+    "fold_constants",
+    "keep_results_apart",
+    "lower",
+    "open_program",
+    "remove_no_ops",
+    "resolve_nodes",
+]

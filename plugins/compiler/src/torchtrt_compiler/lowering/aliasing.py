@@ -1,0 +1,372 @@
+"""Which tensors of a graph may share memory, and what follows for its results and its writes.
+
+A lowered graph reads, computes, and only then writes, to inputs and to attributes: ``copy_`` to all of one or, where a
+pass knows what is new, to a part. The views that are these parts come before the first write. Inside the graph a value
+is a value, and copies may go as they please. Memory can be seen from outside in two places only, both settled here:
+
+* **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager
+  PyTorch.
+* **A write at the end.** What is returned, or written elsewhere, is what it was when the program read it.
+
+Facts
+    :func:`may_share` says whose memory a call's result may be: what the op's schema annotates, what is known to do so
+    without saying so (:data:`UNDECLARED`), and everything where there is no schema to ask (control flow, a block that
+    PyTorch runs). An engine's results are always new memory. :func:`certain_source` says whose memory a result surely
+    is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
+
+Sets
+    The *memories* of a node are the inputs, storages of attributes, and calls whose memory it may be, along
+    :func:`may_share`. Attributes that are views of one storage have one memory. A node *repeats* when several of its
+    elements may be one place in memory, as after ``expand``. The *origin* of a result is the input or call whose memory
+    it surely is in the model as it was written, along :func:`certain_source`, and whether it repeats there.
+
+Conclusions
+    * Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``. It
+      has PyTorch rewrite the rest, with what is undeclared declared, and refuses writes to what repeats.
+    * No weight that is read may lie in memory that is written under another name (:func:`written_inputs`).
+    * Copy removal and constant folding need not ask: they change no value, and origins are taken before them
+      (:func:`origins_of`).
+    * Once the graph is complete, :func:`keep_results_apart` copies each result that may be an attribute's memory
+      (neither weights nor folded constants are ever handed out), may be memory that is written at the end, may share
+      memory with an input or an earlier result that is not of the same origin, or may repeat where its origin does not;
+      and each value to be written that may lie in memory that an earlier write, or its own, changes.
+    * Inputs are taken to share memory with nothing; a call in which one does, and is written, is an error
+      (:mod:`torchtrt_runtime.memory_checks`).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
+
+from torchtrt.contract import constant_of
+from torchtrt.graphs.memory import storage_of
+from torchtrt.graphs.nodes import declares_alias, mutates
+from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt_compiler.torch_internals import FakeTensor
+
+aten = torch.ops.aten
+
+
+class Origin(NamedTuple):
+    """What is sure of a result's memory in the model as it was written.
+
+    Attributes:
+        memory: An input, by its position, or a call, by its name. Two results share only where theirs are equal.
+        repeats: Whether several elements of the result may be one place in memory, as after ``expand``.
+    """
+
+    memory: Hashable
+    repeats: bool
+
+
+UNDECLARED = frozenset({
+    aten._unsafe_view.default, aten.alpha_dropout.default, aten.atleast_1d.default,
+    aten.atleast_1d.Sequence, aten.atleast_2d.default, aten.atleast_2d.Sequence,
+    aten.atleast_3d.default, aten.atleast_3d.Sequence, aten.broadcast_tensors.default,
+    aten.cartesian_prod.default, aten.conj_physical.default, aten.dropout.default,
+    aten.einsum.default, aten.feature_alpha_dropout.default, aten.feature_dropout.default,
+    aten.histogramdd.TensorList_bins, aten.lift.default, aten.meshgrid.default,
+    aten.meshgrid.indexing, aten.sum_to_size.default, aten.type_as.default,
+    aten.unsafe_chunk.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default,
+})  # fmt: skip
+"""Ops that may return an argument, or a view of one, although their schema does not say so."""
+
+_ALWAYS_VIEWS = frozenset({
+    aten.chunk.default, aten.expand_as.default, aten.movedim.int, aten.movedim.intlist,
+    aten.narrow.default, aten.numpy_T.default, aten.swapaxes.default, aten.swapdims.default,
+    aten.unflatten.int, aten.view_as.default,
+})  # fmt: skip
+"""Composites that return a view of their first argument, whatever its strides.
+
+Ops that are no composites do if they declare it.
+"""
+
+_CONVERSIONS = frozenset({aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.to.other})
+"""Ops that return their argument where there is nothing to convert, whatever its strides."""
+
+_REPEATING = frozenset({
+    aten.as_strided.default, aten.broadcast_tensors.default, aten.broadcast_to.default,
+    aten.expand.default, aten.expand_as.default, aten.meshgrid.default, aten.meshgrid.indexing,
+    aten.unfold.default,
+})  # fmt: skip
+"""Views that may have several elements in one place."""
+
+_NUMBERS = (int, float, bool, complex, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def may_share(node: Node) -> Sequence[Node]:
+    """Returns the nodes whose memory a node's result may be."""
+    target, value = node.target, node.meta.get("val")
+    if node.op in ("placeholder", "get_attr", "output") or isinstance(value, _NUMBERS):
+        return ()
+    if node.op == "call_module":
+        owner = node.graph.owning_module
+        is_engine = owner and not isinstance(owner.get_submodule(str(target)), GraphModule)
+        return () if is_engine else node.all_input_nodes
+    if isinstance(target, torch._ops.OpOverload):
+        if target in UNDECLARED:
+            return () if _makes_new_memory(node) else node.all_input_nodes
+        if not declares_alias(target):
+            return ()
+        values = zip(target._schema.arguments, node.args, strict=False)
+        shared = [value for argument, value in values if argument.alias_info is not None]
+        return [each for each in shared if isinstance(each, Node)] or node.all_input_nodes
+    return node.all_input_nodes
+
+
+def _makes_new_memory(node: Node) -> bool:
+    """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
+    results = _evaluated(node)
+    if results is None:
+        return False
+    stored = {storage_of(fake) for fake in _fakes(node)}
+    return stored.isdisjoint(storage_of(result) for result in results)
+
+
+def returned_argument(node: Node) -> Node | None:
+    """Returns the argument that a conversion, or an op of :data:`UNDECLARED`, is known to return as it is."""
+    if _fake(node) is None or not (node.target in UNDECLARED or node.target in _CONVERSIONS):
+        return None  # also where it returns a list, of which an argument is only a part
+    for result in _evaluated(node) or ():
+        for source in node.all_input_nodes:
+            before = _fake(source)
+            if before is not None and storage_of(before) == storage_of(result):
+                same = (before.shape, before.stride()) == (result.shape, result.stride())
+                return source if same else None
+    return None
+
+
+def _fake(node: Node) -> FakeTensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, FakeTensor) else None
+
+
+def _fakes(node: Node) -> list[FakeTensor]:
+    return [fake for fake in map(_fake, node.all_input_nodes) if fake is not None]
+
+
+def _evaluated(node: Node) -> list[torch.Tensor] | None:
+    """Returns a call's results for its fake arguments, or None where that cannot be known."""
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
+    if not (fakes := _fakes(node)):
+        return None
+    try:
+        with no_new_assumptions(node.graph), fakes[0].fake_mode:
+            return pytree.tree_leaves(node.target(*args, **kwargs))  # type: ignore[operator]
+    except Exception:  # it may refuse symbolic sizes in any way
+        return None
+
+
+def certain_source(node: Node) -> Node | None:
+    """Returns the node whose memory a node's result surely is, or None."""
+    target = node.target
+    if target is operator.getitem:
+        source = node.args[0]
+        return certain_source(source) if isinstance(source, Node) else None
+    if not isinstance(target, torch._ops.OpOverload) or not node.args:
+        return None
+    source = node.args[0]
+    is_view = declares_alias(target) and (target in _ALWAYS_VIEWS or not target._can_decompose())
+    is_certain = is_view or returned_argument(node) is source
+    return source if isinstance(source, Node) and is_certain else None
+
+
+def origins_of(exported: ExportedProgram) -> tuple[Origin, ...]:
+    """Returns the origin of each of a program's results; that of an input is its position.
+
+    The program still has its writes: what is rewritten without them may return what was written in place of where it
+    was written to. An input counts only where the example was contiguous: exporting leaves no trace of a copy that
+    such an example did not need.
+    """
+    signature = exported.graph_signature
+    users = (spec for spec in signature.input_specs if spec.kind is InputKind.USER_INPUT)
+    inputs = {spec.arg.name: index for index, spec in enumerate(users)}
+    outputs: Any = exported.graph.output_node().args[0]
+    kinds = [spec.kind is OutputKind.USER_OUTPUT for spec in signature.output_specs]
+    written = {value for value, is_result in zip(outputs, kinds, strict=True) if not is_result}
+
+    def origin(result: Any) -> Origin:
+        """Returns the origin of one result."""
+        if not isinstance(result, Node):
+            return Origin(None, False)
+        repeats = result.target in _REPEATING
+        while source := certain_source(result):
+            result, repeats = source, repeats or source.target in _REPEATING
+        is_input = result.op == "placeholder" and result.name in inputs and result not in written
+        if is_input and is_contiguous(result.meta.get("val")):
+            return Origin(inputs[result.name], repeats)
+        if result.target is operator.getitem:
+            return Origin((str(result.args[0]), result.args[1]), repeats)
+        return Origin(result.name, repeats)
+
+    return tuple(
+        origin(value) for value, is_result in zip(outputs, kinds, strict=True) if is_result
+    )
+
+
+def written_inputs(graph_module: GraphModule) -> set[Node]:
+    """Returns the placeholders whose memory a graph may write to."""
+    destinations = [node.args[0] for node in graph_module.graph.nodes if mutates(node)]
+    if not destinations:
+        return set()
+    memories = _memories(graph_module)
+    written: set[Hashable] = set()
+    for node in destinations:
+        written |= memories.get(node, frozenset())
+    return {node for node in graph_module.graph.find_nodes(op="placeholder") if node in written}
+
+
+def is_contiguous(value: Any) -> bool:
+    """Returns whether a tensor, whose sizes may be symbols, is known to be contiguous."""
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    expected: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if not statically_known_true(size == 1) and not statically_known_true(stride == expected):
+            return False
+        expected = expected * size
+    return True
+
+
+def keep_results_apart(graph_module: GraphModule, origins: Sequence[Origin]) -> frozenset[int]:
+    """Copies what the caller, or a write at the end, could change through memory that eager PyTorch does not share.
+
+    Args:
+        graph_module: The complete graph, with an engine or a graph module for each block.
+        origins: Those of its results, taken before anything was removed.
+
+    Returns:
+        The positions of the inputs whose memory results may still be.
+    """
+    return _Separation(graph_module).run(origins)
+
+
+class _Separation:
+    """Copies results and written values that must not share memory as they do in a graph.
+
+    Attributes:
+        memories: For each node the memories that it may be.
+        repeating: The nodes of which several elements may be one place in memory.
+        writes: The writes at the end of the graph, in order.
+        copies: The copy of a value for the results of an origin; without origin, for writes.
+    """
+
+    def __init__(self, graph_module: GraphModule) -> None:
+        self.graph_module = graph_module
+        self.graph = graph_module.graph
+        self.memories = _memories(graph_module)
+        self.repeating = repeating_nodes(self.graph)
+        self.writes = [node for node in self.graph.nodes if mutates(node)]
+        self.copies: dict[tuple[Node, Origin | None], Node] = {}
+
+    def run(self, origins: Sequence[Origin]) -> frozenset[int]:
+        """Copies what has to be copied, and returns the positions of inputs whose memory results may still be."""
+        output = self.graph.output_node()
+        results = self.separate_results(output.args[0], origins)
+        self.separate_writes()
+        output.args = (tuple(results),)
+        self.graph_module.recompile()
+        returned: set[Hashable] = set()
+        for result in results:
+            returned |= self.memories_of(result)
+        inputs = self.graph.find_nodes(op="placeholder")
+        return frozenset(index for index, node in enumerate(inputs) if node in returned)
+
+    def separate_results(self, results: Any, origins: Sequence[Origin]) -> list[Any]:
+        """Returns results, with copies of those that may be memory that is not of their origin."""
+        inputs = self.graph.find_nodes(op="placeholder")
+        # The memory of each origin that has been returned; an input's origin is its position.
+        owners: dict[Hashable, Hashable] = {node: index for index, node in enumerate(inputs)}
+        written: set[Hashable] = set()
+        for node in self.writes:
+            written |= self.memories_of(node.args[0])
+        separate: list[Any] = []
+        for result, origin in zip(results, origins, strict=True):
+            memories = self.memories_of(result)
+            is_foreign = any(
+                isinstance(memory, _Storage)
+                or memory in written
+                or owners.get(memory, origin.memory) != origin.memory
+                for memory in memories
+            )
+            if is_foreign or (result in self.repeating and not origin.repeats):
+                separate.append(self.copy(result, origin))
+            else:
+                owners.update(dict.fromkeys(memories, origin.memory))
+                separate.append(result)
+        return separate
+
+    def separate_writes(self) -> None:
+        """Copies what is written from memory that an earlier write, or the same one, changes."""
+        changed: set[Hashable] = set()
+
+        def before(value: Node) -> Node:
+            return value if changed.isdisjoint(self.memories_of(value)) else self.copy(value, None)
+
+        for node in self.writes:
+            destination, *values = node.args
+            changed |= self.memories_of(destination)
+            node.args = (destination, *torch.fx.map_arg(values, before))
+
+    def memories_of(self, value: Any) -> frozenset[Hashable]:
+        """Returns the memories that a value may be: none where it is no node."""
+        return self.memories.get(value, frozenset()) if isinstance(value, Node) else frozenset()
+
+    def copy(self, value: Node, origin: Origin | None) -> Node:
+        """Returns a copy of ``value`` from before the first write, one for all results of an origin."""
+        if (value, origin) not in self.copies:
+            first = self.writes[0] if self.writes else self.graph.output_node()
+            if first < value:  # an attribute that only the writes name
+                first.prepend(value)
+            with self.graph.inserting_before(first):
+                copy = self.graph.call_function(aten.clone.default, (value,))
+            fake = value.meta.get("val")
+            if isinstance(fake, torch.Tensor) and fake.layout is torch.strided:
+                # As what an engine returns.
+                copy.kwargs = {"memory_format": torch.contiguous_format}
+            copy.meta = dict(value.meta)
+            self.copies[value, origin] = copy
+        return self.copies[value, origin]
+
+
+class _Storage(int):
+    """The memory of an attribute, by its storage."""
+
+
+def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
+    """Returns, for each node that makes tensors, the memories that they may be."""
+    memories: dict[Node, frozenset[Hashable]] = {}
+    for node in graph_module.graph.nodes:
+        if node.op == "get_attr":
+            value = constant_of(node)  # none for the graph of a branch
+            memories[node] = frozenset(() if value is None else {_Storage(storage_of(value))})
+        elif node.target is operator.getitem and not may_share(node.args[0]):
+            memories[node] = frozenset({node.args})  # one of several new tensors
+        elif node.op != "output" and not isinstance(node.meta.get("val"), _NUMBERS):
+            found: set[Hashable] = set()
+            for source in may_share(node):
+                found |= memories.get(source, frozenset())
+            if certain_source(node) is None and node.target is not operator.getitem:
+                found.add(node)
+            memories[node] = frozenset(found)
+    return memories
+
+
+def repeating_nodes(graph: Graph) -> set[Node]:
+    """Returns the nodes whose results may have several elements in one place."""
+    repeating: set[Node] = set()
+    for node in graph.nodes:
+        sources = may_share(node)
+        is_view = node.target in _REPEATING or node.op == "call_module"
+        if (sources and is_view) or not repeating.isdisjoint(sources):
+            repeating.add(node)
+    return repeating

@@ -1,0 +1,139 @@
+"""Computes, once, what depends on no input."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchtrt.contract import constant_of
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.nodes import writes
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.targets import qualified_name
+from torchtrt_compiler.lowering.aliasing import is_contiguous
+from torchtrt_compiler.torch_internals import like_constructors
+
+GROWTH_LIMIT = 1 << 16
+"""A folded value may have this many elements, or as many as its largest input, whichever is more: folding must not
+turn a small weight and an ``expand`` into a large weight."""
+_FILLING = frozenset(op for op in like_constructors if "empty" not in str(op))
+"""Ops that read the dtype and the device of their first argument, and perhaps its sizes, but none of its numbers."""
+
+
+def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> None:
+    """Replaces nodes that depend on weights and literals only by their values: ``x.new_zeros(2)`` is one.
+
+    So are tensors that are known to have no elements, whatever they depend on: nothing is to be
+    computed. Random nodes, nodes with symbolic sizes, what packs keep and attributes in ``mutated`` are left alone.
+    A view of a weight stays a view: it takes no memory of its own.
+    """
+    graph = graph_module.graph
+    values: dict[Node, torch.Tensor] = {}
+    folded: list[Node] = []
+    for node in graph.nodes:
+        if _is_empty(node):
+            fake = node.meta["val"]
+            values[node] = torch.empty(fake.shape, dtype=fake.dtype, device=fake.device)
+            folded.append(node)
+            continue
+        constant = None if node.target in mutated else constant_of(node)
+        if constant is not None:
+            values[node] = constant
+        elif node.op == "call_function" and _is_foldable(node, values):
+            given = functools.partial(_given, values=values, node=node)
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given)
+            value = _computed(node, args, kwargs)
+            if isinstance(value, torch.Tensor):
+                values[node] = value
+                folded.append(node)
+    first_call = next(node for node in graph.nodes if node.op != "placeholder")
+    names = _free_names(graph_module)
+    for node in folded:
+        if all(user in values for user in node.users):
+            continue  # only other folded nodes read it
+        place = first_call if node.op == "placeholder" else node
+        name = next(names)
+        setattr(graph_module, name, values[node])
+        _put_attribute(node, name, place)
+    graph.eliminate_dead_code()
+
+
+def _put_attribute(node: Node, name: str, place: Node) -> None:
+    """Replaces a node by the attribute with its value, which is read before ``place``."""
+    graph = node.graph
+    with graph.inserting_before(place):
+        constant = graph.create_node("get_attr", name, name=f"{node.name}_folded")
+    constant.meta = dict(node.meta)
+    node.replace_all_uses_with(constant, delete_user_cb=lambda user: not writes(user))
+    if node.op == "call_function" and not node.users:
+        graph.erase_node(node)  # even a random one
+
+
+def _free_names(graph_module: GraphModule) -> Iterator[str]:
+    """Yields names for folded constants that no attribute has."""
+    for number in itertools.count():
+        name = f"_folded_{number}"
+        if not hasattr(graph_module, name):
+            yield name
+
+
+def _computed(node: Node, args: Any, kwargs: Any) -> Any:
+    """Returns what a node computes of constants.
+
+    Raises:
+        UnsupportedProgramError: PyTorch has no kernel for them, which exporting does not ask for.
+    """
+    target: Any = node.target
+    try:
+        with torch.no_grad():
+            return target(*args, **kwargs)
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"PyTorch does not compute {qualified_name(target)} ({node.name}) of the model's constants: "
+            f"{error}. The model would raise that in every call: give the op others."
+        ) from error
+
+
+def _is_empty(node: Node) -> bool:
+    """Returns whether a node makes a tensor that is known to have no elements."""
+    fake = node.meta.get("val")
+    return (
+        node.op in ("placeholder", "call_function")
+        and isinstance(fake, torch.Tensor)
+        and fake.layout is torch.strided
+        and all(isinstance(size, int) for size in fake.shape)
+        and fake.numel() == 0
+        and not writes(node)
+    )
+
+
+def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
+    """Returns whether a call is computed now: it depends on constants only, and does not grow them too much."""
+    target, result = node.target, node.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or not isinstance(result, torch.Tensor):
+        return False
+    if writes(node) or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    if DYNAMO_CONVERTERS.is_kept(target):
+        return False
+    if not all(isinstance(size, int) for size in result.shape):
+        return False
+    unknown = [source for source in node.all_input_nodes if source not in values]
+    only_fills = target in _FILLING and unknown == [node.args[0]] and is_contiguous(result)
+    if unknown and not only_fills:
+        return False
+    sizes = [values[source].numel() for source in node.all_input_nodes if source in values]
+    return result.numel() <= max([GROWTH_LIMIT, *sizes])
+
+
+def _given(source: Node, values: dict[Node, torch.Tensor], node: Node) -> torch.Tensor:
+    """Returns an argument's value; of a tensor that is only filled like, one without memory for its numbers."""
+    if source in values:
+        return values[source]
+    fake = source.meta["val"]
+    return torch.empty((), dtype=fake.dtype, device=fake.device).expand(node.meta["val"].shape)

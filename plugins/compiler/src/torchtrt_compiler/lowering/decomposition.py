@@ -1,0 +1,357 @@
+"""Asks the registry about every node, and inlines a decomposition where that brings a node into TensorRT.
+
+A converter that accepts a node wins: composites such as ``layer_norm`` stay whole. A node that no converter accepts is
+traced through its decomposition (a pack's before PyTorch's own), and the parts are asked about in turn. Unless all of
+them are accepted the node stays whole: PyTorch runs one ``aten.foo`` better than its pieces.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from torchtrt.contract import qualified_function
+from torchtrt.errors import (
+    NewAssumptionError,
+    SettingsError,
+    UnsupportedDtypeError,
+    UnsupportedProgramError,
+)
+from torchtrt.graphs.nodes import inner_graphs, remember_resolution, writes
+from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.packs.problem import describe
+from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
+from torchtrt.registry.candidate import Rejection, RejectionCode
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
+from torchtrt_compiler.lowering.cleanup import remove_no_ops
+from torchtrt_compiler.lowering.constant_folding import fold_constants
+from torchtrt_compiler.lowering.functionalization import rewrite_writes
+from torchtrt_compiler.torch_internals import (
+    FakeTensor,
+    decomposition_table,
+    enable_python_dispatcher,
+    has_kernel,
+)
+
+_DEPTH_LIMIT = 16
+
+
+def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Gives every call in the graph its :class:`Resolution`, decomposing nodes where that helps.
+
+    Each node is asked about once; the answer travels with it to partitioning and conversion.
+    """
+    with no_new_assumptions(graph_module.graph):
+        _Resolver(graph_module, settings).run()
+
+
+@dataclass
+class _Resolver:
+    graph_module: GraphModule
+    settings: CompilationSettings
+
+    def run(self) -> None:
+        """Gives each call of the graph, and of the graphs inside its calls, its resolution."""
+        for node in list(self.graph_module.graph.nodes):
+            if node.op == "call_function":
+                for inner in inner_graphs(node):
+                    remove_no_ops(inner)
+                    _Resolver(inner, self.settings).run()
+                    inner.recompile()
+                resolution, parts = self.resolve(node, depth=0)
+                remember_resolution(node, resolution)
+                if parts is not None:
+                    _inline(self.graph_module, node, parts)
+
+    def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
+        """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        if writes(node):
+            reason = "It writes to a buffer or an input, which PyTorch does."
+            return _rejected(node, reason, "write"), None
+        resolution, parts = self._resolve(node, depth)
+        if not resolution and parts is None and self.unusable_dtype(node) is None:
+            late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)
+            if late:
+                return late, None
+        return resolution, parts
+
+    def _resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
+        """Returns the resolution of a node that writes nothing, and the graph of its decomposition if that helps.
+
+        Raises:
+            SettingsError: The settings ask for a decomposition that the node does not have.
+        """
+        settings = self.settings
+        resolution = self.ask(node)
+        forced = node.target in settings.torch_enabled_decompositions
+        if (resolution and not forced) or not self.may_decompose(node) or depth == _DEPTH_LIMIT:
+            return resolution, None
+        decompose = decomposition_for(node.target)
+        try:
+            parts = _trace(decompose, node)
+        except _NotDecomposedError as error:
+            if forced:
+                raise _without_effect(node, error.reason) from None
+            if error.reason:
+                return _with_reason(resolution, error.reason, "decomposition"), None
+            return resolution, None
+        for part in list(parts.graph.nodes):
+            if part.op != "call_function" or part._erased:
+                continue
+            part_resolution, part_parts = self.resolve(part, depth + 1)
+            if not part_resolution and not part_parts and not forced:
+                return _without_part(resolution, part_resolution, part), None
+            remember_resolution(part, part_resolution)
+            if part_parts is not None:
+                _inline(parts, part, part_parts)
+        return resolution, parts
+
+    def ask(self, node: Node) -> Resolution:
+        if (reason := self.unusable_dtype(node)) is not None:
+            return _rejected(node, reason, "dtype")
+        return DYNAMO_CONVERTERS.resolve(node, self.settings)
+
+    def unusable_dtype(self, node: Node) -> str | None:
+        """Returns why a dtype that the node reads or writes cannot be in a network, or None."""
+        for value in (node, *node.all_input_nodes):
+            for leaf in pytree.tree_leaves(value.meta.get("val")):
+                if isinstance(leaf, torch.Tensor):
+                    try:
+                        network_dtype(leaf.dtype, self.settings.truncate_double)
+                    except UnsupportedDtypeError as error:
+                        return str(error)
+        return None
+
+    def may_decompose(self, node: Node) -> bool:
+        """Returns whether the settings and the node's dtypes allow a decomposition.
+
+        Random ops are decomposed only where the settings name them.
+        """
+        settings, target = self.settings, node.target
+        return (
+            isinstance(target, torch._ops.OpOverload)
+            and target not in settings.torch_disabled_decompositions
+            and target not in settings.torch_executed_ops
+            and self.unusable_dtype(node) is None
+            and (
+                target in settings.torch_enabled_decompositions
+                or torch.Tag.nondeterministic_seeded not in target.tags
+            )
+        )
+
+
+def decomposition_for(target: Any) -> Callable[..., Any] | None:
+    """Returns the function that computes ``target`` by other ops: a pack's, else PyTorch's, else None."""
+    if (ours := decompositions().get(target)) is not None:
+        return ours[0]
+    theirs = decomposition_table.get(target)
+    if theirs is not None:
+        return theirs
+    # Overloads that only TorchScript has are not dispatched, and raise when they are asked.
+    is_op = isinstance(target, torch._ops.OpOverload)
+    is_dispatched = is_op and has_kernel(target.name())
+    return target.decompose if is_dispatched and target._can_decompose() else None
+
+
+class _NotDecomposedError(Exception):
+    """A node has no decomposition, or it does not apply; ``reason`` may be empty."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def _trace(decompose: Callable[..., Any] | None, node: Node) -> GraphModule:
+    """Returns the graph of a decomposition, traced with the node's fake inputs.
+
+    Raises:
+        _NotDecomposedError: There is none, or it does not apply to these inputs.
+    """
+    sources = node.all_input_nodes
+    values = [source.meta["val"] for source in sources]
+    if decompose is None or any(isinstance(value, (list, tuple)) for value in values):
+        raise _NotDecomposedError
+    parts = _traced_parts(decompose, node, values)
+    placeholders = parts.graph.find_nodes(op="placeholder")
+    for placeholder, source in zip(placeholders, sources, strict=True):
+        placeholder.meta["val"] = source.meta["val"]
+    difference = _difference(parts, node)
+    if difference is not None:
+        where = qualified_function(decompose)
+        raise _NotDecomposedError(f"its decomposition {where} returns {difference}")
+    remove_no_ops(parts)
+    try:
+        fold_constants(parts)
+    except UnsupportedProgramError as error:
+        where = qualified_function(decompose)
+        reason = f"its decomposition {where} does not apply: {error}"
+        raise _NotDecomposedError(reason) from error
+    if any(part.target is node.target for part in parts.graph.nodes):
+        raise _NotDecomposedError
+    return parts
+
+
+def _traced_parts(decompose: Callable[..., Any], node: Node, values: Sequence[Any]) -> GraphModule:
+    """Returns what a decomposition computes of a node's arguments, with ``values`` for its input nodes."""
+    sources = node.all_input_nodes
+
+    def function(*values: Any) -> Any:
+        given = dict(zip(sources, values, strict=True))
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given.__getitem__)
+        result = decompose(*args, **kwargs)
+        return tuple(result) if isinstance(result, (list, tuple)) else result
+
+    is_ours = node.target in decompositions()
+    try:
+        # The dispatcher in Python knows symbolic sizes where the one in C++ asks for numbers, but takes ops apart.
+        dispatcher = enable_python_dispatcher() if is_ours else contextlib.nullcontext()
+        with torch.no_grad(), _fake_mode_of(values), dispatcher:
+            parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
+            if not rewrite_writes(parts.graph):
+                parts = make_fx(torch.func.functionalize(function), tracing_mode="real")(*values)
+    except NotImplementedError as error:
+        raise _NotDecomposedError(f"its decomposition does not apply: {error}") from error
+    except NewAssumptionError as error:
+        question = f"whether {error.expression} is {error.value}"
+        reason = f"its decomposition asks {question}, which PyTorch cannot tell for all sizes"
+        raise _NotDecomposedError(reason) from error
+    except Exception as error:
+        if not is_ours:  # PyTorch's own may refuse its inputs in any way; then the node stays whole
+            raise _NotDecomposedError from error
+        where = qualified_function(decompose)
+        reason = f"its decomposition {where} raised {describe(error, where)}"
+        raise _NotDecomposedError(reason) from error
+    return parts
+
+
+def _difference(parts: GraphModule, node: Node) -> str | None:
+    """Returns how the results of a decomposition differ from the node's in dtype, rank or known sizes, or None.
+
+    The nodes that read the results are converted for what the exported program says of them.
+    """
+    results: Any = parts.graph.output_node().args[0]
+    wanted: Any = node.meta.get("val")
+    if not isinstance(results, (list, tuple)) or not isinstance(wanted, (list, tuple)):
+        return _difference_of(parts, results, wanted)
+    if len(results) != len(wanted):
+        return f"{len(results)} results where the op returns {len(wanted)}"
+    read: list[Any] = [user.args[1] for user in node.users if user.target is operator.getitem]
+    found = (_difference_of(parts, results[index], wanted[index]) for index in read)
+    return next(filter(None, found), None)
+
+
+def _difference_of(parts: GraphModule, result: Any, expected: Any) -> str | None:
+    if not isinstance(expected, torch.Tensor):
+        return None
+    value = _value_in(parts, result)
+    if not isinstance(value, torch.Tensor):
+        return f"no tensor where the op returns {_described(expected)}"
+    if not _is_alike(value, expected):
+        return f"{_described(value)} where the op returns {_described(expected)}"
+    return None
+
+
+def _value_in(parts: GraphModule, result: Any) -> Any:
+    if isinstance(result, Node) and result.op == "get_attr":
+        return attrgetter(str(result.target))(parts)
+    return result.meta.get("val") if isinstance(result, Node) else result
+
+
+def _is_alike(value: torch.Tensor, expected: torch.Tensor) -> bool:
+    if value.dtype is not expected.dtype or value.dim() != expected.dim():
+        return False
+    sizes = zip(value.shape, expected.shape, strict=True)
+    return all(
+        one == other for one, other in sizes if isinstance(one, int) and isinstance(other, int)
+    )
+
+
+def _described(value: torch.Tensor) -> str:
+    return f"{dtype_name(value.dtype)} of ({', '.join(map(str, value.shape))})"
+
+
+def _fake_mode_of(values: Sequence[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Returns the mode in which tensors made from symbolic sizes alone are fake as well."""
+    modes = (value.fake_mode for value in values if isinstance(value, FakeTensor))
+    return next(modes, contextlib.nullcontext())
+
+
+def _inline(graph_module: GraphModule, node: Node, parts: GraphModule) -> None:
+    """Replaces ``node`` by the traced graph of its decomposition."""
+    graph = graph_module.graph
+    sources = node.all_input_nodes
+    env: dict[Node, Node] = {}
+    with graph.inserting_before(node):
+        for part in parts.graph.nodes:
+            if part.op == "placeholder":
+                env[part] = sources[len(env)]
+            elif part.op == "get_attr":
+                name = f"_{node.name}{part.target}"
+                setattr(graph_module, name, getattr(parts, part.target))
+                env[part] = graph.create_node("get_attr", name)
+                env[part].meta = {"val": getattr(parts, part.target)}
+            elif part.op == "call_function":
+                env[part] = graph.node_copy(part, env.__getitem__)
+                for key in ("stack_trace", "nn_module_stack"):
+                    if key in node.meta:
+                        env[part].meta[key] = node.meta[key]
+                env[part].meta["decomposed_from"] = str(node.target)
+            else:
+                results = torch.fx.map_arg(part.args[0], env.__getitem__)
+    if isinstance(results, (list, tuple)):
+        for user in list(node.users):
+            assert user.target is operator.getitem
+            index: Any = user.args[1]
+            user.replace_all_uses_with(results[index])
+            graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(results)
+    graph.erase_node(node)
+
+
+def _without_effect(node: Node, reason: str) -> SettingsError:
+    """Returns the error for a node whose decomposition was asked for by name, and which has none."""
+    why = f"{reason}." if reason else "neither a pack nor PyTorch has a decomposition for it."
+    return SettingsError(
+        f"torch_enabled_decompositions names {qualified_name(node.target)}, and {node.name} cannot be decomposed: "
+        f"{why} Leave it out."
+    )
+
+
+def _rejected(node: Node, reason: str, code: RejectionCode) -> Resolution:
+    assert not isinstance(node.target, str)
+    return Resolution(node.target, node.name, None, (Rejection(None, reason, code),))
+
+
+def _without_part(resolution: Resolution, of_part: Resolution, part: Node) -> Resolution:
+    """Returns the resolution with the reason why the decomposition does not help."""
+    needs = f"its decomposition needs {qualified_name(part.target)}"
+    if of_part.rejections:
+        why = "; ".join(rejection.reason for rejection in of_part.rejections)
+        first = of_part.rejections[0]
+        code = "decomposition" if first.code == "write" else first.code  # the op itself is no write
+        return _with_reason(resolution, f"{needs}: {why}", code, first.advice)
+    if resolution.rejections:
+        return resolution  # what converters said of the node itself says more
+    return _with_reason(resolution, f"{needs}, which has no converter either", "no-converter")
+
+
+def _with_reason(
+    resolution: Resolution, reason: str, code: RejectionCode, advice: str = ""
+) -> Resolution:
+    if not resolution.rejections:
+        reason = f"no pack has a converter, and {reason}"
+    rejection = Rejection(None, reason, code, advice)
+    return dataclasses.replace(resolution, rejections=(*resolution.rejections, rejection))

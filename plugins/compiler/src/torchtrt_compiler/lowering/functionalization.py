@@ -1,0 +1,228 @@
+"""Makes a program free of writes.
+
+PyTorch's own functionalization retraces the whole program, which takes longer than exporting it did. Most writes are
+of one simple kind, ``relu_`` on a fresh result, and those are rewritten in place: ``y = op_(x)`` becomes ``y = op(x)``,
+and who read ``x`` afterwards reads ``y``. Anything else goes through PyTorch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.nodes import declares_alias, mutates
+from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt_compiler.lowering.aliasing import (
+    UNDECLARED,
+    may_share,
+    repeating_nodes,
+    returned_argument,
+)
+from torchtrt_compiler.torch_internals import DispatchKey, FakeTensor
+
+aten = torch.ops.aten
+
+_SAYING_SO = {
+    aten._unsafe_view.default: aten.view.default,
+    aten.lift.default: aten.alias.default,
+    aten.unsafe_chunk.default: aten.chunk.default,
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+"""For ops that are views without saying so and no composites of ops that do: the views that they are."""
+
+
+def _updates_statistics(node: Node) -> bool:
+    """Returns whether a normalization updates its running statistics, which its schema does not tell."""
+    normalizations = (aten.batch_norm.default, aten.instance_norm.default)
+    return node.target in normalizations and bool(node.args[5])
+
+
+def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
+    """Returns the program and its graph without writes.
+
+    Writes to buffers and inputs have become outputs that the program's signature tells of. The
+    program given is not changed.
+    """
+    nodes = exported.graph.nodes
+    modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
+    inner = [node for module in modules[1:] for node in module.graph.nodes]  # of branches and loops
+    if not any(_updates_statistics(node) for node in nodes) and not any(map(mutates, inner)):
+        if not any(mutates(node) for node in nodes):
+            return exported, exported.graph_module
+        graph = Graph()
+        graph.output(graph.graph_copy(exported.graph, {}))
+        if rewrite_writes(graph):
+            return exported, GraphModule(exported.graph_module, graph)
+    _check_destinations(exported.graph)
+    try:
+        with _declared(exported), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
+            exported = exported.run_decompositions(_rewritten(exported.graph))
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"PyTorch could not rewrite the program without writes: {error}\n"
+            "Tensors that the model writes to must be buffers (register_buffer), parameters or inputs, none of them a "
+            "view of another: write to a clone(), or keep one buffer and take views of it in forward. Where the code "
+            "reaches a buffer through an object that is no module, such as a cache, only strict exporting sees that it "
+            "is one: compile torch.export.export(model, args, strict=True)."
+        ) from error
+    return exported, exported.graph_module
+
+
+def _check_destinations(graph: Graph) -> None:
+    """Checks that no write is to a tensor of which several elements are one place in memory."""
+    repeating = repeating_nodes(graph)
+    for node in filter(mutates, graph.nodes):
+        destination = node.args[0]
+        if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
+            raise UnsupportedProgramError(
+                f"The model writes ({node.target}) to {destination.name}, several elements of which are "
+                "one place in memory, as after expand: write to a clone() of it."
+            )
+
+
+def _elements_are_apart(value: Any) -> bool:
+    """Returns whether a tensor is known to have each element in a place of its own."""
+    if not isinstance(value, torch.Tensor) or not all(
+        type(size) is int for size in (*value.shape, *value.stride())
+    ):
+        return False
+    end = 0
+    for stride, size in sorted(zip(value.stride(), value.shape, strict=True)):
+        if size > 1 and stride <= end:
+            return False
+        end += stride * (size - 1)
+    return True
+
+
+def _rewritten(graph: Graph) -> dict[Any, Callable[..., Any]]:
+    """Returns the ops that PyTorch is to compute by others: ``copy``, and what is a view here without saying so."""
+    key = DispatchKey.CompositeImplicitAutograd
+    return {aten.copy.default: _copied} | {
+        node.target: functools.partial(node.target._op_dk, key)
+        for node in graph.nodes
+        if node.target in UNDECLARED and may_share(node)
+    }
+
+
+def _copied(destination: torch.Tensor, source: torch.Tensor, _: bool = False) -> torch.Tensor:
+    """Returns what ``copy_`` writes, of which PyTorch forgets the cast and the expansion to all of a buffer."""
+    if _is_like(source, destination):
+        return source.clone()
+    return source.to(destination).expand_as(destination)
+
+
+@contextlib.contextmanager
+def _declared(exported: ExportedProgram) -> Iterator[None]:
+    """Makes a program say what shares memory, in a ``with`` block, because PyTorch believes what it says.
+
+    What returns its argument becomes ``alias``: PyTorch would lose a write through it. Inputs that nothing reads get
+    memory of their own: a buffer under two names is read under one, and PyTorch would refuse both together.
+    """
+    undo: list[Callable[[], None]] = []
+    signature = exported.graph_signature
+    weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    for node in exported.graph.nodes:
+        value = node.meta.get("val")
+        if node.op == "placeholder" and not node.users and isinstance(value, FakeTensor):
+            undo.append(functools.partial(node.meta.__setitem__, "val", value))
+            with value.fake_mode:
+                node.meta["val"] = torch.empty_like(value)
+            if node.name in weights:
+                name = weights[node.name]
+                holder = exported.state_dict if name in exported.state_dict else exported.constants
+                undo.append(functools.partial(holder.__setitem__, name, holder[name]))
+                holder[name] = _stand_in(holder[name])
+        elif node.target in UNDECLARED:
+            undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
+            if source := returned_argument(node):
+                _call(node, aten.alias.default, (source,), {})
+            node.target = _SAYING_SO.get(node.target, node.target)
+    try:
+        yield
+    finally:
+        for step in undo:
+            step()
+
+
+def _stand_in(weight: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the same kind and shape that takes no memory."""
+    tensor = torch.empty((), dtype=weight.dtype, device=weight.device).expand(weight.shape)
+    if isinstance(weight, torch.nn.Parameter):
+        return torch.nn.Parameter(tensor, weight.requires_grad)
+    return tensor
+
+
+def _call(node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    node.target, node.args, node.kwargs = target, args, kwargs
+
+
+def rewrite_writes(graph: Graph) -> bool:
+    """Rewrites every write on a fresh result. Returns whether there was no other kind of write."""
+    with no_new_assumptions(graph):
+        for node in list(graph.nodes):
+            if not mutates(node):
+                continue
+            if (functional := _functional_form(node)) is None:
+                return False
+            source = node.args[0]
+            later = {user for user in source.users if user > node}
+            with graph.inserting_before(node):
+                result = graph.call_function(functional, node.args, node.kwargs)
+            result.meta = dict(node.meta)
+            source.replace_all_uses_with(result, delete_user_cb=later.__contains__)
+            node.replace_all_uses_with(result)
+            graph.erase_node(node)
+    return True
+
+
+def _functional_form(node: Node) -> Any:
+    """Returns the op that computes what ``node`` writes, or None where replacing it could change the program."""
+    schema = node.target._schema  # type: ignore[union-attr]
+    written = [argument.is_write for argument in schema.arguments]
+    source = node.args[0]
+    if written != [True] + [False] * (len(written) - 1) or not isinstance(source, Node):
+        return None
+    packet, _, overload = str(node.target).rpartition(".")
+    name = packet.rpartition(".")[2]
+    functional = getattr(getattr(torch.ops.aten, name.removesuffix("_"), None), overload, None)
+    if not name.endswith("_") or functional is None or not _is_fresh(source):
+        return None
+    if any(source in may_share(user) for user in source.users if not mutates(user)):
+        return None
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda arg: arg.meta.get("val"))
+    try:
+        with source.meta["val"].fake_mode:
+            result = functional(*args, **kwargs)
+    except Exception:
+        return None  # it may refuse these arguments in any way; PyTorch's functionalization knows better
+    before = source.meta["val"]
+    is_view = torch.Tag.inplace_view in node.target.tags and declares_alias(functional)  # type: ignore[union-attr]
+    is_like = result.dtype is before.dtype if is_view else _is_like(result, before)
+    return functional if is_like else None
+
+
+def _is_like(value: torch.Tensor, other: torch.Tensor) -> bool:
+    """Returns whether two tensors are known to have one dtype and shape."""
+    sizes = zip(value.shape, other.shape)  # noqa: B905
+    is_alike = (value.dtype, value.dim()) == (other.dtype, other.dim())
+    return is_alike and all(statically_known_true(mine == theirs) for mine, theirs in sizes)
+
+
+def _is_fresh(node: Node) -> bool:
+    """Returns whether nothing else holds the memory of a call's result."""
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and not may_share(node)
+        and isinstance(node.meta.get("val"), torch.Tensor)
+    )

@@ -1,0 +1,68 @@
+"""The steps of lowering, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+
+from torchtrt.registry import lowering_passes
+from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.lowering.cleanup import remove_no_ops
+from torchtrt_compiler.lowering.constant_folding import fold_constants
+from torchtrt_compiler.lowering.decomposition import resolve_nodes
+from torchtrt_compiler.lowering.program import Program, open_program
+from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+
+
+def lower(
+    exported: ExportedProgram,
+    settings: CompilationSettings,
+    watcher: ProgramWatcher | None = None,
+) -> Program:
+    """Returns the exported program as a graph whose nodes all know their resolution.
+
+    Packs' passes do not run where the settings leave every op to PyTorch and ask for no autocast.
+
+    Args:
+        exported: The program.
+        settings: The settings of the compilation.
+        watcher: Records what is computed from weights.
+    """
+    watcher = UnwatchedProgram() if watcher is None else watcher
+    program = open_program(exported)
+    remove_no_ops(program.graph_module)
+    with watcher.recording():
+        fold_constants(program.graph_module, program.mutated)
+        if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
+            _run_passes(program, settings)
+        resolve_nodes(program.graph_module, settings)
+        fold_constants(program.graph_module, program.mutated)  # of decompositions
+    program.graph_module.graph.lint()
+    program.graph_module.recompile()
+    return program
+
+
+def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool:
+    targets: set[Any] = {node.target for node in program.graph_module.graph.nodes}
+    ops = {target for target in targets if isinstance(target, torch._ops.OperatorBase)}
+    return ops <= settings.torch_executed_ops
+
+
+def _run_passes(program: Program, settings: CompilationSettings) -> None:
+    """Runs the packs' passes, and lists those that changed the graph."""
+    before = _fingerprint(program.graph_module)
+    for lowering_pass in lowering_passes():
+        lowering_pass.run(program.graph_module, settings)
+        after = _fingerprint(program.graph_module)
+        if after != before:
+            program.passes.append(str(lowering_pass))
+        before = after
+
+
+def _fingerprint(graph_module: GraphModule) -> list[tuple[Any, ...]]:
+    """Returns a value that is equal for as long as no pass changes what a graph, or one inside it, computes."""
+    graphs = [each.graph for each in graph_module.modules() if isinstance(each, GraphModule)]
+    return [(node, node.target, node.args, node.kwargs) for graph in graphs for node in graph.nodes]

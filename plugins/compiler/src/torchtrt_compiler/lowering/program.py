@@ -1,0 +1,260 @@
+"""Opens an exported program: one graph over the user's inputs, with the weights as attributes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.memory import overlap
+from torchtrt.graphs.nodes import assign
+from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
+from torchtrt_compiler.lowering.functionalization import functionalize
+from torchtrt_compiler.lowering.guards import guards_of, traced_guards
+from torchtrt_compiler.torch_internals import FakeTensor, int_oo
+
+_WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_WEIGHT_MUTATIONS = (
+    OutputKind.BUFFER_MUTATION,
+    getattr(OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION),  # newer than torch 2.9
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """An exported program, opened.
+
+    Attributes:
+        graph_module: The ATen graph. Its placeholders are the user's inputs, flattened; weights are ``get_attr`` nodes.
+        input_tree: How the user's ``(args, kwargs)`` nest.
+        output_tree: How the outputs nest.
+        ranges: For a symbol of the graph's shapes, its minimum and maximum value.
+        mutated: Names of the attributes that the graph writes to. They are not constants.
+        origins: Whose memory each result surely is in the model as it was written.
+        guards: The conditions on the symbols under which the program was exported.
+        passes: The packs' passes that changed the graph, in the order in which they ran.
+    """
+
+    graph_module: GraphModule
+    input_tree: pytree.TreeSpec
+    output_tree: pytree.TreeSpec
+    ranges: Mapping[Any, tuple[int, int | None]]
+    mutated: frozenset[str] = field(default_factory=frozenset)
+    origins: tuple[Origin, ...] = ()
+    guards: tuple[Any, ...] = ()
+    passes: list[str] = field(default_factory=list)
+
+    @property
+    def placeholders(self) -> list[Node]:
+        """The user's inputs, in order."""
+        return list(self.graph_module.graph.find_nodes(op="placeholder"))
+
+
+def open_program(exported: ExportedProgram) -> Program:
+    """Returns the exported program as one functional graph over the user's inputs.
+
+    Writes to buffers and inputs become ``copy_`` at the end of the graph, so that everything before
+    it is free of side effects.
+
+    Raises:
+        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs,
+            or writes to memory that it also reads under another name, or was exported under a
+            condition that cannot be read.
+    """
+    _check_writes(exported)
+    _assume_as_exported(exported.graph)
+    origins = origins_of(exported)
+    guards = guards_of(exported)
+    exported, source = functionalize(exported)
+    opened = _Opening(exported, source)
+    opened.copy_nodes()
+
+    in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
+    assert in_spec is not None
+    assert out_spec is not None
+    return Program(
+        opened.module(),
+        in_spec,
+        out_spec,
+        ranges=dict(_ranges(exported)),
+        mutated=opened.mutated,
+        origins=origins,
+        guards=(*guards, *traced_guards(exported)),  # rewriting writes may have added some
+    )
+
+
+class _Opening:
+    """Copies the graph of a functional program, with attributes in place of the inputs that are weights.
+
+    Args:
+        exported: The program.
+        source: Its graph module.
+
+    Attributes:
+        graph: The copy.
+        copies: The node of the copy for each node of the program.
+        attributes: The ``get_attr`` node of each weight, by the weight's name.
+        mutated: The names of the attributes that the copy writes to.
+    """
+
+    def __init__(self, exported: ExportedProgram, source: GraphModule) -> None:
+        self.exported = exported
+        self.source = source
+        self.signature = exported.graph_signature
+        self.graph = torch.fx.Graph()
+        self.root = GraphModule(source, source.graph)
+        self.copies: dict[Node, Node] = {}
+        self.attributes: dict[str, Node] = {}
+        self.mutated: frozenset[str] = frozenset()
+        placeholders = source.graph.find_nodes(op="placeholder")
+        self.specs = dict(zip(placeholders, self.signature.input_specs, strict=True))
+
+    def copy_nodes(self) -> None:
+        """Fills the graph, with the writes at its end.
+
+        Raises:
+            UnsupportedProgramError: An input or an output is of a kind that cannot be compiled.
+        """
+        for node in self.source.graph.nodes:
+            if node.op == "output":
+                self.copy_output(node)
+            elif node in self.specs and self.specs[node].kind is not InputKind.USER_INPUT:
+                self.copies[node] = self.attribute(node)
+            else:
+                self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
+        for node in self.graph.nodes:
+            if "val" in node.meta:
+                node.meta["val"] = pytree.tree_map(_settle, node.meta["val"])
+
+    def attribute(self, node: Node) -> Node:
+        """Returns a new node that reads the weight of an input."""
+        spec = self.specs[node]
+        if spec.kind not in _WEIGHTS:
+            message = f"The program's input {node.name!r} is a {spec.kind.name}, which torchtrt cannot compile."
+            raise UnsupportedProgramError(message)
+        name = str(spec.target)
+        attribute = self.graph.create_node("get_attr", name, name=node.name)
+        attribute.meta = dict(node.meta)
+        self.attributes[name] = attribute
+        return attribute
+
+    def copy_output(self, node: Node) -> None:
+        """Writes back what the program changes, and returns its other outputs."""
+        values: Any = node.args[0]
+        results = [self.copies[value] if isinstance(value, Node) else value for value in values]
+        given = {spec.arg.name: self.copies[each] for each, spec in self.specs.items()}
+        self.mutated, outputs = _write_back(
+            self.graph, self.signature, results, self.attributes, given
+        )
+        self.graph.output(tuple(outputs)).meta = dict(node.meta)
+
+    def module(self) -> GraphModule:
+        """Returns the graph with the weights that it reads."""
+        for name in self.attributes:
+            assign(self.root, name, _weight(self.exported, name))
+        return GraphModule(self.root, self.graph, class_name="LoweredProgram")
+
+
+def _assume_as_exported(graph: torch.fx.Graph) -> None:
+    """Lets sizes of inputs be taken for 2 or more where the graph is read, as ``torch.export`` takes them.
+
+    A program from a file has forgotten it, and what broadcasts would ask whether such a size is 1.
+    """
+    for node in graph.find_nodes(op="placeholder"):
+        for size in getattr(node.meta.get("val"), "shape", ()):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.hint != 1:
+                size.node.shape_env.constrain_symbol_range(size.node.expr, 2, int_oo)
+
+
+def _settle(value: Any) -> Any:
+    """Returns ``value`` with numbers for the sizes that exporting fixed, which stay symbols in name only."""
+    if isinstance(value, torch.SymInt) and value.node.expr.is_Integer:
+        return int(value.node.expr)
+    if not isinstance(value, FakeTensor) or all(type(size) is int for size in value.shape):
+        return value
+    sizes, strides = ([_settle(size) for size in each] for each in (value.shape, value.stride()))
+    if [type(size) for size in sizes] == [type(size) for size in value.shape]:
+        return value
+    with value.fake_mode:
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+
+
+def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
+    value = exported.state_dict[name] if name in exported.state_dict else exported.constants[name]
+    if not isinstance(value, torch.Tensor):
+        message = f"The program's constant {name!r} is a {type(value).__name__}, not a tensor."
+        raise UnsupportedProgramError(message)
+    return value
+
+
+def _check_writes(exported: ExportedProgram) -> None:
+    """Checks that the program changes no weight that it reads through another.
+
+    Raises:
+        UnsupportedProgramError: It does. Their names are in the message.
+    """
+    if not (written := written_inputs(exported.graph_module)):
+        return
+    names = {
+        spec.arg.name: str(spec.target)
+        for spec in exported.graph_signature.input_specs
+        if spec.kind in _WEIGHTS
+    }
+    placeholders = exported.graph.find_nodes(op="placeholder")
+    weights = {node: names[node.name] for node in placeholders if node.name in names and node.users}
+    for (node, name), (other, other_name) in itertools.combinations(weights.items(), 2):
+        if written.isdisjoint({node, other}):
+            continue
+        if overlap(_weight(exported, name), _weight(exported, other_name)):
+            first, second = (name, other_name) if node in written else (other_name, name)
+            raise UnsupportedProgramError(
+                f"The model writes to {first!r}, which shares memory with {second!r}. Keep one of them "
+                "as a buffer, and take a view or a clone of it in forward."
+            )
+
+
+def _write_back(
+    graph: torch.fx.Graph,
+    signature: torch.export.ExportGraphSignature,
+    results: list[Any],
+    attributes: Mapping[str, Node],
+    given: Mapping[str, Node],
+) -> tuple[frozenset[str], list[Any]]:
+    """Adds ``copy_`` for each write, and returns the names of changed attributes and the user's outputs.
+
+    Raises:
+        UnsupportedProgramError: An output is of a kind that cannot be compiled.
+    """
+    mutated, outputs = set(), []
+    for spec, value in zip(signature.output_specs, results, strict=True):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            outputs.append(value)
+            continue
+        name = str(spec.target)
+        if spec.kind in _WEIGHT_MUTATIONS:
+            mutated.add(name)
+            destination = attributes[name]
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            destination = given[name]
+        else:
+            message = f"The program's output {name!r} is a {spec.kind.name}, which torchtrt cannot compile."
+            raise UnsupportedProgramError(message)
+        copy = graph.call_function(torch.ops.aten.copy_.default, (destination, value))
+        copy.meta["val"] = destination.meta.get("val")
+    return frozenset(mutated), outputs
+
+
+def _ranges(exported: ExportedProgram) -> Iterator[tuple[Any, tuple[int, int | None]]]:
+    for symbol, bounds in exported.range_constraints.items():
+        lower, upper = bounds.lower, bounds.upper
+        if symbol.is_integer:
+            minimum = int(lower) if lower.is_Integer else 0
+            yield symbol, (minimum, int(upper) if upper.is_Integer else None)

@@ -1,0 +1,260 @@
+"""Groups the nodes that TensorRT can run into as few blocks as data flow allows.
+
+Every node gets a level. Blocks and PyTorch alternate: block 0, PyTorch 0, block 1, PyTorch 1, ... A
+TensorRT node's level is the maximum among its TensorRT inputs' levels and its PyTorch inputs'
+levels plus one; a PyTorch node's is the maximum of all its inputs'. TensorRT nodes of one level
+form one block. No block can depend on itself through PyTorch, and the whole takes linear time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from torchtrt.graphs.nodes import resolution_of
+from torchtrt.registry.candidate import Rejection, RejectionCode
+from torchtrt.settings import CompilationSettings
+
+
+@dataclass(frozen=True)
+class TorchNode:
+    """A node that stays in PyTorch.
+
+    Attributes:
+        node: The graph node.
+        reason: Why, in one or more lines.
+        rejections: The same as data: what became of each candidate, or the one rule that applied.
+    """
+
+    node: Node
+    reason: str
+    rejections: tuple[Rejection, ...]
+
+
+_Reason = tuple[str, tuple[Rejection, ...]]
+"""Why a node stays in PyTorch: as text of one or more lines, and as data."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Which nodes go where.
+
+    Attributes:
+        blocks: For each block, its level and its nodes in graph order.
+        torch_nodes: The nodes that stay in PyTorch, in graph order, with the reason for each.
+        levels: The level of every call of either kind.
+    """
+
+    blocks: Mapping[int, tuple[Node, ...]]
+    torch_nodes: tuple[TorchNode, ...]
+    levels: Mapping[Node, int]
+
+
+def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
+    """Returns the blocks of a graph whose nodes have been resolved.
+
+    A node stays in PyTorch when no converter accepts it, when its block would be smaller than ``min_block_size``, or
+    when an engine would need an input whose size has no bound. With ``require_full_compilation`` no block is too small.
+    """
+    reasons: dict[Node, _Reason] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or is_scalar(node):
+            continue
+        producer = _producer(node)
+        if producer is not node:
+            if producer in reasons:
+                reasons[node] = reasons[producer]
+        elif reason := _rejection(node):
+            reasons[node] = reason
+    smallest = 1 if settings.require_full_compilation else settings.min_block_size
+    while True:
+        levels = _assign_levels(graph, reasons)
+        blocks: dict[int, list[Node]] = {}
+        for node, level in levels.items():
+            if node not in reasons:
+                blocks.setdefault(level, []).append(node)
+        if not (demoted := _demotions(blocks, smallest)):
+            break
+        reasons.update(demoted)
+    return Partition(
+        {level: tuple(nodes) for level, nodes in sorted(blocks.items())},
+        tuple(
+            TorchNode(node, *reasons[node])
+            for node in graph.nodes
+            if node in reasons and node.target is not operator.getitem
+        ),
+        levels,
+    )
+
+
+def split_block(partition: Partition, level: int) -> Partition | None:
+    """Returns a partition in which one block has become two, or ``None`` if it cannot be parted.
+
+    It is cut in its middle half, where the fewest tensors go from the first part to the second.
+    """
+    nodes = partition.blocks[level]
+    if (cut := _best_cut(nodes)) is None:
+        return None
+    first = set(nodes[:cut])
+    levels = {
+        node: old if old < level or node in first else old + 1
+        for node, old in partition.levels.items()
+    }
+    blocks: dict[int, tuple[Node, ...]] = {}
+    for old, members in sorted(partition.blocks.items()):
+        if old < level:
+            blocks[old] = members
+        elif old == level:
+            blocks[level] = nodes[:cut]
+            blocks[level + 1] = nodes[cut:]
+        else:
+            blocks[old + 1] = members
+    return Partition(blocks, partition.torch_nodes, levels)
+
+
+def leave_block(partition: Partition, level: int, reason: str) -> Partition:
+    """Returns a partition in which the nodes of one block stay in PyTorch."""
+    blocks = dict(partition.blocks)
+    left = (TorchNode(node, *_rule(reason, "unbuilt")) for node in blocks.pop(level))
+    return Partition(blocks, (*partition.torch_nodes, *left), partition.levels)
+
+
+def _best_cut(nodes: Sequence[Node]) -> int | None:
+    """Returns where to cut a block in two: how many nodes come before it, or None where no cut is possible."""
+    count = len(nodes)
+    places = {node: place for place, node in enumerate(nodes)}
+    last_readers = [
+        max((places.get(user, 0) for user in _readers(node)), default=0) for node in nodes
+    ]
+    ranks: list[tuple[int, int, int]] = []
+    for cut in range(max(1, count // 4), count - count // 4):
+        crossing = [node for node in nodes[:cut] if last_readers[places[node]] >= cut]
+        if any(map(_must_stay_inside, crossing)):
+            continue
+        ranks.append((len(crossing), abs(2 * cut - count), cut))
+    return min(ranks)[-1] if ranks else None
+
+
+def _must_stay_inside(node: Node) -> bool:
+    """Returns whether no engine can hand on what a node makes: several tensors at once, or a size without bound."""
+    return isinstance(node.meta.get("val"), (list, tuple)) or _has_unbounded_size(node)
+
+
+def _readers(node: Node) -> set[Node]:
+    """Returns the nodes that read a node's tensors, directly or through sizes."""
+    readers: set[Node] = set()
+    for user in node.users:
+        readers |= _readers(user) if is_scalar(user) else {user}
+    return readers
+
+
+def is_scalar(node: Node) -> bool:
+    """Returns whether a call makes a number rather than tensors: sizes and arithmetic on them.
+
+    Such nodes have no side: PyTorch computes them where it needs them, and each block repeats what it needs.
+    """
+    return node.op == "call_function" and isinstance(
+        node.meta.get("val"), (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+    )
+
+
+def tensor_inputs(node: Node) -> dict[Node, None]:
+    """Returns the nodes whose tensors ``node`` reads, directly or through the sizes it uses, in order."""
+    return {source: None for source in _sources(node) if not is_scalar(source)}
+
+
+def _sources(node: Node) -> Iterator[Node]:
+    """Yields what a node reads, directly or through numbers, in order, and these numbers."""
+    pending = list(reversed(node.all_input_nodes))
+    while pending:
+        source = pending.pop()
+        yield source
+        if is_scalar(source):
+            pending.extend(reversed(source.all_input_nodes))
+
+
+def _producer(node: Node) -> Node:
+    """Returns the call whose output ``node`` picks, for ``getitem`` on a call with several outputs; else ``node``."""
+    while node.target is operator.getitem:
+        source = node.args[0]
+        assert isinstance(source, Node)
+        if source.op != "call_function":
+            break
+        node = source
+    return node
+
+
+def _rejection(node: Node) -> _Reason | None:
+    """Returns why a node stays in PyTorch, or None if it need not."""
+    if (resolution := resolution_of(node)) is None:
+        return _rule("It was never resolved.", "no-converter")
+    if not resolution:
+        reasons = resolution.reasons
+        return "\n".join(resolution.details()) or reasons[0].reason, reasons
+    for scalar in filter(is_scalar, _sources(node)):
+        scalar_resolution = resolution_of(scalar)
+        if not scalar_resolution:
+            text = f"It uses the number {scalar.name} ({scalar.target}), which cannot be computed in TensorRT."
+            return _rule(text, "number")
+    return None
+
+
+def _rule(reason: str, code: RejectionCode) -> _Reason:
+    return reason, (Rejection(None, reason, code),)
+
+
+def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, int]:
+    """Returns the level of each call that makes tensors, as the top of this module defines it."""
+    levels: dict[Node, int] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or is_scalar(node):
+            continue
+        level = 0
+        for source in tensor_inputs(node):
+            if source not in levels:
+                continue
+            enters_engine = source in reasons and node not in reasons
+            level = max(level, levels[source] + 1 if enters_engine else levels[source])
+        levels[node] = level
+    return levels
+
+
+def _demotions(blocks: Mapping[int, list[Node]], smallest: int) -> dict[Node, _Reason]:
+    """Returns the nodes that have to leave their blocks, with the reasons."""
+    demoted: dict[Node, _Reason] = {}
+    for nodes in blocks.values():
+        members = set(nodes)
+        calls = [node for node in nodes if node.target is not operator.getitem]
+        inputs = {source for node in nodes for source in tensor_inputs(node)} - members
+        if not any(source.op != "get_attr" for source in inputs):
+            reason = "It depends on no input of the model, so an engine would have none."
+            demoted.update(dict.fromkeys(nodes, _rule(reason, "no-input")))
+        elif len(calls) < smallest:
+            count = "1 op" if len(calls) == 1 else f"{len(calls)} ops"
+            reason = f"TensorRT could run it, but its block has {count} and min_block_size is {smallest}."
+            demoted.update(dict.fromkeys(nodes, _rule(reason, "block-too-small")))
+        for node in nodes:
+            for source in tensor_inputs(node):
+                if source not in members and _has_unbounded_size(source):
+                    reason = (
+                        f"Its input {source.name} comes from outside the engine with a size that depends on data, "
+                        "so there is no maximum size to build for."
+                    )
+                    demoted[node] = _rule(reason, "unbounded-size")
+    for node in list(demoted):  # what picks an output follows the call
+        demoted.update({user: demoted[node] for user in node.users if _producer(user) is node})
+    return demoted
+
+
+def _has_unbounded_size(node: Node) -> bool:
+    leaves: list[Any] = pytree.tree_leaves(node.meta.get("val"))
+    return any(
+        isinstance(leaf, torch.Tensor) and bool(free_unbacked_symbols(leaf)) for leaf in leaves
+    )

@@ -1,0 +1,7 @@
+"""Other weights for engines: how each of an engine's weights follows from the model's is recorded, and done again."""
+
+from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.refit.recording import ProgramRecorder
+from torchtrt_compiler.refit.refitting import refit_module_weights
+
+__all__ = ["ProgramRecorder", "ProgramWatcher", "UnwatchedProgram", "refit_module_weights"]

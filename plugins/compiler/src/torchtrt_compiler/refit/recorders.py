@@ -1,0 +1,58 @@
+"""The protocol of what watches a compilation, so that the weights of its engines can be replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
+
+from torch.fx import GraphModule
+
+from torchtrt.conversion.recording import NoRecorder, WeightRecorder
+
+
+class BlockWatcher(WeightRecorder, Protocol):
+    """Watches the conversion of one block."""
+
+    def recipe(self) -> Mapping[str, Any] | None:
+        """Returns how the engine's weights follow from the block's attributes, as data."""
+        ...
+
+
+class ProgramWatcher(Protocol):
+    """Watches the lowering of a program."""
+
+    def recording(self) -> AbstractContextManager[None]:
+        """Records what is computed from weights in a ``with`` block."""
+        ...
+
+    def block(self, block: GraphModule, /) -> BlockWatcher:
+        """Returns what watches the conversion of a block."""
+        ...
+
+    def attributes(self, graph_module: GraphModule, /) -> Mapping[str, Any] | None:
+        """Returns how the attributes of the lowered graph follow from the model's weights, as data."""
+        ...
+
+
+class UnwatchedBlock(NoRecorder):
+    """Watches nothing: the engine's weights stay what they are."""
+
+    def recipe(self) -> None:
+        """Returns ``None``: the engine's weights cannot be replaced."""
+
+
+class UnwatchedProgram:
+    """Watches nothing, where weights are immutable."""
+
+    def recording(self) -> AbstractContextManager[None]:
+        """Returns a context that does nothing."""
+        return nullcontext()
+
+    def block(self, block: GraphModule) -> UnwatchedBlock:
+        """Returns what watches no block."""
+        del block
+        return UnwatchedBlock()
+
+    def attributes(self, graph_module: GraphModule) -> None:
+        """Returns ``None``: no weight can be replaced."""

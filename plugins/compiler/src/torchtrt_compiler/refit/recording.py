@@ -1,0 +1,381 @@
+"""Watches what lowering and converters compute from weights.
+
+Two of PyTorch's modes see everything: one every op, in place or not, the other what leaves PyTorch as numbers, text or
+arrays. A tensor is known by its memory: storage, offset, sizes, strides and dtype.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from torchtrt.contract import constant_of
+from torchtrt_compiler.refit.recipe import (
+    SAME,
+    NoFormError,
+    Recipe,
+    digest,
+    encode,
+    encode_tensor,
+    numbers_in,
+    op_name,
+    slice_steps,
+)
+from torchtrt_compiler.torch_internals import (
+    DisableTorchFunction,
+    FakeTensor,
+    TorchDispatchMode,
+    is_functional_tensor,
+    is_functorch_wrapped_tensor,
+)
+from torchtrt_runtime.serialization.engine_metadata import dtype_to_json
+
+_LEAVING = frozenset(
+    {
+        torch.Tensor.numpy,
+        torch.Tensor.tolist,
+        torch.Tensor.__array__,
+        torch.Tensor.data_ptr,
+        torch.Tensor.__dlpack__,
+        torch.Tensor.untyped_storage,
+        torch.Tensor.__repr__,
+        torch.Tensor.__format__,
+    }
+)
+"""What takes values out of PyTorch without an op."""
+
+_Step = tuple[list[Any], frozenset[int], frozenset[int]]
+
+
+class Recorder:
+    """What was computed from some tensors, while :meth:`recording`.
+
+    Args:
+        sources: The tensors, by name.
+    """
+
+    def __init__(self, sources: Mapping[str, torch.Tensor]) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._kept: dict[int, torch.Tensor] = {}  # so that memory is no other's meanwhile
+        self._constants: dict[int, torch.Tensor] = {}
+        self._sources: dict[int, str] = {}
+        self._steps: list[_Step] = []
+        self._from_sources: set[int] = set()  # memories
+        self._state = threading.local()
+        for name, tensor in sources.items():
+            self._sources.setdefault(self._add(tensor), name)
+            self._from_sources.add(_memory(tensor))
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Records what happens in a ``with`` block, in this thread."""
+        with _Ops(self), _Leaving(self):
+            yield
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Does not record what happens in a ``with`` block."""
+        before = self.is_paused
+        self._state.paused = True
+        try:
+            yield
+        finally:
+            self._state.paused = before
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is recorded now."""
+        return getattr(self._state, "paused", False)
+
+    def follows(self, tensor: torch.Tensor) -> bool:
+        """Returns whether a tensor was computed from a source, or is one."""
+        return _is_plain(tensor) and _memory(tensor) in self._from_sources
+
+    def has_seen(self, tensor: torch.Tensor) -> bool:
+        """Returns whether a tensor is a source, or was made or read by what was recorded."""
+        return not _is_plain(tensor) or _key(tensor) in self._numbers
+
+    def unread_sources(self) -> list[torch.Tensor]:
+        """Returns the sources that nothing has read so far."""
+        read = frozenset().union(*(reads for _, reads, _ in self._steps))
+        sources = (self._kept[number] for number in self._sources)
+        return [each for each in sources if _memory(each) not in read]
+
+    def source_name(self, tensor: torch.Tensor) -> str | None:
+        """Returns the name of a tensor that is a source."""
+        return self._sources.get(self._numbers.get(_key(tensor), -1)) if _is_plain(tensor) else None
+
+    def add_arguments(self, args: Any, kwargs: Any) -> None:
+        """Notes the values that arguments have before an op writes to them."""
+        for each in pytree.tree_leaves((args, kwargs)):
+            if isinstance(each, torch.Tensor) and _is_plain(each):
+                self._number(each)
+
+    def add_op(self, op: OpOverload, args: Any, kwargs: Any, result: Any) -> None:
+        """Records a call."""
+        tensors = [
+            each for each in pytree.tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)
+        ]
+        results = list(result) if isinstance(result, (list, tuple)) else [result]
+        made = [each for each in results if isinstance(each, torch.Tensor)]
+        if not all(map(_is_plain, (*tensors, *made))):
+            return
+        is_computed = len(made) == len(results) and (
+            torch.Tag.nondeterministic_seeded not in op.tags
+        )
+        if is_computed and op.namespace in ("aten", "prims"):
+            try:
+                arguments = [encode(each, self._number) for each in (args, kwargs)]
+            except NoFormError:
+                pass
+            else:
+                written = [_memory(each) for each in made]
+                if op._schema.is_mutable:
+                    written += map(_memory, _written(op, args, kwargs))
+                reads = frozenset(map(_memory, tensors))
+                writes = frozenset(written)
+                numbers = [self._add(each) for each in results]
+                self._steps.append(([op_name(op), *arguments, numbers], reads, writes))
+                if reads & self._from_sources:
+                    self._from_sources |= writes
+                return
+        for tensor in tensors:
+            self.fix(tensor)
+
+    def fix(self, tensor: torch.Tensor) -> None:
+        """Records that a tensor's values have an effect that cannot be repeated: they must stay what they are."""
+        if self.follows(tensor):
+            with self.paused():
+                step = [SAME, [{"tensor": self._number(tensor)}, digest(tensor)], {"dict": {}}, []]
+                memory = frozenset({_memory(tensor)})
+                self._steps.append((step, memory, frozenset({_FIXED})))
+
+    def recipe(self, results: Mapping[str, torch.Tensor]) -> Recipe:
+        """Returns how results follow from sources; those that do not are left out."""
+        wanted = {name: each for name, each in results.items() if self.follows(each)}
+        steps = slice_steps(self._steps, {_FIXED, *map(_memory, wanted.values())})
+        numbers = {name: self._number(each) for name, each in wanted.items()}
+        used = {*numbers.values(), *numbers_in(steps)}
+        with self.paused():
+            return Recipe(
+                {str(each): name for each, name in self._sources.items() if each in used},
+                {
+                    str(each): encode_tensor(value)
+                    for each, value in self._constants.items()
+                    if each in used
+                },
+                steps,
+                numbers,
+            )
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        """Returns the number of a tensor; one that nothing recorded has made is a constant, as it is now."""
+        key = _key(tensor)
+        if key not in self._numbers:
+            with self.paused():
+                self._constants[self._add(tensor)] = tensor.detach().clone()
+        return self._numbers[key]
+
+    def _add(self, tensor: torch.Tensor) -> int:
+        key = _key(tensor)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self._kept[self._numbers[key]] = tensor
+        return self._numbers[key]
+
+
+_FIXED = -1
+"""What a step "writes" that checks values: a memory that every result needs."""
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return (
+        not isinstance(tensor, FakeTensor)
+        and type(tensor) in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        and tensor.layout is torch.strided
+        and tensor.device.type != "meta"
+        and not is_functorch_wrapped_tensor(tensor)
+        and not is_functional_tensor(tensor)
+    )
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    with DisableTorchFunction():
+        return int(tensor.untyped_storage()._cdata)
+
+
+def _key(tensor: torch.Tensor) -> Any:
+    """Returns what tells a tensor from other views of the same memory."""
+    with DisableTorchFunction():
+        return (
+            _memory(tensor),
+            tensor.storage_offset(),
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
+            tensor.dtype,
+            tensor.is_conj(),
+            tensor.is_neg(),
+        )
+
+
+def _written(op: OpOverload, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
+    for index, argument in enumerate(op._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            yield from (
+                each for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)
+            )
+
+
+class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self.recorder.is_paused or not isinstance(func, OpOverload):
+            return func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self.recorder.add_arguments(args, kwargs)
+        result = func(*args, **kwargs)
+        self.recorder.add_op(func, args, kwargs, result)
+        return result
+
+
+class _Leaving(TorchFunctionMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _LEAVING and not self.recorder.is_paused:
+            with DisableTorchFunction():
+                if isinstance(args[0], torch.Tensor):
+                    self.recorder.fix(args[0])
+        return func(*args, **(kwargs or {}))
+
+
+class ProgramRecorder:
+    """What lowering computes from a program's weights, and converters from the attributes of the lowered graph.
+
+    Args:
+        exported: The program.
+    """
+
+    def __init__(self, exported: ExportedProgram) -> None:
+        signature = exported.graph_signature
+        names = [*signature.parameters, *signature.buffers]
+        # Plain attributes, and tensors that the model's code makes, are in no state dict either.
+        constants = frozenset(signature.inputs_to_lifted_tensor_constants.values())
+        optional = constants | frozenset(signature.non_persistent_buffers)
+        values: dict[str, Any] = {**exported.constants, **exported.state_dict}
+        tensors: dict[str, torch.Tensor] = {
+            name: values[name]
+            for name in (*names, *exported.state_dict, *sorted(constants))
+            if isinstance(values.get(name), torch.Tensor)
+        }
+        self._recorder = Recorder(tensors)
+        self._names: dict[Any, list[str]] = {}
+        for name, tensor in tensors.items():
+            self._names.setdefault(_key(tensor), []).append(name)
+        others = {_memory(tensors[name]) for name in tensors if name not in optional}
+        # What shares memory with another weight has its new values, and none of its own to keep.
+        self.weights = {
+            name: {
+                "dtype": dtype_to_json(tensor.dtype),
+                "shape": list(tensor.shape),
+                "default": encode_tensor(tensor)
+                if name in optional and _memory(tensor) not in others
+                else None,
+            }
+            for name, tensor in tensors.items()
+        }
+
+    def recording(self) -> Any:
+        """Records lowering, in a ``with`` block."""
+        return self._recorder.recording()
+
+    def attributes(self, graph_module: GraphModule) -> dict[str, Any]:
+        """Returns how the attributes of the lowered graph follow from the model's weights, as data."""
+        values = _tensors_of(graph_module)
+        return {
+            "weights": self.weights,
+            "shared": [names for names in self._names.values() if len(names) > 1],
+            "recipe": self._recorder.recipe(values).to_json(),
+        }
+
+    def block(self, block: GraphModule) -> BlockRecorder:
+        """Returns what records the conversion of a block."""
+        values = _tensors_of(block)
+        follows = self._recorder.follows
+        return BlockRecorder({name: value for name, value in values.items() if follows(value)})
+
+
+def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
+    """Returns the tensors that a graph reads of its module, by their names."""
+    nodes = graph_module.graph.find_nodes(op="get_attr")
+    found = ((str(node.target), constant_of(node)) for node in nodes)
+    return {name: value for name, value in found if value is not None}
+
+
+class BlockRecorder:
+    """What converters compute from the attributes of a block's graph.
+
+    Args:
+        attributes: Those that follow from the model's weights, by name.
+    """
+
+    def __init__(self, attributes: Mapping[str, torch.Tensor]) -> None:
+        self._recorder = Recorder(attributes)
+        self._given: dict[str, torch.Tensor] = {}
+        self._has_unseen = False
+
+    def recording(self) -> Any:
+        """Records conversion, in a ``with`` block."""
+        return self._recorder.recording()
+
+    def paused(self) -> Any:
+        """Does not record what TensorRT is given as weights, in a ``with`` block."""
+        return self._recorder.paused()
+
+    def name_weights(self, tensor: torch.Tensor, give: Callable[[str], bool]) -> None:
+        """Names weights of the network, if they follow from the model's.
+
+        Args:
+            tensor: Their values.
+            give: Gives them a name, and returns whether they took it.
+        """
+        self._has_unseen |= not self._recorder.has_seen(tensor)
+        if not self._recorder.follows(tensor):
+            return
+        base = self._recorder.source_name(tensor) or "folded"
+        name, count = base, 1
+        while name in self._given:
+            count += 1
+            name = f"{base}#{count}"
+        if give(name):
+            self._given[name] = tensor
+        else:
+            self._recorder.fix(tensor)
+
+    def recipe(self) -> dict[str, Any]:
+        """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
+
+        Where the network has values that nobody saw being made, as in another thread, attributes that nobody saw being
+        read may have led to them: they must stay what they are.
+        """
+        given = set(map(_memory, self._given.values()))
+        for tensor in self._recorder.unread_sources() if self._has_unseen else ():
+            if _memory(tensor) not in given:
+                self._recorder.fix(tensor)
+        return self._recorder.recipe(self._given).to_json()

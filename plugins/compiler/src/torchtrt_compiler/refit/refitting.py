@@ -1,0 +1,273 @@
+"""``torchtrt.refit_module_weights``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import ConversionError, InputError, RefitError, UnsupportedDtypeError
+from torchtrt.graphs.nodes import writes
+from torchtrt.tensorrt import selection, trt
+from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.shims import weights_of
+from torchtrt_compiler.refit.recipe import Recipe, decode_tensor
+from torchtrt_compiler.torch_internals import FakeTensor
+from torchtrt_runtime import CompiledModule, EngineModule
+from torchtrt_runtime.serialization.engine_metadata import dtype_to_json, tensorrt_for
+from torchtrt_runtime.usage_checks import UsageChecks
+
+
+def refit_module_weights(
+    compiled: CompiledModule,
+    new_weights: torch.nn.Module | ExportedProgram | Mapping[str, torch.Tensor],
+    *,
+    in_place: bool = False,
+) -> CompiledModule:
+    """Returns a compiled model with other weights, without building engines.
+
+    Args:
+        compiled: A model compiled with ``immutable_weights=False``, or loaded from a file of one.
+        new_weights: A model of the same class, its exported program, or a state dict: all of its weights, by their
+            names, with the shapes and dtypes that they had. Tensors that are plain attributes of a model are weights
+            too. What a state dict does not hold, as these and some buffers, stays as it was.
+        in_place: Give the weights to ``compiled`` itself, rather than to a copy. Calls that run meanwhile compute with
+            all of the old weights, later ones with all of the new.
+
+    Raises:
+        InputError: ``compiled`` is something else.
+        RefitError: The weights do not fit, or something that depends on their values is compiled in. Nothing has
+            changed then.
+    """
+    if not isinstance(compiled, CompiledModule):
+        raise InputError(
+            f"refit_module_weights() takes what torchtrt.compile() returned, then the weights, not a "
+            f"{type(compiled).__name__}."
+        )
+    recipes = compiled.weight_recipes
+    if recipes is None:
+        message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
+        raise RefitError(message)
+    given = _named(new_weights, recipes["weights"])
+    weights = _checked(given, recipes)
+    if isinstance(new_weights, torch.nn.Module):
+        _check_containers(
+            new_weights, {name: weights[name] for name in weights if name not in given}
+        )
+    attributes = Recipe.from_json(recipes["recipe"]).run(weights.__getitem__, "the model")
+    engines = {
+        name: module
+        for name, module in compiled.graph_module.named_modules()
+        if isinstance(module, EngineModule)
+    }
+    plans = {name: _refitted(engine, attributes) for name, engine in engines.items()}
+    tensors = _new_attributes(compiled, attributes)
+    trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
+    target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
+    # A call runs one graph from its beginning to its end: the new one takes the old one's place at once.
+    graph_module = _copied(target.graph_module) if in_place else target.graph_module
+    for name, plan in plans.items():
+        graph_module.get_submodule(name).reload(plan=plan)  # type: ignore[operator]
+    for name, tensor in tensors.items():
+        owner, _, leaf = name.rpartition(".")
+        setattr(graph_module.get_submodule(owner), leaf, tensor)
+    target.graph_module = graph_module
+    checks = compiled.usage_checks
+    written = _written_attributes(compiled)
+    watched = {name: each for name, each in given.items() if name not in written}
+    target.usage_checks = UsageChecks(watched, checks.trains, checks.autocast)
+    return target
+
+
+def _copied(graph_module: GraphModule) -> GraphModule:
+    """Returns a copy of a graph with engines of its own, and with the same tensors."""
+    tensors = [
+        value
+        for module in graph_module.modules()
+        for each in (module._parameters, module._buffers, vars(module))
+        for value in each.values()
+        if isinstance(value, torch.Tensor)
+    ]
+    return copy.deepcopy(graph_module, {id(each): each for each in tensors})
+
+
+def _named(new_weights: Any, known: Collection[str]) -> dict[str, torch.Tensor]:
+    """Returns weights by the model's names for them.
+
+    Args:
+        new_weights: What they come as.
+        known: The names of the weights that a model was compiled with: other plain attributes are no weights.
+    """
+    if isinstance(new_weights, torch.nn.Module):
+        attributes = {
+            f"{path}.{name}" if path else name: value
+            for path, module in new_weights.named_modules(remove_duplicate=False)
+            for name, value in vars(module).items()
+            if isinstance(value, torch.Tensor)
+        }
+        return {
+            **{name: attributes[name] for name in attributes if name in known},
+            **dict(new_weights.named_parameters(remove_duplicate=False)),
+            **dict(new_weights.named_buffers(remove_duplicate=False)),
+        }
+    if isinstance(new_weights, ExportedProgram):
+        constants = new_weights.constants
+        return {
+            **{name: constants[name] for name in constants if name in known},
+            **new_weights.state_dict,
+        }
+    if isinstance(new_weights, Mapping):
+        return dict(new_weights)
+    raise RefitError(
+        "New weights come as a model, an exported program or a state dict of tensors, not as a "
+        f"{type(new_weights).__name__}."
+    )
+
+
+def _checked(
+    given: Mapping[str, torch.Tensor], recipes: Mapping[str, Any]
+) -> dict[str, torch.Tensor]:
+    """Returns a value for every weight of the model."""
+    known = recipes["weights"]
+    wrong = [f"{name!r} is none of the model's" for name in given if name not in known]
+    weights = {}
+    for name, wanted in known.items():
+        if name in given:
+            expected, actual = f"{wanted['dtype']} {wanted['shape']}", _form(given[name])
+            if expected != actual:
+                wrong.append(f"{name!r} is {actual}, and was {expected}")
+            weights[name] = given[name]
+        elif wanted["default"] is not None:
+            weights[name] = decode_tensor(wanted["default"])
+        else:
+            wrong.append(f"{name!r} is missing")
+    if not wrong:
+        for names in recipes["shared"]:
+            first = weights[names[0]]
+            wrong += [
+                f"{name!r} has other values than {names[0]!r}, with which it was one weight"
+                for name in names[1:]
+                if not _is_same(first, weights[name])
+            ]
+    if wrong:
+        listed = "".join(f"\n  {each}" for each in wrong)
+        raise RefitError(f"The new weights do not fit the model:{listed}\nNothing was changed.")
+    return weights
+
+
+def _check_containers(model: torch.nn.Module, kept: Mapping[str, torch.Tensor]) -> None:
+    """Checks that lists and other containers of a new model hold no weights: nothing says which is which.
+
+    Args:
+        model: The new model.
+        kept: The tensors that it has under no name, as they were.
+
+    Raises:
+        RefitError: A container holds a tensor that may be one of these, with other values.
+    """
+    of_every_module = vars(torch.nn.Module())
+    for path, module in model.named_modules():
+        for name, value in vars(module).items():
+            if name in of_every_module or isinstance(value, torch.Tensor):
+                continue
+            for tensor in pytree.tree_leaves(value):
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                alike = [each for each in kept.values() if _form(each) == _form(tensor)]
+                if alike and not any(_is_same(tensor, each) for each in alike):
+                    where = f"{path}.{name}" if path else name
+                    raise RefitError(
+                        f"The new model's {where!r} is a {type(value).__name__} with a tensor of {_form(tensor)}, "
+                        "which may be a weight that has no name. Nothing was changed. Keep it as a parameter, a buffer "
+                        "or an attribute, or compile the new model."
+                    )
+
+
+def _form(value: Any) -> str:
+    """Returns the dtype and the shape of a tensor of values, or what else something is."""
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}, no tensor"
+    if is_lazy(value) or isinstance(value, FakeTensor) or value.device.type == "meta":
+        return "a tensor without values"
+    if value.is_nested or value.layout is not torch.strided:
+        return "a nested tensor" if value.is_nested else f"a tensor of layout {value.layout}"
+    return f"{dtype_to_json(value.dtype)} {list(value.shape)}"
+
+
+def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    if first.data_ptr() == second.data_ptr() and first.stride() == second.stride():
+        return True
+    return torch.equal(first.nan_to_num(), second.nan_to_num()) and torch.equal(
+        first.isnan(), second.isnan()
+    )
+
+
+def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> Any:
+    """Returns an engine's plan with the weights that follow from the graph's attributes."""
+    if engine.weights is None:
+        raise RefitError(
+            f"The engine of {engine.name} does not know its weights. Compile the model again."
+        )
+    recipe = Recipe.from_json(engine.weights)
+    values = recipe.run(attributes.__getitem__, f"the engine of {engine.name}")
+    if not values:
+        return engine.plan
+    what = f"The engine of {engine.name}"
+    tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, what, engine.compatible)
+    with selection.use_module(tensorrt), collecting() as log:
+        _, loaded = engine.deserialize(torch.device("cpu"))
+        refitter = trt.Refitter(loaded, logger())
+        owners = []
+        for name, value in values.items():
+            try:
+                weights, owner = weights_of(value)
+            except (ConversionError, UnsupportedDtypeError) as error:
+                raise RefitError(
+                    f"The weights {name!r} of {engine.name} cannot have these values: {error}"
+                ) from error
+            owners.append(owner)
+            if not refitter.set_named_weights(name, weights):
+                raise RefitError(
+                    f"TensorRT refused the weights {name!r} of {engine.name}: {log.text()}"
+                )
+        if not refitter.refit_cuda_engine():
+            missing = ", ".join(refitter.get_missing_weights())
+            raise RefitError(
+                f"TensorRT could not refit {engine.name}: {log.text()} (missing: {missing or 'none'})"
+            )
+        return bytes(loaded.serialize())
+
+
+def _new_attributes(
+    compiled: CompiledModule, attributes: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Returns new tensors for what PyTorch reads and writes between the engines; they are the compiled model's own."""
+    module = compiled.graph_module
+    made: dict[int, torch.Tensor] = {}
+    tensors = {}
+    for node in module.graph.find_nodes(op="get_attr"):
+        name = str(node.target)
+        old = attrgetter(name)(module)
+        if not isinstance(old, torch.Tensor) or name not in attributes:
+            continue
+        if id(old) not in made:
+            new = attributes[name].detach().to(old.device).clone()
+            is_parameter = isinstance(old, torch.nn.Parameter)
+            made[id(old)] = torch.nn.Parameter(new, old.requires_grad) if is_parameter else new
+        tensors[name] = made[id(old)]
+    return tensors
+
+
+def _written_attributes(compiled: CompiledModule) -> frozenset[str]:
+    """Returns the names of the buffers and parameters that a call writes to."""
+    destinations: list[Any] = [
+        node.args[0] for node in compiled.graph_module.graph.nodes if writes(node)
+    ]
+    return frozenset(str(node.target) for node in destinations if node.op == "get_attr")

@@ -1,0 +1,82 @@
+"""Fills in the report of a compilation, and raises or warns about what stays in PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+
+import torch
+from torch.fx import Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import FullCompilationError, NoEngineWarning, TorchOp
+from torchtrt.graphs.nodes import model_line, resolution_of
+from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt_compiler.partitioning import Partition
+from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps
+
+
+def describe_partition(report: CompilationReport, partition: Partition) -> None:
+    """Fills in the parts of a report that partitioning decides."""
+    members = [node for block in partition.blocks.values() for node in block]
+    report.converted = list(count_converters(members))
+    report.in_torch = [
+        TorchOp(
+            entry.node.name,
+            qualified_name(entry.node.target),
+            entry.reason,
+            tuple(dict.fromkeys(each.code for each in entry.rejections)),
+            tuple(dict.fromkeys(each.advice for each in entry.rejections if each.advice)),
+            model_line(entry.node),
+            tuple(each.reason for each in entry.rejections),
+        )
+        for entry in partition.torch_nodes
+    ]
+    sizes = map(len, partition.blocks.values())
+    report.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
+
+
+def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
+    """Yields, most frequent first, which converter handles how many nodes of which op."""
+    dtypes: dict[tuple[str, str, str], Counter[str]] = {}
+    for node in nodes:
+        if (resolution := resolution_of(node)) and (chosen := resolution.chosen):
+            pack = chosen.pack.label
+            key = qualified_name(node.target), pack, chosen.qualified_function
+            first = next(iter(pytree.tree_leaves(node.meta.get("val"))), None)
+            name = dtype_name(first.dtype) if isinstance(first, torch.Tensor) else "size"
+            dtypes.setdefault(key, Counter())[name] += 1
+    for (op, pack, converter), counts in sorted(dtypes.items(), key=lambda item: -item[1].total()):
+        yield ConvertedOps(op, pack, converter, counts.total(), dict(counts.most_common()))
+
+
+def check_complete(report: CompilationReport) -> None:
+    """Raises a :class:`FullCompilationError` where more stays in PyTorch than writes to buffers and inputs."""
+    missing = tuple(entry for entry in report.in_torch if "write" not in entry.codes)
+    if not missing:
+        return
+    lines = []
+    for each in missing:
+        lines.append(f"{each.node} ({each.op}): " + each.reason.replace("\n", "\n  "))
+        lines += [f"  model  {each.model_line}"] if each.model_line else []
+    message = (
+        f"{len(missing)} of the model's nodes would stay in PyTorch, but require_full_compilation was asked for:\n"
+        + "\n".join(lines)
+        + "\nInstall a pack that has these ops, write a converter, or drop require_full_compilation."
+    )
+    raise FullCompilationError(message, missing)
+
+
+def warn_without_engines(report: CompilationReport, smallest: int) -> None:
+    """Warns that all ops stay in PyTorch, unless they must, or somebody asked for each by name."""
+    ops = [each for each in report.in_torch if not {"write", "no-input", "kept"} & {*each.codes}]
+    small = sum("block-too-small" in each.codes for each in ops)
+    message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
+    if small:
+        message += f", in blocks of fewer than min_block_size={smallest}: compile with min_block_size=1, or with "
+        message += "require_full_compilation=True, which leaves none in PyTorch"
+    message += ". The report says why for each: rich.print(compiled.report), or torchtrt.explain(model, inputs)."
+    if ops:
+        warnings.warn(message, NoEngineWarning, stacklevel=4)

@@ -1,0 +1,49 @@
+"""The parts of PyTorch that the compiler uses and that PyTorch may change in any version.
+
+Other modules of this distribution import them from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._C import DisableTorchFunction, DispatchKey
+from torch._C._autograd import DeviceType
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.fake_impls import _like_tensor_constructors as like_constructors
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._sympy import functions as sympy_functions
+from torch.utils._sympy.numbers import int_oo
+
+__all__ = [
+    "DeviceType",
+    "DisableTorchFunction",
+    "DispatchKey",
+    "FakeTensor",
+    "FakeTensorMode",
+    "TorchDispatchMode",
+    "compile_lock",
+    "decomposition_table",
+    "enable_python_dispatcher",
+    "has_kernel",
+    "int_oo",
+    "is_functional_tensor",
+    "is_functorch_wrapped_tensor",
+    "like_constructors",
+    "sympy_functions",
+]
+
+has_kernel: Any = torch._C._dispatch_has_kernel
+"""Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
+is_functional_tensor: Any = torch._is_functional_tensor
+
+
+def compile_lock() -> Any:
+    """Returns the lock that ``torch.compile`` holds; the first call takes a second."""
+    from torch._dynamo import convert_frame
+
+    return convert_frame.compile_lock

@@ -1,0 +1,320 @@
+"""Decides by measuring which ops PyTorch runs although TensorRT could.
+
+A library's kernel may be faster than the one that TensorRT has for a GPU, and an engine that ends and begins anew costs
+something too. What both come to together only the whole model tells: so a model is built again without an op, and both
+are called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Interpreter, Node
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import SettingsError, TorchOp, TorchTRTError
+from torchtrt.graphs.nodes import declares_alias, writes
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt_compiler.lowering import lower, open_program, remove_no_ops
+from torchtrt_compiler.partitioning.blocks import is_scalar
+from torchtrt_compiler.profiling import WARM_UPS, Clock, example_leaves, unchanged
+from torchtrt_runtime import CompiledModule
+from torchtrt_runtime.executors.inductor import has_stretches
+
+TRIES = 3
+"""How many ops are tried, each of which builds the model anew."""
+SHARE = 0.05
+"""The part of the time of all ops, run by PyTorch, that an op must take to be tried."""
+MOST = 0.5
+"""The part of that time beyond which an op is not tried alone on a GPU, where the whole model is tried."""
+GAIN = 0.02
+"""The part of a call's time that must be gained: less is chance."""
+ROUNDS, ROUND = 7, 0.02
+"""How many rounds of calls are measured, and how many seconds each takes."""
+_ALL_IN_TORCH: Mapping[bool | str, str] = {
+    False: "",
+    True: ", compiled by Inductor",
+    "max-autotune": ", compiled by Inductor with max-autotune",
+}
+"""How a model without engines is tried: the setting ``inductor``, and what the report says of it."""
+_MEASURED: Mapping[str, Any] = {
+    "reason": "the model is faster so, as tune=True measured",
+    "reasons": ("the model is faster so, as tune=True measured",),
+    "advice": ("Nothing, or compile without tune=True.",),
+}
+"""What the report says of an op that tuning leaves to PyTorch."""
+_FAILURES = (TorchTRTError, RuntimeError, IndexError)
+"""What compiling without an op, and running it in PyTorch, may come to."""
+
+
+def tuned(
+    compile_with: Callable[..., CompiledModule],
+    export: Callable[[], ExportedProgram],
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> CompiledModule:
+    """Returns the fastest of several compilations, and reports the time of each.
+
+    The first is compiled as it would be without tuning. Then the op that takes longest in PyTorch stays there, if the
+    model is faster so; then the next. Ops that work element by element are not tried: they cost an engine nothing. On
+    a GPU, what stays in PyTorch is tried compiled by Inductor, and so is the whole model, as it is and compiled.
+
+    Args:
+        compile_with: Compiles the model with these settings.
+        export: Exports the model.
+        inputs: The positional inputs. Calls are measured with the tensors among them that have the sizes to optimize
+            for, and with random numbers, or ones, of these sizes.
+        kwarg_inputs: The keyword inputs.
+        settings: The settings, of which ``tune`` is done here.
+
+    Raises:
+        SettingsError: ``require_full_compilation`` forbids what tuning is for.
+    """
+    settings = {**settings, "tune": False}
+    if settings.get("require_full_compilation"):
+        raise SettingsError(
+            "tune=True may leave ops in PyTorch, which require_full_compilation=True forbids. Drop one of them."
+        )
+    best = compile_with(**settings)
+    if best.settings.dryrun:
+        return best
+    search = _Search(
+        lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),
+        functools.partial(_without_warnings, export),
+        _leaves(best, inputs, kwarg_inputs),
+        best,
+    )
+    search.run()
+    search.best.report = dataclasses.replace(
+        search.best.report,
+        in_torch=list(_with_own_reasons(search.best.report.in_torch, best)),
+        tried=search.tried,
+    )
+    return search.best
+
+
+def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> Iterator[TorchOp]:
+    """Yields what stayed in PyTorch, with the reason that it has without tuning, or that it was measured."""
+    asked = {qualified_name(op) for op in untuned.settings.torch_executed_ops}
+    before = {entry.op: entry for entry in untuned.report.in_torch}
+    for entry in entries:
+        if "kept" not in entry.codes or entry.op in asked:
+            yield entry
+        elif known := before.get(entry.op):
+            yield dataclasses.replace(known, node=entry.node, model_line=entry.model_line)
+        else:
+            yield dataclasses.replace(entry, **_MEASURED)
+
+
+def _without_warnings(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Returns what a function returns; what it warns of has been said, or, as having no engine, may be the fastest."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
+
+
+@dataclass
+class _Search:
+    """Compiles a model with other settings, and keeps what is faster.
+
+    Attributes:
+        compile_with: Compiles with settings changed.
+        export: Returns the model as a program.
+        leaves: The inputs to measure with, flattened.
+        best: The fastest so far.
+        milliseconds: What a call of it took when it was measured last.
+        tried: What each attempt took.
+    """
+
+    compile_with: Callable[..., CompiledModule]
+    export: Callable[[], ExportedProgram]
+    leaves: Sequence[Any]
+    best: CompiledModule
+    milliseconds: float = math.inf
+    tried: list[str] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Measures the model as it was partitioned, then each attempt, and keeps the fastest."""
+        try:
+            self.milliseconds = milliseconds(self.best, self.leaves)
+            self.tried.append(f"as it was partitioned: {self.milliseconds:.3g} ms")
+            most = MOST if _are_on_a_gpu(self.leaves) else 1.0
+            candidates = _candidates(self.compile_with(dryrun=True), self.leaves, most)
+        except _FAILURES as error:
+            self.tried.append(f"nothing else, because that fails: {_first_line(error)}")
+            return
+        for op in candidates:
+            kept = self.best.settings.torch_executed_ops
+            self.attempt(f"with {qualified_name(op)} in PyTorch", torch_executed_ops=kept | {op})
+        if _are_on_a_gpu(self.leaves):
+            self.try_inductor()
+
+    def try_inductor(self) -> None:
+        """Tries the compiler of PyTorch: on what is left to PyTorch so far, and on the whole model."""
+        given = self.best.settings
+        kept = given.torch_executed_ops
+        if not given.inductor and has_stretches(self.best.graph_module):
+            what = "with what stays in PyTorch so far compiled by Inductor"
+            self.attempt(what, torch_executed_ops=kept, inductor=True)
+        ops = kept | ops_of(self.export(), given)
+        for inductor, how in _ALL_IN_TORCH.items():
+            what = f"with all in PyTorch{how}"
+            compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
+            if compiled is not None and not has_stretches(compiled.graph_module):
+                break
+
+    def attempt(self, what: str, **changed: Any) -> CompiledModule | None:
+        """Compiles with settings changed, and keeps that if it is faster; returns it unless that failed."""
+        try:
+            compiled = self.compile_with(**changed)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "inductor: ")  # which is reported here
+                needed = milliseconds(compiled, self.leaves)
+        except _FAILURES as error:
+            self.tried.append(f"{what}: fails, {_first_line(error)}")
+            return None
+        failures = compiled.executor.failures
+        if failures and "inductor" in changed:  # no matter how fast: what is said of it is not so
+            self.tried.append(f"{what}: fails, {_shortened(failures[0])}")
+            return None
+        with contextlib.suppress(*_FAILURES):  # it ran before
+            # Once more, side by side: to record a CUDA graph may make others a tenth slower (docs/benchmarks.md).
+            self.milliseconds = milliseconds(self.best, self.leaves)
+        is_better = needed < (1 - GAIN) * self.milliseconds
+        outcome = "kept" if is_better else "not kept"
+        self.tried.append(f"{what}: {needed:.3g} ms beside {self.milliseconds:.3g} ms, {outcome}")
+        if is_better:
+            self.best, self.milliseconds = compiled, needed
+        return compiled
+
+
+def _first_line(error: Exception) -> str:
+    return _shortened(str(error).partition("\n")[0] or type(error).__name__)
+
+
+def _shortened(text: str) -> str:
+    return textwrap.shorten(text, 120)
+
+
+def _are_on_a_gpu(leaves: Sequence[Any]) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_cuda for leaf in leaves)
+
+
+def _leaves(
+    compiled: CompiledModule, inputs: Sequence[Any], kwarg_inputs: Mapping[str, Any]
+) -> list[Any]:
+    """Returns flattened inputs to measure with: copies of what was given, where it has the sizes to optimize for."""
+    leaves = example_leaves(compiled)
+    if not (inputs or kwarg_inputs):  # those of an exported program
+        return leaves
+    for place, given in enumerate(compiled.flatten(tuple(inputs), kwarg_inputs)):
+        is_example = type(given) in (torch.Tensor, torch.nn.Parameter)
+        if is_example and given.shape == leaves[place].shape:
+            leaves[place] = given.detach().clone()
+    return leaves
+
+
+def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
+    """Returns how long a call takes, from one to the next, in the fastest of several rounds.
+
+    What the model writes to holds afterwards what it held before.
+    """
+    args, kwargs = pytree.tree_unflatten(list(leaves), compiled.input_tree)
+    clock = Clock.of(leaves)
+
+    def repeated(count: int) -> None:
+        for _ in range(count):
+            compiled(
+                *args, **kwargs
+            )  # whose results are dropped: kept ones take memory, and copies
+
+    def calls(count: int) -> float:
+        restore()
+        return clock.measure(functools.partial(repeated, count))[1] / count
+
+    with torch.no_grad(), unchanged(compiled, leaves) as restore:
+        for _ in range(WARM_UPS):
+            calls(1)
+        count = max(1, min(200, int(ROUND * 1e3 / calls(1))))
+        if any(map(writes, compiled.graph_module.graph.nodes)):  # a cache would overflow
+            return min(calls(1) for _ in range(ROUNDS * count))
+        return min(calls(count) for _ in range(ROUNDS))
+
+
+def _candidates(partitioned: CompiledModule, leaves: Sequence[Any], most: float) -> list[Any]:
+    """Returns the ops of engines that PyTorch takes longest for, up to a part of the whole, the longest first."""
+    clock = _OpClock(partitioned.graph_module, Clock.of(leaves), {}, is_engine=False)
+    with torch.no_grad(), unchanged(partitioned, leaves) as restore:
+        clock.run(*leaves)
+        restore()
+        clock.times.clear()  # what is loaded on a first call is not what calls take
+        clock.run(*leaves)
+    total = sum(clock.times.values())
+    shares = {op: spent / total for op, spent in clock.times.items()}
+    ops = [op for op, share in shares.items() if SHARE <= share <= most and _is_kernel(op)]
+    return sorted(ops, key=lambda op: -clock.times[op])[:TRIES]
+
+
+def ops_of(
+    exported: ExportedProgram, settings: CompilationSettings | None = None
+) -> frozenset[Any]:
+    """Returns what leaves a program to PyTorch: its ops, those of its branches and loops, and what autocast brings.
+
+    Args:
+        exported: The program.
+        settings: The settings that it will be compiled with.
+    """
+    graph_module = open_program(exported).graph_module
+    remove_no_ops(graph_module)
+    ops = _ops_in(graph_module)
+    if settings is not None and settings.autocast is not None:
+        kept = dataclasses.replace(settings, torch_executed_ops=ops | settings.torch_executed_ops)
+        ops |= _ops_in(lower(exported, kept).graph_module)
+    return ops
+
+
+def _ops_in(graph_module: GraphModule) -> frozenset[Any]:
+    modules = graph_module.modules()
+    graphs = [module.graph for module in modules if isinstance(module, GraphModule)]
+    targets = {node.target for graph in graphs for node in graph.nodes}
+    return frozenset(each for each in targets if isinstance(each, torch._ops.OpOverload))
+
+
+def _is_kernel(op: Any) -> bool:
+    """Returns whether an op is more than a view, or arithmetic on each element."""
+    is_op = isinstance(op, torch._ops.OpOverload) and op is not torch.ops.aten._to_copy.default
+    return is_op and torch.Tag.pointwise not in op.tags and not declares_alias(op)
+
+
+class _OpClock(Interpreter):
+    """Runs a partitioned model in PyTorch, and notes the milliseconds of each op that is in a block."""
+
+    def __init__(
+        self, module: GraphModule, clock: Clock, times: dict[Any, float], is_engine: bool
+    ) -> None:
+        super().__init__(module)
+        self.clock, self.times, self.is_engine = clock, times, is_engine
+
+    def call_module(self, target: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+        block = self.fetch_attr(target)
+        return _OpClock(block, self.clock, self.times, is_engine=True).run(*args, **kwargs)
+
+    def run_node(self, n: Node) -> Any:
+        if not self.is_engine or n.op != "call_function" or n.target is getitem or is_scalar(n):
+            return super().run_node(n)
+        result, spent = self.clock.measure(lambda: super(_OpClock, self).run_node(n))
+        self.times[n.target] = self.times.get(n.target, 0.0) + spent
+        return result

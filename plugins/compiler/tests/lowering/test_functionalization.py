@@ -1,0 +1,185 @@
+"""In-place ops give what eager PyTorch gives, whichever way they are rewritten."""
+
+import pytest
+import torch
+from torch import nn
+
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.nodes import writes
+from torchtrt_compiler.lowering import open_program
+from torchtrt_compiler.lowering.functionalization import functionalize
+
+
+def exported(function, *inputs, **options):
+    """Returns a function exported as a model."""
+
+    class Model(nn.Module):
+        def forward(self, *values):
+            return function(*values)
+
+    return torch.export.export(Model().eval(), inputs, strict=False, **options)
+
+
+def fresh(x):
+    """A write on a result that nothing else sees."""
+    return (x + 1).relu_() * 2
+
+
+def read_before(x):
+    """A reader from before the write keeps the value it read."""
+    y = x * 2
+    before = y - 1
+    y.add_(10)
+    return before + y
+
+
+def on_a_view(x):
+    """A write through a view reaches the base."""
+    y = x * 2
+    y[0].mul_(5)
+    return y
+
+
+def base_of_a_view(x):
+    """A write on the base reaches a view taken before."""
+    y = x * 2
+    view = y.view(-1)
+    y.add_(1)
+    return view + 0
+
+
+def promoting(x):
+    """In-place arithmetic keeps the dtype where the functional form would promote."""
+    y = x.to(torch.float16)
+    y.add_(x)
+    return y
+
+
+def on_the_input(x):
+    """A write on the caller's tensor."""
+    y = x.view(-1)
+    y.add_(1)
+    return x * 2
+
+
+def twice(x):
+    """Two writes in a row."""
+    y = torch.sin(x)
+    y.mul_(2).add_(1)
+    return y
+
+
+def maybe_alias(x):
+    """type_as returns its argument when the dtypes agree."""
+    y = x * 2
+    z = y.type_as(x)
+    z.add_(1)
+    return y
+
+
+def undeclared_view(x):
+    """What ``reshape`` becomes of a copy is a view that does not say so, of an op without a composite kernel."""
+    y = x * 2
+    z = torch.ops.aten._unsafe_view(y, [4])
+    z.add_(1)
+    return z + y.view(-1)
+
+
+def undeclared_parts(x):
+    """Parts that PyTorch calls unsafe to write to, written to."""
+    y = x * 2
+    first, second = torch.ops.aten.unsafe_split_with_sizes(y, [1, 1])
+    first.add_(second)
+    return y
+
+
+FUNCTIONS = [
+    fresh,
+    read_before,
+    on_a_view,
+    base_of_a_view,
+    promoting,
+    on_the_input,
+    twice,
+    maybe_alias,
+    undeclared_parts,
+    undeclared_view,
+]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_writes_mean_what_they_mean_in_eager(function):
+    """The rewritten program computes, and changes, the same as eager PyTorch."""
+    x = torch.tensor([[1.0, -2.0], [3.0, -4.0]])
+    program = open_program(exported(function, x.clone()))
+    ours, theirs = x.clone(), x.clone()
+
+    (result,) = program.graph_module(ours)
+
+    torch.testing.assert_close(result, function(theirs))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "function", [fresh, read_before, twice], ids=lambda function: function.__name__
+)
+def test_writes_on_fresh_results_need_no_retracing(function):
+    """The simple kind is rewritten where it stands: the program object stays the one given."""
+    program = exported(function, torch.ones(2, 2))
+
+    same, graph_module = functionalize(program)
+
+    assert same is program
+    assert not any(writes(node) for node in graph_module.graph.nodes)
+    assert any(writes(node) for node in program.graph.nodes)
+
+
+def test_running_statistics_are_updated_in_training_mode():
+    """Batch normalization writes its statistics although its schema does not say so."""
+    model, eager = (nn.Sequential(nn.BatchNorm1d(3)).train() for _ in range(2))
+    x = torch.rand(4, 3)
+    with torch.no_grad():
+        program = open_program(torch.export.export(model, (x,), strict=False))
+        program.graph_module(x)
+        eager(x)
+
+    torch.testing.assert_close(model[0].running_mean, eager[0].running_mean)
+
+
+class Cache:
+    """Keeps rows in a tensor; no module, as the caches of libraries."""
+
+    def __init__(self):
+        self.rows = torch.zeros(4, 2)
+
+    def update(self, row, place):
+        """Writes a row, and returns all of them."""
+        return self.rows.index_copy_(0, place, row)
+
+
+class Step(nn.Module):
+    """Writes to a buffer that it reaches through an object of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.cache = Cache()
+        self.register_buffer("rows", self.cache.rows)
+
+    def forward(self, row, place):
+        """Returns the sum of all rows up to now."""
+        return self.cache.update(row * 2, place).sum(0)
+
+
+def test_a_buffer_that_is_reached_through_a_plain_object_is_refused_with_how_to_export_it():
+    """Plain exporting makes a constant of it; exported as the error says it is written as in eager PyTorch."""
+    inputs = torch.rand(1, 2), torch.tensor([1])
+    model, eager = Step().eval(), Step().eval()
+    with pytest.raises(UnsupportedProgramError, match=r"object that is no module.*strict=True"):
+        open_program(torch.export.export(model, inputs, strict=False))
+
+    program = open_program(torch.export.export(model, inputs, strict=True))
+
+    for _ in range(2):
+        (result,) = program.graph_module(*inputs)
+        torch.testing.assert_close(result, eager(*inputs))
+        torch.testing.assert_close(model.rows, eager.rows)

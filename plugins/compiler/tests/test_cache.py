@@ -1,0 +1,528 @@
+"""The cache of engines: its key, its folder, and who may use both at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import platformdirs
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import torchtrt
+from tests.support.compiled import engines_of
+from tests.support.processes import run_python
+from torchtrt.errors import BuildError, CacheWarning, SettingsError
+from torchtrt_cli import main
+from torchtrt_compiler.cache import EngineCache, store
+from torchtrt_compiler.cache import key as key_module
+from torchtrt_reference.graphs.plan import decode
+
+UNARY = {
+    "softmax0": lambda x: torch.softmax(x, 0),
+    "softmax1": lambda x: torch.softmax(x, 1),
+    "clamp": lambda x: x.clamp(-0.5, 0.5),
+    "clamp wider": lambda x: x.clamp(-0.5, 0.75),
+    "clamp below": lambda x: x.clamp(min=-0.0),
+    "flip": lambda x: x.flip(0),
+    "flip1": lambda x: x.flip(1),
+    "transpose": lambda x: x.t() * 2,
+    "roll": lambda x: x.roll(1, 0),
+    "roll2": lambda x: x.roll(2, 0),
+    "sum": lambda x: x.sum(0, keepdim=True) + x,
+    "mean": lambda x: x.mean(1, keepdim=True) + x,
+    "gelu": lambda x: nn.functional.gelu(x),
+    "gelu tanh": lambda x: nn.functional.gelu(x, approximate="tanh"),
+    "half": lambda x: x.half().float(),
+    "leaky": lambda x: nn.functional.leaky_relu(x, 0.1),
+    "leaky more": lambda x: nn.functional.leaky_relu(x, 0.2),
+    "cut": lambda x: torch.cat([x[1:], x[:1]]),
+}
+BINARY = {
+    "add": torch.add,
+    "subtract": torch.sub,
+    "product": torch.matmul,
+    "larger": torch.maximum,
+    "add twice": lambda x, y: torch.add(x, y, alpha=2),
+}
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(sorted(UNARY)), st.integers(0, 3)),
+        st.tuples(st.sampled_from(sorted(BINARY)), st.integers(0, 3), st.integers(0, 3)),
+        st.tuples(st.just("weight"), st.integers(0, 3), st.integers(0, 2)),
+    ),
+    min_size=2,
+    max_size=5,
+)
+
+
+class Program(nn.Module):
+    """A program of few ops on square matrices, so that different programs are much alike."""
+
+    def __init__(self, steps, name="w"):
+        super().__init__()
+        self.steps, self.name = steps, name
+        for index in range(3):
+            weight = torch.full((4, 4), 0.25 * (index + 1))
+            weight[0, index] = -1
+            self.register_buffer(f"{name}{index}", weight)
+
+    def forward(self, x, y):
+        """Returns the last value."""
+        values = [x, y]
+        for kind, first, *rest in self.steps:
+            value = values[first % len(values)]
+            if kind == "weight":
+                values.append(value * getattr(self, f"{self.name}{rest[0]}"))
+            elif rest:
+                values.append(BINARY[kind](value, values[rest[0] % len(values)]))
+            else:
+                values.append(UNARY[kind](value))
+        return values[-1]
+
+
+INPUTS = (torch.linspace(-1, 2, 16).reshape(4, 4), torch.linspace(3, -1, 16).reshape(4, 4).cos())
+
+
+def compiled(model, folder, inputs=INPUTS, **options):
+    """Returns a model compiled with a cache."""
+    options = {"min_block_size": 1, "engine_cache": folder, **options}
+    return torchtrt.compile(model.eval(), inputs, **options)
+
+
+def hits(model):
+    """Returns for each engine whether it came from the cache."""
+    return [block.cached for block in model.report.blocks]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A cache that many programs share."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_a_model_compiled_with_anybodys_cache_computes_what_it_should(shared, steps):
+    """Among programs that differ in one number, an edge, or an order, none ever gets another's engine."""
+    model = Program(steps)
+
+    torch.testing.assert_close(
+        compiled(model, shared)(*INPUTS), model(*INPUTS), rtol=1e-3, atol=1e-3, equal_nan=True
+    )
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=STEPS)
+def test_the_same_model_under_other_names_is_found(tmp_path, steps):
+    """Names of weights, the names in its code, settings that only lead to the graph: nothing of that counts."""
+    folder = tmp_path / str(abs(hash(str(steps))))
+    first = compiled(Program(steps), folder)
+    assume(first.report.blocks)
+    second = compiled(
+        Program(steps, "other"), folder, progress=False, require_full_compilation=True
+    )
+
+    assert all(hits(second))
+    torch.testing.assert_close(first(*INPUTS), second(*INPUTS), equal_nan=True)
+
+
+def network_of(model):
+    """Returns what a model's engine computes, without any names."""
+    (engine,) = engines_of(model)
+    description, owner = decode(engine.plan, engine.tensorrt.partition("@")[2])
+    graph = description.graph
+    nodes = [
+        (
+            each.operation,
+            each.inputs,
+            each.outputs,
+            sorted(each.attributes.items()),
+            each.output_types,
+        )
+        for each in graph.nodes
+    ]
+    constants = {slot: (each.dtype, each.tolist()) for slot, each in graph.constants.items()}
+    return repr((nodes, constants, [port.slot for port in graph.inputs + graph.outputs])), owner
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(first=STEPS, second=STEPS)
+def test_programs_with_one_key_have_one_network(tmp_path, first, second):
+    """What differs in the engine, but for names, differs in the key."""
+    networks = {}
+    for number, steps in enumerate((first, second)):
+        folder = tmp_path / f"{abs(hash(str((first, second))))}_{number}"
+        model = compiled(Program(steps), folder)
+        assume(1 == len(model.report.blocks))
+        (entry,) = EngineCache(folder).entries()
+        networks.setdefault(entry.key, set()).add(network_of(model)[0])
+
+    assert all(1 == len(each) for each in networks.values())
+
+
+BASE = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3)).eval()
+VARYING = torchtrt.Input(min_shape=(1, 4), opt_shape=(4, 4), max_shape=(8, 4))
+
+
+def changed_weight():
+    """Returns the model with one bit of one weight changed."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    model.load_state_dict(BASE.state_dict())
+    bits = model[2].bias.data.view(torch.int32)
+    bits[0] ^= 1
+    return model
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda folder: compiled(BASE, folder, [VARYING]), True),
+        (lambda folder: compiled(changed_weight(), folder, [VARYING]), False),
+        (
+            lambda folder: compiled(
+                BASE, folder, [torchtrt.Input(min_shape=(1, 4), opt_shape=(4, 4), max_shape=(9, 4))]
+            ),
+            False,
+        ),
+        (
+            lambda folder: compiled(
+                BASE, folder, [torchtrt.Input(min_shape=(1, 4), opt_shape=(5, 4), max_shape=(8, 4))]
+            ),
+            False,
+        ),
+        (lambda folder: compiled(BASE, folder, [torch.rand(4, 4)]), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], workspace_size=1 << 28), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], optimization_level=5), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], disable_tf32=True), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], immutable_weights=False), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], tactic_sources=1), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], autocast=torch.float16), False),
+        (lambda folder: compiled(BASE, folder, [VARYING], truncate_double=True), True),
+        (
+            lambda folder: compiled(BASE, folder, [VARYING], autocast_excluded_ops={"aten.gelu"}),
+            True,
+        ),
+        (lambda folder: compiled(BASE, folder, [VARYING], autocast_excluded_nodes={"x"}), True),
+        (lambda folder: compiled(BASE, folder, [VARYING], require_full_compilation=True), True),
+        (lambda folder: compiled(BASE, folder, [VARYING], assume_dynamic_shape_support=True), True),
+        (
+            lambda folder: compiled(
+                BASE, folder, [VARYING], converter_preferences={"aten.gelu": "aten_core"}
+            ),
+            True,
+        ),
+        (lambda folder: compiled(BASE, folder, [VARYING], min_block_size=2), True),
+        (lambda folder: compiled(BASE, folder, [VARYING], torch_executed_ops={"aten.gelu"}), True),
+        (lambda folder: compiled(BASE, Path(folder), [VARYING], progress=False), True),
+        (lambda folder: compiled(torch.nn.Sequential(*BASE), folder, [VARYING]), True),
+    ],
+)
+def test_the_key_covers_what_changes_an_engine_and_nothing_else(tmp_path, change, expected):
+    """Weights, profiles and settings that matter; not settings that do not."""
+    compiled(BASE, str(tmp_path), [VARYING])
+
+    assert [expected] == hits(change(str(tmp_path)))
+
+
+def test_the_key_covers_tensorrt_gpu_and_the_code_of_packs(tmp_path, monkeypatch):
+    """Another version of TensorRT, another GPU, another version of a pack, and the same version with other code."""
+    for version in ("8.6.0", "10.16.1", "11.4.0"):
+        with torchtrt.use_tensorrt(f"reference@{version}"):
+            assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+            assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
+    monkeypatch.setattr(key_module.selection, "describe_gpu", lambda: "NVIDIA H200 (9.0)")
+    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+    monkeypatch.undo()
+    monkeypatch.setattr(key_module, "_fingerprint", lambda package: package)
+    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+    assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
+    monkeypatch.setattr(
+        key_module, "_fingerprint", lambda package: package + "!" * ("aten_core" in package)
+    )
+    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+
+
+def test_the_fingerprint_of_a_package_changes_with_its_code(tmp_path, monkeypatch):
+    """Whatever its version says: packs in development are found by what they are."""
+    package = tmp_path / "some_pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "ops.py").write_text("a = 1")
+    module = types.ModuleType("some_pack")
+    module.__file__ = str(package / "__init__.py")
+    monkeypatch.setitem(sys.modules, "some_pack", module)
+    fingerprint = key_module._fingerprint.__wrapped__
+    before = fingerprint("some_pack")
+    os.utime(package / "ops.py", (0, 0))
+    assert before == fingerprint("some_pack")
+    (package / "ops.py").write_text("a = 2")
+    assert before != fingerprint("some_pack")
+    (package / "ops.py").write_text("a = 1")
+    assert before == fingerprint("some_pack")
+    (package / "ops.py").rename(package / "others.py")
+    assert before != fingerprint("some_pack")
+
+
+def test_a_programs_own_converter_is_never_kept(tmp_path, fresh):
+    """Nothing says whether its code is the same in the next session."""
+    code = (
+        "import sys, torch, torchtrt\n"
+        "from torchtrt.registry import ConverterPriority\n"
+        "@torchtrt.dynamo_tensorrt_converter(torch.ops.aten.relu.default, priority=ConverterPriority.HIGH)\n"
+        "def relu(ctx, self):\n"
+        "    return ctx.net.add_activation(self, torchtrt.trt.ActivationType.RELU).get_output(0)\n"
+        "for _ in range(2):\n"
+        "    model = torchtrt.compile(\n"
+        "        torch.nn.ReLU().eval(), [torch.rand(2)], min_block_size=1, engine_cache=sys.argv[1])\n"
+        "    print(model.report.converted[0].pack.split()[0], model.report.blocks[0].cached)\n"
+    )
+
+    assert ["local False"] * 2 == fresh(code, tmp_path).splitlines()
+    assert [] == EngineCache(tmp_path).entries()
+
+
+def test_a_hit_converts_and_builds_nothing(tmp_path):
+    """The report has neither stage, the same layers, and the nodes of this model."""
+    first, second = (compiled(BASE, tmp_path, [VARYING]) for _ in range(2))
+
+    assert {"conversion", "building", "TensorRT start"} <= set(first.report.seconds)
+    assert not {"conversion", "building", "TensorRT start"} & set(second.report.seconds)
+    assert ([False], [True]) == (hits(first), hits(second))
+    for name in ("nodes", "layers", "plan_bytes"):
+        assert getattr(first.report.blocks[0], name) == getattr(second.report.blocks[0], name)
+    for rows in (1, 4, 8):
+        x = torch.rand(rows, 4)
+        assert torch.equal(first(x), second(x))
+
+
+def test_a_kept_engine_is_saved_and_copied_like_any_other(tmp_path):
+    """Where it came from makes no difference."""
+    for _ in range(2):
+        model = compiled(BASE, tmp_path, [VARYING])
+        torchtrt.save(model, tmp_path / "model.pt2")
+    x = torch.rand(3, 4)
+
+    assert torch.equal(model(x), torchtrt.load(tmp_path / "model.pt2")(x))
+
+
+def test_settings_and_environment_choose_the_folder(tmp_path, monkeypatch):
+    """The setting comes first; without both nothing is kept."""
+    default, named, given_folder = tmp_path / "default", tmp_path / "named", tmp_path / "given"
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name: default / name)
+
+    def used(setting, variable):
+        if variable is None:
+            monkeypatch.delenv("TORCHTRT_CACHE", raising=False)
+        else:
+            monkeypatch.setenv("TORCHTRT_CACHE", variable)
+        torchtrt.compile(BASE, [VARYING], min_block_size=1, engine_cache=setting)
+        found = {path.relative_to(tmp_path).parts[0] for path in tmp_path.rglob("*.engine")}
+        for path in tmp_path.rglob("*.engine"):
+            path.unlink()
+        return found
+
+    assert set() == used(None, None)
+    assert set() == used(None, "0") == used(None, "off")
+    assert set() == used(False, str(named))
+    assert {"default"} == used(None, "1") == used(None, "True")
+    assert {"default"} == used(True, None) == used(True, "true")
+    assert {"named"} == used(None, str(named))
+    assert {"named"} == used(True, str(named))
+    assert {"given"} == used(given_folder, str(named))
+    with pytest.raises(SettingsError, match="engine_cache=3"):
+        torchtrt.compile(BASE, [VARYING], engine_cache=3)
+
+
+def test_the_least_recently_used_engines_go_first(tmp_path, monkeypatch):
+    """Beyond the limit; using an engine makes it young."""
+    models = [nn.Sequential(nn.Linear(4, 4), nn.ReLU()) for _ in range(4)]
+    for age, model in enumerate(models[:3]):
+        compiled(model, tmp_path, [VARYING])
+        for entry in EngineCache(tmp_path).entries():
+            if entry.used > time.time() - 1000:
+                os.utime(tmp_path / "engines" / f"{entry.key}.engine", (0, 1000 + age))
+    size = EngineCache(tmp_path).entries()[0].bytes
+    assert [True] == hits(compiled(models[0], tmp_path, [VARYING]))
+    monkeypatch.setenv("TORCHTRT_CACHE_SIZE", f"{3.5 * size / 1000} kB")
+    compiled(models[3], tmp_path, [VARYING])
+
+    assert [[True], [True]] == [
+        hits(compiled(model, tmp_path, [VARYING])) for model in (models[0], models[3])
+    ]
+    assert [False] == hits(compiled(models[1], tmp_path, [VARYING]))
+    for text in ("much", "-1", "10 miles"):
+        monkeypatch.setenv("TORCHTRT_CACHE_SIZE", text)
+        with pytest.raises(SettingsError, match="TORCHTRT_CACHE_SIZE"):
+            compiled(BASE, tmp_path, [VARYING])
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
+def test_a_damaged_file_is_built_again(tmp_path, place, bit, cut):
+    """Whatever byte has changed, and wherever the file ends."""
+    compiled(BASE, tmp_path, [VARYING])
+    (path,) = tmp_path.glob("engines/*.engine")
+    data = bytearray(path.read_bytes())
+    at = int(place * len(data))
+    if cut:
+        del data[at:]
+    else:
+        data[at] ^= 1 << bit
+    path.write_bytes(data)
+    x = torch.rand(2, 4)
+
+    again = compiled(BASE, tmp_path, [VARYING])
+    assert [False] == hits(again)
+    torch.testing.assert_close(again(x), BASE(x))
+    assert [True] == hits(compiled(BASE, tmp_path, [VARYING]))
+
+
+COMPILE = """
+import sys, torch, torchtrt
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3)).eval()
+compiled = torchtrt.compile(model, [torch.rand(2, 4)], min_block_size=1, engine_cache=sys.argv[1])
+torch.testing.assert_close(compiled(torch.ones(2, 4)), model(torch.ones(2, 4)))
+print(int(compiled.report.blocks[0].cached))
+"""
+
+
+FOUR_PROCESSES = """
+import os, sys
+children = []
+while len(children) < 4:
+    child = os.fork()
+    if child == 0:
+        break
+    children.append(child)
+else:
+    sys.exit(max(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+def test_many_processes_build_an_engine_once(fresh, tmp_path):
+    """Who comes second waits and finds it."""
+    outputs = fresh(FOUR_PROCESSES + COMPILE, tmp_path).splitlines()
+
+    assert ["0", "1", "1", "1"] == sorted(outputs)
+
+
+def test_many_threads_build_an_engine_once(tmp_path):
+    """Threads of one process wait for each other, too."""
+    with ThreadPoolExecutor(6) as pool:
+        models = list(pool.map(lambda _: compiled(BASE, tmp_path, [VARYING]), range(6)))
+
+    assert 1 == sum(not hits(model)[0] for model in models)
+
+
+def test_a_killed_writer_leaves_no_engine_and_no_lock(tmp_path, fresh):
+    """The next process builds, and in the end what was left behind goes."""
+    killed = COMPILE.replace(
+        "torch.manual_seed(0)",
+        "torch.manual_seed(0); import os, signal\n"
+        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    done = run_python("-c", killed, str(tmp_path))
+    assert -signal.SIGKILL == done.returncode
+    assert [] == EngineCache(tmp_path).entries()
+
+    assert "0" == fresh(COMPILE, tmp_path)
+    assert "1" == fresh(COMPILE, tmp_path)
+    for kind in ("engines", "timings"):
+        (tmp_path / kind / "written.tmp").write_bytes(b"half")  # by somebody, now
+        (tmp_path / kind / "left.tmp").write_bytes(b"half")
+        os.utime(tmp_path / kind / "left.tmp", (0, 0))
+    compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
+    names = [path.name for path in tmp_path.glob("*/*.tmp")]
+    assert "left.tmp" not in names
+    assert 2 == names.count("written.tmp")
+
+
+def test_a_failed_build_keeps_nothing_and_frees_the_lock(tmp_path, monkeypatch):
+    """The next compilation is free to try."""
+    import torchtrt_compiler.building
+
+    def fail(*_):
+        raise BuildError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torchtrt_compiler.building, "build_plan", fail)
+        with pytest.raises(BuildError):
+            compiled(nn.Sequential(nn.Linear(4, 4)), tmp_path, [VARYING])
+    assert [] == EngineCache(tmp_path).entries()
+    assert [False] == hits(compiled(BASE, tmp_path, [VARYING]))
+
+
+def test_a_folder_that_cannot_be_used_is_a_warning(tmp_path):
+    """Compiling goes on: a cache is never needed."""
+    (tmp_path / "file").write_text("")
+    with pytest.warns(CacheWarning, match="goes on without"):
+        model = compiled(BASE, tmp_path / "file", [VARYING])
+
+    torch.testing.assert_close(model(INPUTS[0]), BASE(INPUTS[0]))
+
+
+def test_timings_are_kept_beside_the_engines(tmp_path, monkeypatch):
+    """What TensorRT measured once helps the next build, in whatever order processes write it."""
+    given = []
+    original = store.EngineCache.use_timings
+    monkeypatch.setattr(
+        store.EngineCache,
+        "use_timings",
+        lambda self, config: (original(self, config), given.append(config.get_timing_cache())),
+    )
+    compiled(BASE, tmp_path, [VARYING])
+    (path,) = tmp_path.glob("timings/*.timings")
+    before = path.read_bytes()
+    compiled(nn.Sequential(nn.Linear(4, 9), nn.ReLU()), tmp_path, [VARYING])
+
+    assert 2 == len(given)
+    assert before == bytes(given[1].serialize())
+
+
+def test_the_command_shows_and_clears(tmp_path, capsys, monkeypatch):
+    """As a table and as data; of the folder that is asked for, or the default."""
+    compiled(BASE, tmp_path, [VARYING])
+    monkeypatch.setenv("TORCHTRT_CACHE", str(tmp_path))
+
+    assert 0 == main(["cache", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert str(tmp_path) == found["folder"]
+    (entry,) = found["engines"]
+    assert (
+        found["bytes"]
+        == entry["bytes"]
+        == sum(path.stat().st_size for path in tmp_path.glob("engines/*.engine"))
+    )
+    assert 3 == entry["nodes"]
+    assert 0 == main(["cache", str(tmp_path)])
+    assert entry["key"][:12] in capsys.readouterr().out
+    assert 0 == main(["cache", "--clear"])
+    assert "Removed" in capsys.readouterr().out
+    assert [] == EngineCache(tmp_path).entries()
+    assert [] == list(tmp_path.glob("timings/*"))
+
+
+@pytest.mark.parametrize("command", [["cache"], ["cache", "--clear"]], ids=" ".join)
+def test_the_command_says_that_there_is_no_such_folder(command, tmp_path, capsys):
+    """Rather than that nothing is in it: the name may be misspelt, or a file's."""
+    (tmp_path / "file").touch()
+    for name in ("file", "none"):
+        assert 2 == main([*command, str(tmp_path / name)])
+        assert f"no folder {tmp_path / name}" in capsys.readouterr().err

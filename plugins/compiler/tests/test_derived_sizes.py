@@ -1,0 +1,129 @@
+"""Sizes that are derived from another, as ``4 * torch.export.Dim("h")``, where the other is the size of no input."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import InputError
+from torchtrt_reference import VERSIONS
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+def dim(name):
+    """Returns a dimension of 2 to 8."""
+    return torch.export.Dim(name, min=2, max=8)
+
+
+H, W = dim("h"), dim("w")
+CASES = {
+    "factor": (lambda x: x * 2 + 1, [{0: 4 * H}], [(16, 3)], [[(8, 3)], [(32, 3)]]),
+    "offset": (lambda x: x * 2 + 1, [{0: H + 1}], [(5, 3)], [[(3, 3)], [(9, 3)]]),
+    "both": (lambda x: x * 2 + 1, [{0: 2 * H - 1}], [(5, 3)], [[(3, 3)], [(15, 3)]]),
+    "sums": (
+        lambda x: x.relu().sum(),
+        [{0: 4 * H, 1: 4 * W}],
+        [(16, 12)],
+        [[(8, 32)], [(32, 8)]],
+    ),
+    "images": (
+        lambda x: F.interpolate(F.avg_pool2d(x, 4), scale_factor=2).flatten(1),
+        [{2: 4 * H, 3: 4 * W}],
+        [(1, 2, 16, 12)],
+        [[(1, 2, 8, 32)], [(1, 2, 32, 8)]],
+    ),
+    "two": (
+        lambda x, y: x[:1] * y[:1],
+        [{0: H + 1}, {0: H + 2}],
+        [(5, 3), (6, 3)],
+        [[(3, 3), (4, 3)], [(9, 3), (10, 3)]],
+    ),
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_derived_size_may_have_every_value(version, case):
+    """Of the smallest and the largest, and the one in the example."""
+    function, sizes, example, others = case
+    model = Function(function).eval()
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(
+            model,
+            [torch.rand(shape) for shape in example],
+            dynamic_shapes={"inputs": tuple(sizes)},
+            require_full_compilation=True,
+        )
+        for shapes in (example, *others):
+            inputs = [torch.rand(shape) for shape in shapes]
+            torch.testing.assert_close(compiled(*inputs), model(*inputs))
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "message"),
+    [
+        ("factor", [(9, 3)], r"must be 4\*s\d+, for a whole"),
+        ("factor", [(36, 3)], "compiled for 8 to 32"),
+        ("offset", [(2, 3)], "compiled for 3 to 9"),
+        ("both", [(4, 3)], r"must be 2\*s\d+ - 1, for a whole"),
+        ("two", [(3, 3), (5, 3)], r"it must be .*shape\[0\].* = 4"),
+    ],
+)
+def test_another_size_is_refused(name, shapes, message):
+    """It is no size that the dimension has, too large, too small, or not the other one's."""
+    function, sizes, example, _ = CASES[name]
+    compiled = torchtrt.compile(
+        Function(function).eval(),
+        [torch.rand(shape) for shape in example],
+        dynamic_shapes={"inputs": tuple(sizes)},
+        min_block_size=1,
+    )
+    with pytest.raises(InputError, match=message):
+        compiled(*(torch.rand(shape) for shape in shapes))
+
+
+def test_a_program_with_a_derived_size_is_compiled_for_the_sizes_of_an_input():
+    """In the range that is asked for."""
+    function, sizes, example, _ = CASES["factor"]
+    exported = torch.export.export(
+        Function(function),
+        tuple(torch.rand(shape) for shape in example),
+        dynamic_shapes={"inputs": tuple(sizes)},
+        strict=False,
+    )
+    shapes = torchtrt.Input(min_shape=(12, 3), opt_shape=(16, 3), max_shape=(24, 3))
+    compiled = torchtrt.compile(exported, [shapes], min_block_size=1)
+    assert not compiled.report.narrowed
+    for size in (12, 24):
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(compiled(x), function(x))
+    with pytest.raises(InputError, match="compiled for 12 to 24"):
+        compiled(torch.rand(8, 3))
+
+
+def test_a_model_with_a_derived_size_is_saved(tmp_path):
+    """And runs at other sizes than those of the example."""
+    function, sizes, example, others = CASES["images"]
+    compiled = torchtrt.compile(
+        Function(function).eval(),
+        [torch.rand(shape) for shape in example],
+        dynamic_shapes={"inputs": tuple(sizes)},
+        min_block_size=1,
+    )
+    torchtrt.save(compiled, tmp_path / "model.ep")
+    loaded = torchtrt.load(tmp_path / "model.ep")
+    for shapes in others:
+        x = torch.rand(shapes[0])
+        torch.testing.assert_close(loaded(x), function(x))

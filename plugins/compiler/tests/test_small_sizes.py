@@ -1,0 +1,213 @@
+"""Sizes of 0 and 1, which torch.export takes no size for: a program is compiled for them where it is the model's."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import InputError
+from torchtrt_reference import VERSIONS
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+def rows(minimum, columns=3):
+    """Returns an input with rows that vary in number."""
+    shapes = ((minimum, columns), (4, columns), (16, columns))
+    return torchtrt.Input(min_shape=shapes[0], opt_shape=shapes[1], max_shape=shapes[2])
+
+
+def doubled_at_first(x):
+    """Writes to two rows, or to the only one."""
+    result = x * 1
+    result[:2].mul_(2)
+    return result
+
+
+OTHERS = {
+    "squeeze": lambda x: (x * 2).sum(1).squeeze(),
+    "squeeze-dim": lambda x: (x * 2).squeeze(0),
+    "branch": lambda x: x * 2 if x.shape[0] == 1 else x * 3,
+    "branch-on-product": lambda x: x * 2 if x.numel() == 3 else x * 3,
+    "first-rows": lambda x: x[:2] + 1,
+    "last-rows": lambda x: x[-2:] + 1,
+    "second-row": lambda x: x[1:2] + 1,
+    "write": doubled_at_first,
+    "write-to-a-copy": lambda x: ((y := x * 2), y.T.contiguous().add_(1), y)[-1],
+    "constant": lambda x: x * (torch.ones(3) if x.shape[0] == 1 else torch.zeros(3)),
+    "branch-inside": lambda x: torch.cond(
+        x.sum() > 0, lambda y: y * (2 if y.shape[0] == 1 else 3), lambda y: y - 1, (x,)
+    ),
+    "argument": lambda x: x.cumsum(0 if x.shape[0] == 1 else 1),
+}
+"""Models that are another program for one row than for several."""
+SAME = {
+    "product": lambda x: x.relu() @ x.T,
+    "number": lambda x: x * (1 / x.shape[0]),
+    "tensor-of-a-size": lambda x: x.sum() / torch.tensor(x.shape[0]),
+    "whole-slice": lambda x: torch.arange(x.shape[0])[:, None] + x,
+    "first-positions": lambda x: torch.arange(16).float()[: x.shape[0], None] + x,
+    "contiguous": lambda x: x.T.contiguous().view(-1) + 1,
+    "mask": lambda x: torch.ones(x.shape[0], x.shape[0]).tril() @ x,
+    "first-row": lambda x: x[0] + x,
+    "write": lambda x: (x * 1).add_(1),
+    "write-and-whole-slice": lambda x: (x * 1).add_(torch.arange(x.shape[0])[:, None]),
+    "write-and-contiguous": lambda x: (x * 1).add_(1) * x.T.contiguous().T,
+    "chosen": lambda x: x[x > 0.5] + 1,
+    "branch-inside": lambda x: torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,)),
+}
+"""Models that are one program, although exporting spells some of them in another way where a size is known."""
+
+
+def assert_same_at(compiled, model, *sizes):
+    """Checks calls with these numbers of rows against eager PyTorch."""
+    for size in sizes:
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("function", OTHERS.values(), ids=OTHERS)
+def test_a_size_of_1_for_which_the_model_is_another_program_is_not_compiled(version, function):
+    """A warning and the report say so, and a call with it is refused."""
+    model = Function(function).eval()
+    with (
+        torchtrt.use_tensorrt(f"reference@{version}"),
+        warnings.catch_warnings(record=True) as said,
+    ):
+        warnings.simplefilter("always")
+        compiled = torchtrt.compile(model, [rows(1)], min_block_size=1)
+
+    assert any("You asked for 1 to 16 in dimension 0" in str(each.message) for each in said)
+    assert [(1, 16), (2, 16)] == [
+        size for each in compiled.report.narrowed for size in (each.asked, each.compiled)
+    ]
+    assert "in forward" in compiled.report.narrowed[0].model_line
+    assert_same_at(compiled, model, 2, 5)
+    with pytest.raises(InputError, match="2 to 16"):
+        compiled(torch.rand(1, 3))
+
+
+@pytest.mark.parametrize("function", SAME.values(), ids=SAME)
+def test_a_size_of_1_for_which_the_model_is_one_program_is_compiled(function):
+    """Nothing is narrowed, and the results are eager PyTorch's."""
+    model = Function(function).eval()
+    compiled = torchtrt.compile(model, [rows(1)], min_block_size=1)
+
+    assert [] == compiled.report.narrowed
+    assert_same_at(compiled, model, 1, 2, 5)
+
+
+def test_full_compilation_is_of_a_size_of_1_too():
+    """Otherwise it is an error."""
+    with pytest.raises(InputError, match="You asked for 1 to 16"):
+        torchtrt.compile(
+            Function(OTHERS["branch"]).eval(), [rows(1)], require_full_compilation=True
+        )
+
+
+def test_a_size_of_0_is_compared_too():
+    """A branch on it excludes it alone."""
+    model = Function(lambda x: x * 2 if x.shape[0] == 0 else x.sum(0)).eval()
+    with pytest.warns(UserWarning, match="You asked for 0 to 16"):
+        compiled = torchtrt.compile(model, [rows(0)], min_block_size=1)
+
+    assert_same_at(compiled, model, 1, 2)
+    with pytest.raises(InputError):
+        compiled(torch.rand(0, 3))
+    plain = Function(lambda x: x * 2).eval()
+    assert_same_at(torchtrt.compile(plain, [rows(0)], min_block_size=1), plain, 0, 1, 2)
+
+
+def test_two_sizes_of_1_are_compared_together():
+    """A branch on both is in the program of neither."""
+
+    def branch(x, y):
+        return x.sum() * 2 if x.shape[0] * y.shape[0] == 1 else x.sum() + y.sum()
+
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        compiled = torchtrt.compile(Function(branch).eval(), [rows(1), rows(1)], min_block_size=1)
+
+    assert 2 == len(compiled.report.narrowed)
+
+
+@pytest.mark.parametrize("name", ["squeeze", "first-rows", "last-rows", "second-row", "write"])
+def test_an_exported_program_is_compared_with_itself(name):
+    """Its graph does something else with one row; a branch on a size is none of its any more."""
+    model = Function(OTHERS[name]).eval()
+    rows_of = torch.export.Dim("rows", min=1, max=16)
+    exported = torch.export.export(
+        model, (torch.rand(4, 3),), dynamic_shapes={"inputs": ({0: rows_of},)}, strict=False
+    )
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        compiled = torchtrt.compile(exported, min_block_size=1)
+
+    assert_same_at(compiled, model, 2, 5)
+    with pytest.raises(InputError, match="2 to 16"):
+        compiled(torch.rand(1, 3))
+
+
+@pytest.mark.parametrize("name", sorted(SAME))
+def test_an_exported_program_is_compiled_for_one_row(name):
+    """Where its graph is right for it."""
+    model = Function(SAME[name]).eval()
+    rows_of = torch.export.Dim("rows", min=1, max=16)
+    exported = torch.export.export(
+        model, (torch.rand(4, 3),), dynamic_shapes={"inputs": ({0: rows_of},)}, strict=False
+    )
+    compiled = torchtrt.compile(exported, min_block_size=1)
+
+    assert [] == compiled.report.narrowed
+    assert_same_at(compiled, model, 1, 2, 5)
+
+
+def test_a_model_that_takes_no_single_row_is_not_compiled_for_one():
+    """Its own error is none of compiling: statistics of one row."""
+    model = Function(lambda x: nn.functional.batch_norm(x, None, None, training=True)).eval()
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        compiled = torchtrt.compile(model, [rows(1)], min_block_size=1)
+
+    with pytest.raises(InputError, match="2 to 16"):
+        compiled(torch.rand(1, 3))
+
+
+def test_of_several_ranges_those_of_other_programs_are_left_out():
+    """And where none remains, that is an error."""
+    shapes = [((1, 3), (1, 3), (1, 3)), ((2, 3), (4, 3), (16, 3))]
+    model = Function(OTHERS["branch"]).eval()
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        compiled = torchtrt.compile(model, [torchtrt.Input(ranges=shapes)], min_block_size=1)
+
+    assert_same_at(compiled, model, 2, 5)
+    with pytest.raises(InputError):
+        compiled(torch.rand(1, 3))
+
+
+def test_a_program_that_made_constants_in_another_default_dtype():
+    """What PyTorch's default dtype was at the export counts, not what it is now."""
+    model = Function(lambda x: x.relu() + torch.linspace(0, 1, 3)[0])
+    sizes = (({0: torch.export.Dim("rows", min=1)},),)
+    torch.set_default_dtype(torch.float16)
+    try:
+        program = torch.export.export(model, (torch.ones(4, 3),), dynamic_shapes=sizes)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+    inputs = torchtrt.Input(
+        min_shape=(1, 3), opt_shape=(4, 3), max_shape=(16, 3), dtype=torch.float16
+    )
+    compiled = torchtrt.compile(program, [inputs], min_block_size=1)
+
+    assert compiled(torch.ones(1, 3).half()).dtype is torch.float16

@@ -1,0 +1,84 @@
+"""TensorRT for RTX as a TensorRT for torchtrt: it builds engines on any machine, and RTX GPUs run them.
+
+The entry-point group ``torchtrt.tensorrt`` names this module ``rtx``. NVIDIA's own module is ``tensorrt_rtx_bindings``;
+:func:`load` imports it on first use. The two functions whose names end in ``objection`` say what it cannot do here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from typing import Any
+
+import torch
+
+from torchtrt.errors import TensorRTUnavailableError
+
+_GPUS = "RTX GPUs of compute capability 8.0, 8.6, 8.9, and 12.0 or later"
+
+DESCRIPTION = f"NVIDIA TensorRT for RTX: builds on any machine, runs on {_GPUS}"
+"""A sentence for people: ``torchtrt doctor`` prints it."""
+INTERFACE = "11.4.0"
+"""The version of TensorRT whose layers, enumerations and settings TensorRT for RTX 1.7 has; it has no plugins."""
+
+_MODULE = "tensorrt_rtx_bindings"
+_DISTRIBUTION = "tensorrt-rtx-cu12-bindings"
+_CAPABILITIES = ((8, 0), (8, 6), (8, 9))
+_LATER = (12, 0)
+"""NVIDIA's documentation of version 1.7: an engine with no stated target runs on these, and on all from 12.0 on."""
+_NEED_GPU = ("REFIT", "REFIT_IDENTICAL", "STRIP_PLAN")
+"""The builder flags for which TensorRT for RTX 1.7 runs code on a GPU while it builds."""
+_ABSENT = {
+    "VERSION_COMPATIBLE": "it needs the lean runtime, which TensorRT for RTX does not have",
+    "TIMING_CACHE": "TensorRT for RTX times no kernels while it builds",
+    "NON_ZERO": "TensorRT for RTX has no NonZero layer",
+    "NMS": "TensorRT for RTX has no NMS layer",
+    "DECONVOLUTION BF16": "TensorRT for RTX has no Deconvolution of bfloat16",
+}
+
+
+def _installed_versions() -> tuple[str, ...]:
+    try:
+        return (importlib.metadata.version(_DISTRIBUTION),)
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+
+
+VERSIONS = _installed_versions()
+"""The installed version of TensorRT for RTX; empty where it is not installed."""
+
+__all__ = ["DESCRIPTION", "INTERFACE", "VERSIONS", "device_objection", "feature_objection", "load"]
+
+
+def load(version: str | None = None) -> Any:
+    """Returns NVIDIA's module, which is used like ``tensorrt``.
+
+    Raises:
+        TensorRTUnavailableError: Its wheels are not installed, or cannot be imported.
+    """
+    try:
+        return importlib.import_module(_MODULE)
+    except Exception as error:
+        raise TensorRTUnavailableError(
+            f"TensorRT for RTX cannot be used here: {type(error).__name__}: {error}. Install it with "
+            '`pip install "torchtrt[rtx]"`, on Linux or Windows for x86-64 processors, or choose another TensorRT with '
+            "TORCHTRT_TENSORRT."
+        ) from error
+
+
+def device_objection(device: torch.device) -> str:
+    """Returns why engines do not run on a device; ``""`` where TensorRT for RTX supports it."""
+    if device.type != "cuda":
+        return f"TensorRT for RTX runs engines on {_GPUS}, and the tensors are on {device}"
+    capability = torch.cuda.get_device_capability(device)
+    if capability in _CAPABILITIES or capability >= _LATER:
+        return ""
+    found = f"{torch.cuda.get_device_name(device)} ({capability[0]}.{capability[1]})"
+    return f"TensorRT for RTX runs engines on {_GPUS}, and {device} is an {found}"
+
+
+def feature_objection(feature: str) -> str:
+    """Returns why a builder flag, a layer or the timing cache is not available here; ``""`` where it is."""
+    if feature in _NEED_GPU and not torch.cuda.is_available():
+        return "TensorRT for RTX needs a GPU while it builds such engines, and PyTorch finds none"
+    return _ABSENT.get(feature, "")

@@ -1,0 +1,84 @@
+"""A sample of all converters builds with TensorRT for RTX, and makes the networks that the reference describes.
+
+``python -m tools.rtx_builds`` does so with every case, dtype and size.
+"""
+
+import importlib
+import pkgutil
+
+import pytest
+import torch
+
+import torchtrt
+import torchtrt_rtx
+import torchtrt_testing.aten
+from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
+
+pytestmark = [
+    pytest.mark.skipif(
+        not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
+    ),
+    pytest.mark.filterwarnings("ignore"),  # of PyTorch's, about programs that it exports
+]
+REFERENCE = f"reference@{torchtrt_rtx.INTERFACE}"
+ALWAYS = (
+    "aten.batch_norm.default",
+    "aten.batch_norm.default-plain",
+    "aten.embedding_bag.padding_idx-matrix",
+    "aten.group_norm.default",
+    "aten.group_norm.default-one-group",
+    "aten.index_add.default",
+    "aten.index_reduce.default-mean-without-self",
+    "aten.scatter_add.default-many",
+    "aten.scatter_reduce.two-many-amax",
+)
+"""What TensorRT for RTX refused once."""
+ONE_LAYER_LESS = "attention_v2"
+"""The reference has one layer for an attention, and TensorRT two."""
+SLOW = ("linear_algebra",)
+"""Families whose networks take long to build."""
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def sample():
+    """Returns the first case of each family and one from its middle, and those that were refused once."""
+    found = {}
+    for module in pkgutil.iter_modules(torchtrt_testing.aten.__path__):
+        family = importlib.import_module(f"{torchtrt_testing.aten.__name__}.{module.name}")
+        cases = [case for case in family.CASES if not case.rejected]
+        chosen = [] if module.name in SLOW else [cases[0], cases[len(cases) // 2]]
+        chosen += [case for case in cases if case.label in ALWAYS]
+        found |= {case.label: case for case in chosen}
+    return found
+
+
+def rows():
+    """Yields a test for each dtype of each case of the sample; bfloat16 for those that were refused once."""
+    for label, case in sorted(sample().items()):
+        for dtype in DTYPES if label in ALWAYS else DTYPES[:2]:
+            name = f"{label}-{str(dtype).removeprefix('torch.')}"
+            made = case if dtype is torch.float32 else in_dtype(case, dtype)
+            if made is not None:
+                yield pytest.param(made, id=name)
+
+
+def test_the_sample_has_what_was_refused_once():
+    """A case that is renamed is not forgotten."""
+    assert set(ALWAYS) <= set(sample())
+
+
+@pytest.mark.parametrize("case", list(rows()))
+def test_a_case_builds_and_its_network_is_the_references(case):
+    """Every layer has the dtypes and shapes that the reference says it has."""
+    try:
+        exported = export_case(case, case.varies)
+    except Exception as error:
+        pytest.skip(f"PyTorch does not run it in this dtype: {error}")
+    with torchtrt.use_tensorrt(REFERENCE):
+        expected = build(exported)
+    with torchtrt.use_tensorrt("rtx"):
+        actual = build(exported)
+
+    assert actual.outcome == expected.outcome == BUILT
+    found = list(differences(actual.networks, expected.networks))
+    assert [] == [each for each in found if ONE_LAYER_LESS not in each]

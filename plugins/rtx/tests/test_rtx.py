@@ -1,0 +1,207 @@
+"""TensorRT for RTX as the TensorRT in use: it builds anywhere, and says what it cannot do here."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import torchtrt
+import torchtrt_rtx
+from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
+from torchtrt.tensorrt import selection
+from torchtrt_cli import main
+
+GPUS = r"RTX GPUs of compute capability 8\.0, 8\.6, 8\.9, and 12\.0 or later"
+
+needs_wheels = pytest.mark.skipif(
+    not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
+)
+without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="asks what a CPU cannot do")
+
+
+@pytest.fixture
+def rtx():
+    """TensorRT for RTX in use."""
+    with torchtrt.use_tensorrt("rtx") as module:
+        yield module
+
+
+def compiled(**settings):
+    """Returns a small model with a batch that varies, compiled by the TensorRT in use."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Flatten())
+    images = torchtrt.Input(min_shape=(1, 3, 8, 8), opt_shape=(2, 3, 8, 8), max_shape=(4, 3, 8, 8))
+    return torchtrt.compile(model.eval(), [images], require_full_compilation=True, **settings)
+
+
+@needs_wheels
+@without_gpu
+def test_an_engine_builds_without_a_gpu_and_a_call_names_the_gpus_that_run_it(rtx):
+    """The builder needs no GPU, and the runtime one of few kinds."""
+    model = compiled()
+
+    assert model.report.tensorrt == f"rtx@{torchtrt_rtx.VERSIONS[0]}"
+    assert len(model.report.blocks) == 1
+    with pytest.raises(EngineError, match=f"block_0 cannot run: .*{GPUS}.* on cpu"):
+        model(torch.rand(2, 3, 8, 8))
+
+
+@needs_wheels
+@without_gpu
+def test_a_saved_model_loads_and_tells_its_tensorrt(rtx, tmp_path, capsys):
+    """A server with an RTX GPU loads what a laptop built."""
+    path = tmp_path / "model.ttrt"
+    torchtrt.save(compiled(), path)
+
+    loaded = torchtrt.load(path)
+    main(["inspect", str(path)])
+
+    assert f"rtx@{rtx.__version__}" in capsys.readouterr().out
+    with pytest.raises(EngineError, match=GPUS):
+        loaded(torch.rand(2, 3, 8, 8))
+
+
+@needs_wheels
+def test_converters_see_the_version_of_tensorrt_whose_interface_it_has(rtx):
+    """Packs give ranges of TensorRT's own versions, and TensorRT for RTX counts from 1.0."""
+    assert rtx.__version__.startswith("1.")
+    assert selection.version() == "11.4.0"
+    assert selection.describe() == f"rtx@{rtx.__version__}"
+
+
+@needs_wheels
+def test_a_version_that_is_not_installed_is_refused_by_name():
+    """One version is installed at a time."""
+    with (
+        pytest.raises(TensorRTUnavailableError, match=r"does not speak version '0\.1'"),
+        torchtrt.use_tensorrt("rtx@0.1"),
+    ):
+        pass
+
+
+@needs_wheels
+@without_gpu
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ({"immutable_weights": False}, "REFIT, .*immutable_weights=False.* needs a GPU while"),
+        ({"version_compatible": True}, "VERSION_COMPATIBLE, .* needs the lean runtime"),
+    ],
+)
+def test_a_setting_that_it_cannot_build_with_is_an_error_before_exporting(rtx, setting, reason):
+    """An engine without the property that was asked for would be of no use."""
+    with pytest.raises(SettingsError, match=reason):
+        compiled(**setting)
+
+
+@needs_wheels
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sparse_weights": True, "disable_tf32": True},
+        {"enable_weight_streaming": True, "optimization_level": 5},
+        {"hardware_compatible": True, "max_aux_streams": 1, "tactic_sources": 0},
+    ],
+)
+def test_the_other_settings_build(rtx, settings):
+    """They need no GPU, and nothing is parted because of them."""
+    model = compiled(**settings)
+
+    assert len(model.report.blocks) == 1
+    assert not model.report.splits
+
+
+@needs_wheels
+def test_engines_are_cached_without_timings(rtx, tmp_path):
+    """TensorRT for RTX times nothing, and warns where a timing cache is made."""
+    first, second = (compiled(engine_cache=tmp_path) for _ in range(2))
+
+    assert [block.cached for block in (*first.report.blocks, *second.report.blocks)] == [
+        False,
+        True,
+    ]
+    assert not list(tmp_path.glob("timings/*"))
+
+
+class Places(torch.nn.Module):
+    """Where a tensor is positive, which only running tells."""
+
+    def forward(self, x):
+        return torch.nonzero(x > 0)
+
+
+@needs_wheels
+def test_an_op_that_needs_an_absent_layer_stays_in_pytorch_for_that_reason(rtx):
+    """The builder accepts a NonZero layer, and then finds no implementation of it."""
+    report = torchtrt.explain(Places().eval(), [torch.randn(3, 4)])
+
+    reasons = {row.op: row.reason for row in report.in_torch}
+    assert "TensorRT for RTX has no NonZero layer" in reasons["aten.nonzero.default"]
+
+
+@needs_wheels
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_transposed_convolution_of_bfloat16_builds(rtx, dims):
+    """In float32, because TensorRT for RTX has no Deconvolution of bfloat16."""
+    kind = getattr(torch.nn, f"ConvTranspose{dims}d")
+    model = kind(3, 4, 3, stride=2, output_padding=1).eval().bfloat16()
+    x = torch.randn(2, 3, *[5] * dims, dtype=torch.bfloat16)
+
+    built = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    assert not built.report.splits
+
+
+@needs_wheels
+def test_the_doctor_names_it():
+    """With the GPUs that its engines run on."""
+    environment = "import os; os.environ['TORCHTRT_TENSORRT'] = 'rtx'"
+    code = f"{environment}; from torchtrt_cli import main; main(['doctor', '--json'])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+    versions = json.loads(done.stdout)["versions"]
+    assert versions["TensorRT"].startswith(f"rtx@{torchtrt_rtx.VERSIONS[0]}, NVIDIA TensorRT for")
+    assert "torchtrt-rtx" in versions["TensorRTs installed"]
+
+
+@pytest.mark.parametrize("capability", [(8, 0), (8, 6), (8, 9), (12, 0), (12, 1)])
+def test_a_supported_gpu_runs_engines(monkeypatch, capability):
+    """NVIDIA's list: these, and all from 12.0 on."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+
+    assert torchtrt_rtx.device_objection(torch.device("cuda", 0)) == ""
+
+
+@pytest.mark.parametrize("capability", [(7, 5), (9, 0), (10, 0)])
+def test_another_gpu_is_named_with_those_that_run_engines(monkeypatch, capability):
+    """The runtime refuses an H200, for example."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA Something")
+
+    objection = torchtrt_rtx.device_objection(torch.device("cuda", 0))
+
+    assert "RTX GPUs of compute capability 8.0" in objection
+    assert f"NVIDIA Something ({capability[0]}.{capability[1]})" in objection
+
+
+def test_flags_that_need_a_gpu_are_available_where_there_is_one(monkeypatch):
+    """A flag that TensorRT for RTX lacks stays unavailable."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+
+    assert [torchtrt_rtx.feature_objection(flag) for flag in ("REFIT", "STRIP_PLAN")] == ["", ""]
+    assert "lean runtime" in torchtrt_rtx.feature_objection("VERSION_COMPATIBLE")
+
+
+def test_without_its_wheels_the_error_says_what_to_install(monkeypatch):
+    """This distribution installs without them, because NVIDIA has them for few platforms."""
+
+    def missing(name):
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(torchtrt_rtx.importlib, "import_module", missing)
+
+    with pytest.raises(TensorRTUnavailableError, match=r'pip install "torchtrt\[rtx\]"'):
+        torchtrt_rtx.load()

@@ -1,0 +1,35 @@
+"""Engines as PyTorch modules: calling compiled models, loading saved ones, and what both need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torchtrt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
+    from torchtrt_runtime.engine_module import EngineModule
+    from torchtrt_runtime.serialization.inspection import inspect_file
+    from torchtrt_runtime.serialization.saving import load, save
+    from torchtrt_runtime.streaming import WeightStreaming, weight_streaming
+
+__all__ = [
+    "CallInterface",
+    "CompiledModule",
+    "EngineModule",
+    "WeightStreaming",
+    "inspect_file",
+    "load",
+    "save",
+    "weight_streaming",
+]
+
+_LAZY = {
+    "torchtrt_runtime.compiled_module": ("CallInterface", "CompiledModule"),
+    "torchtrt_runtime.engine_module": ("EngineModule",),
+    "torchtrt_runtime.serialization.inspection": ("inspect_file",),
+    "torchtrt_runtime.serialization.saving": ("load", "save"),
+    "torchtrt_runtime.streaming": ("WeightStreaming", "weight_streaming"),
+}
+
+__getattr__, __dir__ = lazy_names(globals(), _LAZY)

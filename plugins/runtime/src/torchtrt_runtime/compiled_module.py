@@ -1,0 +1,226 @@
+"""What ``torchtrt.compile`` returns."""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import getitem
+from typing import Any
+
+import torch
+from torch import is_grad_enabled
+from torch.fx import GraphModule, Tracer
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import EngineError, InputError
+from torchtrt.settings import CompilationSettings
+from torchtrt_runtime.call_signature import CallSignature
+from torchtrt_runtime.engine_module import runs_engines_alone
+from torchtrt_runtime.executors.plain import Executor, PlainExecutor
+from torchtrt_runtime.input_checks import InputChecks
+from torchtrt_runtime.memory_checks import MemoryChecks
+from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.torch_internals import global_forward_hooks, global_forward_pre_hooks
+from torchtrt_runtime.usage_checks import UsageChecks
+
+# Copies and pickles of a model hold leaves, and making one by its class is deprecated.
+copyreg.pickle(pytree.LeafSpec, lambda _: (pytree.tree_structure, (0,)))  # type: ignore[arg-type,return-value]
+
+
+class _BufferTracer(Tracer):
+    """Reads a pickled graph: what is computed from buffers alone is computed in each call, and is no constant."""
+
+    proxy_buffer_attributes = True
+
+
+@dataclass(frozen=True)
+class CallInterface:
+    """How a compiled model may be called, and what it returns.
+
+    Attributes:
+        input_tree: How ``(args, kwargs)`` nest.
+        output_tree: How the outputs nest.
+        checks: The kinds, dtypes and sizes of the flattened inputs.
+        shared_inputs: The positions of inputs whose memory results may share; they are made contiguous.
+        usage_checks: The state of PyTorch and of the model's weights that the engines rely on.
+        signature: The parameters of the model's ``forward``; None where only an exported program is known.
+    """
+
+    input_tree: pytree.TreeSpec
+    output_tree: pytree.TreeSpec
+    checks: InputChecks
+    shared_inputs: Collection[int] = ()
+    usage_checks: UsageChecks = field(default_factory=UsageChecks)
+    signature: CallSignature | None = None
+
+
+class CompiledModule(torch.nn.Module):
+    """A compiled model: called like the original, it runs engines and, for the rest, PyTorch.
+
+    Args:
+        graph_module: One graph with an :class:`EngineModule` per block.
+        interface: How the model may be called.
+        report: What went where and why, which pack converted what, and how long each stage took.
+        settings: The settings that it was compiled with.
+        weight_recipes: How the graph's weights follow from the model's, if they can be replaced.
+        executor: What runs the graph.
+
+    Attributes:
+        graph_module: The graph; the next call runs the one that is assigned here.
+        executor: The executor; the next call uses the one that is assigned here.
+        interface: How the model may be called. Its fields are attributes of this module as well.
+
+    What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
+    engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
+    two views of one tensor with each other.
+    """
+
+    executor: Executor = PlainExecutor()
+    _replay: Callable[..., Any] | None = None
+
+    def __init__(
+        self,
+        graph_module: GraphModule,
+        interface: CallInterface,
+        report: CompilationReport,
+        settings: CompilationSettings,
+        weight_recipes: Mapping[str, Any] | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        super().__init__()
+        self.report = report
+        self.settings = settings
+        self.weight_recipes = weight_recipes
+        self.interface = interface
+        self.input_tree = interface.input_tree
+        self.output_tree = interface.output_tree
+        self.checks = interface.checks
+        self.signature = interface.signature
+        self.usage_checks = interface.usage_checks
+        self.shared_inputs = frozenset(interface.shared_inputs)
+        self.graph_module = graph_module
+        self.executor = PlainExecutor() if executor is None else executor
+        # Nesting and flattening takes longer than a small engine runs: not where nothing nests.
+        count = len(self.checks.inputs)
+        flat = pytree.tree_structure(((0,) * count, {}))
+        self._flat_inputs = count if self.input_tree == flat else -1
+        self._returns_one_leaf = self.output_tree == pytree.tree_structure(0)
+        self.eval()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "graph_module":
+            value._tracer_cls = _BufferTracer
+            self._memory_checks = MemoryChecks.of(value)
+            self._runs_engines_alone = runs_engines_alone(value)
+            self._whole_engine = _whole_engine(value) if self._runs_engines_alone else None
+        if name in ("graph_module", "executor"):
+            # Inputs that are like others do not show which memory they share with what the model writes to.
+            may_replay = self.executor.captures and self._memory_checks is None
+            self._replay = self.executor.replay if may_replay else None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the original model returns.
+
+        Raises:
+            InputError: An input's kind, dtype or shape is not what the model was compiled for, or the model writes to
+                memory that is given to it under two names.
+            EngineError: A weight of the model has changed, or the call is inside another autocast.
+        """
+        if torch.compiler.is_dynamo_compiling():  # it runs as it is, and is not traced
+            return torch.compiler.disable(self._call)(args, kwargs)  # type: ignore[no-untyped-call]
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Returns what ``forward`` returns, from a recording where there is one for these inputs."""
+        is_flat = len(args) == self._flat_inputs and not kwargs
+        leaves = args if is_flat else self.flatten(args, kwargs)
+        usage = self.usage_checks
+        usage.check_surroundings()
+        replay = self._replay
+        outputs = None if replay is None else replay(self._modules["graph_module"], leaves)
+        if outputs is None:
+            leaves = self._checked(leaves)
+            if self._runs_engines_alone or not is_grad_enabled():
+                outputs = self.run_graph(leaves)
+            else:
+                with torch.no_grad():
+                    outputs = self.run_graph(leaves)
+        if is_grad_enabled():
+            outputs = usage.without_gradients(leaves, outputs)
+        if self._memory_checks is None:
+            usage.check_weights()  # while the GPU works
+        if self._returns_one_leaf:
+            return outputs[0]
+        return pytree.tree_unflatten(outputs, self.output_tree)
+
+    def _checked(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns inputs as the graph takes them."""
+        self.checks.check(leaves)
+        if self._memory_checks is not None:
+            self.usage_checks.check_weights()
+            self._memory_checks.check(leaves, self.graph_module)
+        for index in self.shared_inputs:
+            leaf = leaves[index]
+            if not leaf.is_contiguous():  # as the example was, of which the model made no copy
+                leaves = [*leaves[:index], leaf.contiguous(), *leaves[index + 1 :]]
+        return leaves
+
+    def run_graph(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns the flattened outputs for flattened inputs that were checked."""
+        graph_module: Any = self._modules["graph_module"]  # the attribute takes longer
+        if type(self.executor) is PlainExecutor and self._whole_engine is not None:
+            engine = graph_module._modules[self._whole_engine]
+            has_hooks = engine._forward_hooks or engine._forward_pre_hooks
+            if not (has_hooks or global_forward_hooks or global_forward_pre_hooks):
+                return engine.forward(*leaves)  # type: ignore[no-any-return]
+        return self.executor(graph_module, leaves)
+
+    def train(self, mode: bool = True) -> CompiledModule:
+        """Returns this module; engines have no training mode.
+
+        Raises:
+            EngineError: ``mode`` is true.
+        """
+        if mode:
+            raise EngineError("Engines have no training mode. Train the model, and compile again.")
+        return super().train(mode)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> CompiledModule:
+        if fn(torch.empty(0)).dtype is not torch.float32:
+            message = "The dtype of a compiled model is compiled in. Change the model's, and compile it again."
+            raise EngineError(message)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        """Returns a call's inputs as the graph takes them; an :class:`InputError` where they nest otherwise."""
+        if self.signature is not None:
+            args, kwargs = self.signature.arrange(args, kwargs)
+        names = [name for name, _ in self.checks.inputs]
+        try:
+            # Unlike a comparison of trees, this takes dictionaries in any order.
+            return self.input_tree.flatten_up_to((args, dict(kwargs)))
+        except ValueError as error:
+            by_name = {**dict(zip(names, args, strict=False)), **kwargs}
+            if len(args) + len(kwargs) == len(names) and by_name.keys() == set(names):
+                return [by_name[name] for name in names]  # a program's inputs, given by name
+            raise InputError(
+                f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {error}"
+            ) from None
+
+
+def _whole_engine(graph_module: GraphModule) -> str | None:
+    """Returns the name of the engine that takes and returns all that a graph of engines does, if there is one."""
+    graph = graph_module.graph
+    engines = graph.find_nodes(op="call_module")
+    if len(engines) != 1 or list(engines[0].args) != graph.find_nodes(op="placeholder"):
+        return None
+    name = str(engines[0].target)
+    engine: Any = graph_module._modules[name]
+    returned: Any = graph.output_node().args[0]
+    outputs = [(engines[0], place) for place in range(len(engine.outputs))]
+    if not all(getattr(node, "target", None) is getitem for node in returned):
+        return None
+    return name if [node.args for node in returned] == outputs else None

@@ -1,0 +1,416 @@
+"""An engine as a PyTorch module."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import GraphModule
+
+from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
+from torchtrt.errors import EngineError
+from torchtrt.tensorrt import to_torch_dtype, trt
+from torchtrt.tensorrt.logging import collecting, logger, unclaimed_errors
+from torchtrt.tensorrt.selection import (
+    current,
+    describe,
+    describe_gpu,
+    device_objection,
+    use_module,
+)
+from torchtrt_runtime.input_checks import matcher_of, unlike
+from torchtrt_runtime.output_allocation import make_output_allocator
+from torchtrt_runtime.torch_internals import (
+    DisableTorchDispatch,
+    device_in_use,
+    empty_strided_of,
+    stream_in_use,
+)
+
+_LIVE = frozenset({"tensorrt_module", "_lock", "_loaded", "_idle", "_recorded"})
+"""Attributes that are made anew where a module is loaded or copied."""
+_LEFT: list[dict[str, Any]] = []
+"""What executions had that were dropped while something was recorded."""
+_STREAMS = 16
+"""The most CUDA streams for which a module keeps execution contexts."""
+
+
+class _EngineInput:
+    """An input of an engine in one execution context.
+
+    Attributes:
+        name: Its name in the engine.
+        dtype: The dtype that the engine reads.
+        address: The address that the context has; -1 where it has none.
+    """
+
+    __slots__ = ("address", "dtype", "name")
+
+    def __init__(self, name: str, dtype: torch.dtype) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.address = -1
+
+
+class _EngineOutput(NamedTuple):
+    """An output of an engine.
+
+    Attributes:
+        name: Its name in the engine.
+        dtype: The dtype that the engine writes.
+        wanted: The dtype that the module returns.
+    """
+
+    name: str
+    dtype: torch.dtype
+    wanted: torch.dtype
+
+
+class LoadedEngine(NamedTuple):
+    """An engine in memory.
+
+    Attributes:
+        runtime: What loaded it. The engine makes contexts only as long as its runtime lives.
+        engine: The engine; None where TensorRT refused the plan.
+    """
+
+    runtime: Any
+    engine: Any
+
+
+class _Execution:
+    """One execution context of an engine, and what it was told last.
+
+    Args:
+        module: Whose engine it runs.
+        device: Where its inputs are.
+        loaded: The engine, if another execution has loaded it.
+    """
+
+    def __init__(
+        self, module: EngineModule, device: torch.device, loaded: LoadedEngine | None
+    ) -> None:
+        self.module = module
+        self.device = device
+        self.empty = empty_strided_of(device.type)
+        self.no_elements = self.empty((256,), (1,), torch.uint8)
+        self.nowhere = self.no_elements.data_ptr()  # of empty tensors, whose own address is null
+        self.loaded, self.context = self._new_context(loaded)
+        engine = self.loaded.engine
+        self.inputs = [
+            _EngineInput(spec.name, to_torch_dtype(engine.get_tensor_dtype(spec.name)))
+            for spec in module.inputs
+        ]
+        self.outputs = [
+            _EngineOutput(name, to_torch_dtype(engine.get_tensor_dtype(name)), wanted)
+            for name, wanted in module.outputs.items()
+        ]
+        self.wanted_dtypes = [output.wanted for output in self.outputs]
+        self.widens = any(output.dtype is not output.wanted for output in self.outputs)
+        self.profiles = engine_profiles(module.inputs)
+        self.shapes: list[torch.Size] | None = None
+        self.matches: Callable[..., bool] = unlike
+        self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
+        self.allocators = []
+        for name in module.outputs if module.requires_output_allocator else ():
+            self.allocators.append(make_output_allocator(device))
+            self.context.set_output_allocator(name, self.allocators[-1])
+
+    def _new_context(self, loaded: LoadedEngine | None) -> tuple[LoadedEngine, Any]:
+        """Returns a new execution context, and the engine that it is of.
+
+        Raises:
+            EngineError: TensorRT refuses the plan, or has no memory for a context.
+        """
+        module = self.module
+        with collecting() as log:
+            if loaded is None:
+                loaded = module.deserialize(self.device)
+            context = loaded.engine and loaded.engine.create_execution_context()
+            if context and context.active_optimization_profile < 0:
+                # A plan of other settings: its profile serves one context, so this one gets an engine of its own.
+                loaded = module.deserialize(self.device)
+                context = loaded.engine.create_execution_context()
+        if context is None:
+            message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
+            raise EngineError(message)
+        return loaded, context
+
+    def __del__(self) -> None:
+        # Freeing it would end what this stream records; the next one that is made frees it.
+        on_cuda = self.device.type == "cuda" and not sys.is_finalizing()
+        if on_cuda and torch.cuda.is_current_stream_capturing():
+            _LEFT.append(vars(self))
+
+    def run(self, inputs: Sequence[torch.Tensor], stream: int) -> tuple[torch.Tensor, ...]:
+        """Enqueues the engine on a stream, and returns its outputs."""
+        context = self.context
+        if not self.matches(*inputs):
+            inputs = self._prepared(inputs, stream)  # alive until the engine has been enqueued
+        for tensor, known in zip(inputs, self.inputs):  # noqa: B905  (as many as there are shapes)
+            address = tensor.data_ptr()
+            if address != known.address:
+                context.set_tensor_address(known.name, address or self.nowhere)
+                known.address = address
+        outputs = []
+        for name, layout in self.layouts:
+            output = self.empty(*layout)
+            context.set_tensor_address(name, output.data_ptr() or self.nowhere)
+            outputs.append(output)
+        if not context.execute_async_v3(stream):
+            raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
+        if self.allocators:
+            outputs = [
+                allocator.take(output.dtype)
+                for allocator, output in zip(self.allocators, self.outputs, strict=True)
+            ]
+        if self.widens:
+            return tuple(map(torch.Tensor.to, outputs, self.wanted_dtypes))
+        return tuple(outputs)
+
+    def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
+        """Returns inputs as the engine takes them, and tells the context their shapes."""
+        self.matches = unlike
+        name = self.module.name
+        for tensor in inputs:
+            if tensor.device != self.device:
+                message = f"The inputs of {name} are on {self.device} and {tensor.device}; move them to one device."
+                raise EngineError(message)
+        shapes = [tensor.shape for tensor in inputs]
+        if shapes != self.shapes:
+            self._set_shapes(shapes, stream)
+        taken = []
+        for tensor, known in zip(inputs, self.inputs, strict=True):
+            # 64 bits become 32 where TensorRT has no more. Fractions would be cut off.
+            if tensor.is_floating_point() and not known.dtype.is_floating_point:
+                raise EngineError(
+                    f"PyTorch computed {tensor.dtype} for the input {known.name!r} of {name}, and had traced it as an "
+                    f"integer. Convert it in the model, with .to({tensor.dtype}), before it is used."
+                )
+            # Zeros of PyTorch's forward mode have no memory.
+            stored = tensor.clone() if tensor._is_zerotensor() else tensor
+            taken.append(stored.to(known.dtype).resolve_neg().contiguous())
+        if all(map(operator.is_, taken, inputs)):
+            self.matches = matcher_of(inputs)
+        return taken
+
+    def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
+        """Switches to the first profile that takes these shapes, unless the one in use does."""
+        fitting = [place for place, profile in enumerate(self.profiles) if _takes(profile, shapes)]
+        if fitting and self.context.active_optimization_profile not in fitting:
+            self.context.set_optimization_profile_async(fitting[0], stream)
+            for known in self.inputs:
+                known.address = -1
+
+    def _set_shapes(self, shapes: list[torch.Size], stream: int) -> None:
+        """Tells the context the shapes of its inputs, and asks for those of its outputs.
+
+        Raises:
+            EngineError: The engine was not built for these shapes.
+        """
+        self.shapes = None
+        name = self.module.name
+        if len(self.profiles) > 1:
+            self._select_profile(shapes, stream)
+        for spec, shape in zip(self.module.inputs, shapes, strict=True):
+            with collecting() as log:
+                accepted = self.context.set_input_shape(spec.name, tuple(shape))
+            if not accepted:
+                ranges = (f"({', '.join(map(str, sizes))})" for sizes in spec.profiles)
+                raise EngineError(
+                    f"The engine of {name} refused the shape {tuple(shape)} of its input {spec.name!r}; it was built "
+                    f"for {' or '.join(dict.fromkeys(ranges))}: {log.text()}."
+                )
+        try:
+            missing = self.context.infer_shapes()
+        except RuntimeError as error:
+            message = f"The engine of {name} has no result for these shapes: {error}"
+            raise EngineError(message) from error
+        if missing:
+            raise EngineError(f"The engine of {name} lacks the shapes of {', '.join(missing)}.")
+        if not self.allocators:
+            self.layouts = []
+            for output in self.outputs:
+                sizes = tuple(self.context.get_tensor_shape(output.name))
+                like = torch.empty(sizes, device="meta")
+                self.layouts.append((output.name, (sizes, like.stride(), output.dtype)))
+        self.shapes = shapes
+
+
+def _takes(profile: Sequence[Ranges], shapes: Sequence[torch.Size]) -> bool:
+    """Returns whether a profile has all sizes of the inputs.
+
+    A shape of another rank is in no profile.
+    """
+    for ranges, shape in zip(profile, shapes, strict=True):
+        if len(ranges) != len(shape):
+            return False
+        if not all(known.takes(size) for known, size in zip(ranges, shape, strict=True)):
+            return False
+    return True
+
+
+class EngineModule(torch.nn.Module):
+    """Runs one engine on PyTorch tensors.
+
+    Args:
+        plan: The serialized engine: bytes, or anything with a buffer of them. Copies of the module share it.
+        inputs: The profile of each input, in the order that ``forward`` takes them.
+        outputs: The dtype of each of the engine's outputs, by name, in the order that ``forward`` returns them; 64-bit
+            types that the engine lacks are restored.
+        requires_output_allocator: Whether an output's size depends on the data.
+        name: The block's name, for messages.
+        converted_by: For each node, the pack and version that converted it.
+        gpu: The GPU that it was built for; the one in use if omitted.
+        weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
+        compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
+
+    Attributes:
+        tensorrt_module: The module of the TensorRT that loads the plan.
+        weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
+            finds room for.
+    """
+
+    weight_budget: int | None = None
+
+    def __init__(  # noqa: PLR0913  (a saved file names each of them)
+        self,
+        plan: Any,
+        inputs: Sequence[InputProfile],
+        outputs: Mapping[str, torch.dtype],
+        requires_output_allocator: bool = False,
+        name: str = "block",
+        converted_by: Mapping[str, str] | None = None,
+        gpu: str | None = None,
+        weights: Mapping[str, Any] | None = None,
+        compatible: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        self.plan = plan
+        self.inputs = tuple(inputs)
+        self.outputs = dict(outputs)
+        self.requires_output_allocator = requires_output_allocator
+        self.name = name
+        self.converted_by = dict(converted_by or {})
+        self.weights = weights
+        self.compatible = tuple(compatible)
+        self.tensorrt = describe()
+        self.gpu = describe_gpu() if gpu is None else gpu
+        self._unload()
+
+    def _unload(self) -> None:
+        self.tensorrt_module = current()
+        self._lock = threading.Lock()
+        self._loaded: dict[torch.device, LoadedEngine] = {}
+        # A context serves one call at a time, and on CUDA one stream: its memory is in use until the stream is done.
+        self._recorded: list[_Execution] = []
+        self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
+
+    def reload(self, **changes: Any) -> None:
+        """Takes another ``plan`` or ``weight_budget``, from the next call on."""
+        with self._lock:
+            vars(self).update(changes)
+            self._loaded, self._idle = {}, {}
+
+    def deserialize(self, device: torch.device) -> LoadedEngine:
+        """Returns the engine, loaded from the plan by a runtime of its own."""
+        runtime = trt.Runtime(logger())
+        if hasattr(runtime, "torch_device"):  # the reference computes where the tensors are
+            runtime.torch_device = device
+        if "version" in self.compatible:  # the plan brings the code that runs it
+            runtime.engine_host_code_allowed = True
+        engine = runtime.deserialize_cuda_engine(self.plan)
+        if engine is not None and getattr(engine, "streamable_weights_size", False):
+            budget = self.weight_budget
+            if budget is None:
+                budget = engine.get_weight_streaming_automatic_budget()
+            engine.weight_streaming_budget_v2 = budget
+        return LoadedEngine(runtime, engine)
+
+    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Returns the engine's outputs for contiguous or strided inputs on one device.
+
+        Threads run side by side, each with an execution context of its own.
+
+        Raises:
+            EngineError: The inputs are not on one device, a shape is outside what the engine was
+                built for, or execution failed.
+        """
+        for tensor in inputs:
+            if tensor.is_nested:
+                raise EngineError(f"{self.name} got a nested tensor, which no engine takes.")
+        device, stream = inputs[0].device, 0
+        if inputs[0].is_cuda:
+            if device_in_use() != device.index:
+                with torch.cuda.device(device):
+                    return self.forward(*inputs)
+            stream = stream_in_use(device.index)
+        idle = self._idle.get((device, stream))
+        try:
+            execution = idle.pop()  # type: ignore[union-attr]
+        except (AttributeError, IndexError):
+            idle, execution = self.acquire(device, stream, inputs)
+        outputs = execution.run(inputs, stream)
+        idle.append(execution)  # type: ignore[union-attr]
+        return outputs
+
+    def acquire(
+        self, device: torch.device, stream: int, inputs: Sequence[torch.Tensor]
+    ) -> tuple[list[_Execution], _Execution]:
+        """Returns a new execution for a stream, and the list to append it to after the call."""
+        # What is loaded among fake tensors serves the calls after them too.
+        with use_module(self.tensorrt_module), self._lock, DisableTorchDispatch():
+            if objection := device_objection(device):
+                raise EngineError(f"{self.name} cannot run: {objection}.")
+            if stream and torch.cuda.is_current_stream_capturing():
+                return [], self._to_record(device, [tensor.shape for tensor in inputs])
+            _LEFT.clear()
+            if len(self._idle) > _STREAMS:
+                self._idle.pop(next(iter(self._idle)))
+            execution = _Execution(self, device, self._loaded.get(device))
+            self._loaded[device] = execution.loaded
+            return self._idle.setdefault((device, stream), []), execution
+
+    def _to_record(self, device: torch.device, shapes: list[torch.Size]) -> _Execution:
+        """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before.
+
+        One that ran with these shapes last has nothing left to set, its profile least of all.
+        """
+        known = [idle for (where, _), idle in self._idle.items() if where == device and idle]
+        if not known:
+            raise EngineError(
+                f"{self.name} has not run yet, and cannot be recorded in a CUDA graph. Call the model once before."
+            )
+        with_shapes = [idle for idle in known if idle[-1].shapes == shapes]
+        execution = (with_shapes or known)[0].pop()
+        self._recorded.append(execution)
+        return execution
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
+        state = self.__getstate__()
+        plan = state.pop("plan")
+        copied = memo[id(self)] = type(self).__new__(type(self))
+        copied.__setstate__({**copy.deepcopy(state, memo), "plan": plan})
+        copied.tensorrt_module = self.tensorrt_module  # whichever is in use where it is copied
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The plan is the engine: what was loaded from it stays behind.
+        return {key: value for key, value in self.__dict__.items() if key not in _LIVE}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._unload()
+
+
+def runs_engines_alone(graph_module: GraphModule) -> bool:
+    """Returns whether PyTorch computes nothing in a compiled model's graph."""
+    modules = graph_module._modules.items()
+    engines = [name for name, module in modules if isinstance(module, EngineModule)]
+    called = {node.target for node in graph_module.graph.nodes if node.op.startswith("call_")}
+    return called <= {operator.getitem, *engines}

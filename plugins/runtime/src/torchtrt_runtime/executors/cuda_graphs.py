@@ -1,0 +1,491 @@
+"""Calls of a compiled model, recorded as CUDA graphs and replayed.
+
+A call of a small model is mostly launching: Python, TensorRT and the driver take longer than the GPU. A CUDA graph
+launches all of it at once. It reads and writes the addresses that it was recorded with, so three things need care:
+
+- Inputs. A recording reads the caller's own memory where the caller keeps passing the same. An input that has moved
+  once is read from a buffer, into which each call copies.
+- Outputs. They are the recording's memory. Who holds the last call's outputs, or a view of them, keeps them: the next
+  call replays a second recording, and where those are held as well, a third whose outputs are copied. Who asks for it
+  has one recording, whose outputs each call overwrites.
+- Everything else that a recording holds on to: engines, weights and buffers. Where one is another than it was, the
+  recordings are dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import threading
+import warnings
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from torchtrt.graphs.nodes import writes
+from torchtrt_runtime import torch_internals
+from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
+from torchtrt_runtime.executors.plain import Executor, PlainExecutor
+from torchtrt_runtime.input_checks import matcher_of, telling_strides
+
+_SHAPES = 8
+"""The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
+_STREAMS = 8
+"""The most streams that are recorded for; on others the model runs as without."""
+_RECORDING = threading.Lock()
+"""PyTorch records one graph at a time."""
+_HANDED_OUT = 2
+"""The recordings of one combination whose outputs callers get; those of one more are copied."""
+_use_count: Callable[[int], int] | None = torch_internals.storage_use_count
+"""How many tensors use a storage; without it all outputs are copied."""
+
+
+def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[int]) -> bool:
+    return all(tensors[place].data_ptr() == addresses[place] for place in places)
+
+
+_are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
+"""Whether the memory of tensors is at these addresses, in C++ where PyTorch was built for CUDA."""
+# PyTorch without CUDA has none of these, and nothing is recorded.
+_device_in_use: Any = torch_internals.device_in_use
+_stream_in_use: Any = torch_internals.stream_in_use
+_is_capturing: Any = torch_internals.is_capturing
+_TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
+"""Who records, by the handle of the stream. (Weak references to streams of PyTorch are left dangling.)"""
+
+
+def _own_stream(device: torch.device, lane: CudaLane) -> Any:
+    """Returns a stream that nobody else works on while it records.
+
+    PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
+    """
+    for _ in range(32):
+        stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+        if stream.cuda_stream not in _TAKEN:
+            break
+    _TAKEN[stream.cuda_stream] = lane
+    return stream
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keeps Python from freeing engines and recordings meanwhile: that ends whatever their thread records."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class CudaLane:
+    """One stream of the caller's, and what is recorded for it of one graph.
+
+    Args:
+        place: The index of the device, and the handle of the stream.
+        source: What is recorded.
+    """
+
+    def __init__(self, place: tuple[int, int], source: _Source) -> None:
+        self.place, self.source = place, source
+        self.lock = threading.Lock()
+        self.side = _own_stream(torch.device("cuda", place[0]), self)
+        self.entries: OrderedDict[Any, _Entry] = OrderedDict()
+        self.latest: _Entry | None = None
+
+    @staticmethod
+    def takes(leaves: Sequence[Any]) -> Any:
+        """Returns the place of the caller's stream, or None where these inputs cannot be recorded now."""
+        index = -1
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                if not leaf.is_cuda:
+                    return None
+                index = leaf.get_device()
+        if index < 0 or index != _device_in_use() or _is_capturing():
+            return None
+        return index, _stream_in_use(index)
+
+    def run(self, function: Callable[[], Any], leaves: Sequence[Any]) -> Any:
+        """Calls a function on the stream that recordings are made on, which makes everything ready for one."""
+        current = torch.cuda.current_stream()
+        self.side.wait_stream(current)
+        with torch.cuda.stream(self.side):
+            outputs = function()
+        current.wait_stream(self.side)
+        for tensors, stream in ((leaves, self.side), (outputs, current)):
+            for tensor in tensors:
+                if isinstance(tensor, Tensor):
+                    tensor.record_stream(stream)
+        return outputs
+
+    def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
+        """Returns what replays a function's work on the current stream, and the outputs that it writes to."""
+        graph = torch.cuda.CUDAGraph()
+        with (
+            _RECORDING,
+            _without_garbage_collection(),
+            torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local"),
+        ):
+            outputs = function()
+        return graph.replay, outputs
+
+
+class _Source:
+    """A graph, and the modules, engines and weights that recordings of it hold on to."""
+
+    def __init__(self, graph_module: GraphModule | None) -> None:
+        self.graph_module = graph_module
+        # What Inductor compiled, and what ops return, may depend on strides that engines do not see.
+        self.exact = graph_module is not None and not runs_engines_alone(graph_module)
+        known = _parts(graph_module) if graph_module is not None else ()
+        self.parts = [(held, name, held.get(name)) for held, name in known]
+        self.weights = [part for _, _, part in self.parts if _is_dense(part)]
+        self.addresses, self.places = _addresses(self.weights), list(range(len(self.weights)))
+
+    def has_changed(self) -> bool:
+        """Returns whether a part is another than it was, or a weight elsewhere."""
+        for held, name, part in self.parts:
+            if held.get(name) is not part:
+                return True
+        return bool(self.weights) and not _are_at(self.weights, self.addresses, self.places)
+
+
+class _Recording:
+    def __init__(
+        self,
+        lane: Any,
+        run: Callable[[Sequence[Any]], Sequence[Any]],
+        leaves: Sequence[Any],
+        moved: set[int],
+    ) -> None:
+        self.buffers = [(place, leaves[place].detach().clone()) for place in moved]
+        self.addresses = [
+            (place, leaf.data_ptr())
+            for place, leaf in enumerate(leaves)
+            if isinstance(leaf, Tensor) and place not in moved
+        ]
+        buffers = dict(self.buffers)
+        read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
+        self.replay, self.outputs = lane.record(lambda: run(read))
+        storages = {}
+        for output in self.outputs:
+            if isinstance(output, Tensor):
+                storages[output.untyped_storage()._cdata] = output
+        self.counts = [(each, _use_count(each)) for each in storages] if _use_count else []
+        inputs = {leaf.untyped_storage().data_ptr() for leaf in read if isinstance(leaf, Tensor)}
+        self.returns_inputs = any(
+            output.untyped_storage().data_ptr() in inputs
+            for output in storages.values()
+            if output.numel()
+        )
+
+    def run(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
+        """Returns the outputs for these inputs, or None where that takes another recording.
+
+        That is where inputs that it does not copy are elsewhere, or somebody holds the outputs that it overwrites.
+        """
+        for place, address in self.addresses:
+            if leaves[place].data_ptr() != address:
+                return None
+        if not overwrites:
+            for storage, count in self.counts:
+                if _use_count(storage) != count:  # type: ignore[misc]  # without it nothing is handed out
+                    return None
+        for place, buffer in self.buffers:
+            buffer.copy_(leaves[place].detach(), non_blocking=True)
+        self.replay()
+        outputs = []
+        for output in self.outputs:  # a comprehension takes longer
+            outputs.append(output.detach() if isinstance(output, Tensor) else output)
+        return outputs
+
+
+class _Entry:
+    """What is known of one combination of shapes."""
+
+    def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
+        self.matches = matcher_of(leaves, exact)
+        self.last = _addresses(leaves)
+        self.moved: set[int] = set()
+        self.recordings: list[_Recording] = []
+        self.copied: _Recording | None = None
+
+    def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
+        """Returns the outputs for these inputs from a recording that can be replayed for them, if one can."""
+        for recording in self.recordings:
+            outputs = recording.run(leaves, overwrites)
+            if outputs is not None:
+                return outputs
+        return None
+
+    def add(self, recording: _Recording, is_copied: bool) -> None:
+        """Keeps a recording, for results that are handed out or for those that are copied."""
+        if is_copied:
+            self.copied = recording
+        else:
+            self.recordings.append(recording)
+
+    def note(self, leaves: Sequence[Any]) -> None:
+        """Notices inputs that have moved, and drops the recordings that read where they were."""
+        now = _addresses(leaves)
+        moved = {place for place, address in enumerate(now) if address != self.last[place]}
+        self.last = now
+        if not moved <= self.moved:
+            self.moved |= moved
+            self.recordings, self.copied = [], None
+
+
+class CudaGraphs:
+    """Runs the graph of a compiled model, from a recording where it has been called with inputs like these before.
+
+    Args:
+        overwrites: Whether a call's results are where those of the last one are.
+        lane: What records; for tests.
+        inner: What runs a graph that is captured, or that cannot be.
+    """
+
+    captures = True
+
+    def __init__(
+        self, overwrites: bool = False, lane: Any = CudaLane, inner: Executor | None = None
+    ) -> None:
+        self._overwrites, self._lane = overwrites, lane
+        self.inner = PlainExecutor() if inner is None else inner
+        self._lock = threading.Lock()
+        self._reset(None)
+
+    @property
+    def failures(self) -> list[str]:
+        """Why Inductor could not compile fallback segments, each reason once."""
+        return self.inner.failures
+
+    def _reset(self, graph_module: GraphModule | None) -> None:
+        self._lanes: dict[Any, Any] = {}
+        self._latest: Any = None
+        self._writes, self.refusal = False, ""
+        if graph_module is not None:
+            self._writes = any(map(writes, graph_module.graph.nodes))
+            self.refusal = _refusal(graph_module)
+        # Last: a thread that sees it looks for nothing else.
+        self._source = _Source(graph_module)
+        self._refuse(self.refusal)
+
+    def _refuse(self, reason: str) -> None:
+        self.refusal = reason
+        if reason:
+            message = f"cuda_graphs: the model runs without, because {reason}."
+            warnings.warn(message, stacklevel=9)  # the call of the compiled model
+
+    def __deepcopy__(self, memo: Any) -> CudaGraphs:
+        return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self.inner, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CudaGraphs, (self._overwrites, CudaLane, self.inner)
+
+    def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """Returns what the graph returns for inputs like those of the last call, or None where that takes another look.
+
+        They need not be checked before: what is recorded was, with inputs of these sizes.
+        """
+        lane = self._latest
+        if lane is None or lane.source.graph_module is not graph_module:
+            return None
+        index, stream = lane.place
+        if _device_in_use() != index or _stream_in_use(index) != stream or _is_capturing():
+            return None
+        for leaf in leaves:
+            if getattr(leaf, "is_nested", False):
+                return None
+        with lane.lock:
+            entry = lane.latest
+            if not entry.matches(*leaves) or lane.source.has_changed():
+                return None
+            return entry.replay(leaves, self._overwrites)  # type: ignore[no-any-return]
+
+    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns what the graph returns for these inputs."""
+        place = self._lane.takes(leaves)
+        if place is None or any(map(_has_no_memory, leaves)):
+            return self.inner(graph_module, leaves)
+        source = self._source
+        if source.graph_module is not graph_module or source.has_changed():
+            with self._lock:
+                self._reset(graph_module)
+        if self.refusal:
+            return self.inner(graph_module, leaves)
+        lane = self._lanes.get(place) or self._new_lane(place)
+        if lane is None or lane.source.graph_module is not graph_module:  # replaced meanwhile
+            return self.inner(graph_module, leaves)
+        with lane.lock:
+            outputs = self._run(lane, graph_module, leaves)
+        with self._lock:
+            if self._lanes.get(place) is lane:  # nothing has dropped it meanwhile
+                self._latest = None if self.refusal else lane
+        return outputs
+
+    def _new_lane(self, place: Any) -> Any:
+        with self._lock:
+            if place not in self._lanes and len(self._lanes) < _STREAMS:
+                self._lanes[place] = self._lane(place, self._source)
+            return self._lanes.get(place)
+
+    def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns the graph's outputs, from a recording or from a first call that a later one records."""
+        entry: _Entry | None = lane.latest
+        if entry is None or not entry.matches(*leaves):
+            key = _key(leaves, lane.source.exact)
+            entry = self._entry_of(lane, key)
+        if entry is None:
+            if self._writes and lane.entries:
+                self._refuse(
+                    "it writes to its buffers, and is called with inputs of several shapes"
+                )
+                return self.inner(graph_module, leaves)
+            return self._run_first(lane, key, graph_module, leaves)
+        outputs = entry.replay(leaves, self._overwrites)
+        if outputs is None:
+            entry.note(leaves)
+            outputs = entry.replay(leaves, self._overwrites)
+        if outputs is not None:
+            return outputs
+        copies = not self._overwrites and (not _use_count or len(entry.recordings) == _HANDED_OUT)
+        if copies and entry.copied is not None:
+            outputs = entry.copied.run(leaves, overwrites=True)
+        if outputs is None:
+            try:
+                recording = self._record(lane, graph_module, leaves, entry.moved)
+            except _NotRecordedError as error:
+                self._refuse(str(error))
+                return self.inner(graph_module, leaves)
+            entry.add(recording, copies)
+            outputs = recording.run(leaves, overwrites=True)
+        return _cloned(outputs) if copies else outputs  # type: ignore[return-value]  # it was just recorded
+
+    def _run_first(
+        self, lane: Any, key: tuple[Any, ...], graph_module: GraphModule, leaves: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Runs the graph for inputs of new shapes, and keeps an entry for the calls that follow."""
+        outputs: Sequence[Any] = lane.run(lambda: self.inner(graph_module, leaves), leaves)
+        while len(lane.entries) >= _SHAPES:
+            lane.entries.popitem(last=False)
+        # Last: where that call failed, the next one is not recorded, but has to make ready again.
+        lane.entries[key] = lane.latest = _Entry(leaves, lane.source.exact)
+        return outputs
+
+    @staticmethod
+    def _entry_of(lane: Any, key: tuple[Any, ...]) -> _Entry | None:
+        entry: _Entry | None = lane.entries.get(key)
+        if entry is not None:
+            lane.entries.move_to_end(key)
+            lane.latest = entry
+        return entry
+
+    def _record(
+        self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
+    ) -> _Recording:
+        """Returns a new recording of the graph.
+
+        Raises:
+            _NotRecordedError: The graph cannot be recorded, or its recording would return an input.
+        """
+        try:
+            if len(lane.entries) > 1:
+                # What TensorRT puts off when shapes change must be done before it is recorded. A model that writes to
+                # its buffers would write twice, and has one entry.
+                lane.run(lambda: self.inner(graph_module, leaves), leaves)
+            recording = _Recording(lane, lambda read: self.inner(graph_module, read), leaves, moved)
+        except RuntimeError as error:
+            torch.cuda.synchronize()
+            raise _NotRecordedError(f"it cannot be recorded: {error}") from error
+        if recording.returns_inputs:
+            raise _NotRecordedError("a result is an input, or a view of one")
+        return recording
+
+
+class _NotRecordedError(Exception):
+    """A graph is not recorded; the text says why."""
+
+
+def _cloned(outputs: Sequence[Any] | None) -> list[Any]:
+    assert outputs is not None
+    return [output.clone() if isinstance(output, Tensor) else output for output in outputs]
+
+
+def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
+    """Returns what a recording depends on, but for addresses."""
+    kinds = []
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            strides = tuple(leaf.stride() if exact else telling_strides(leaf))
+            leaf = leaf.shape, strides, leaf.dtype, leaf.is_neg(), leaf.is_conj()
+        kinds.append(leaf)
+    return *kinds, torch.is_inference_mode_enabled()
+
+
+def _has_no_memory(leaf: Any) -> bool:
+    """Returns whether a leaf is a tensor of zeros that takes no memory, as forward mode has them."""
+    return isinstance(leaf, Tensor) and leaf._is_zerotensor()
+
+
+def _addresses(leaves: Sequence[Any]) -> list[int]:
+    return [leaf.data_ptr() if isinstance(leaf, Tensor) else 0 for leaf in leaves]
+
+
+def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
+    """Yields what recordings hold on to: where each module, its code, weight and plan are kept, and the name there.
+
+    To ask the owner for it takes ten times as long, and each call does it.
+    """
+    for module in graph_module.modules():
+        yield from ((module._modules, name) for name in module._modules)
+        if isinstance(module, GraphModule):
+            yield vars(type(module)), "forward"  # another one where its graph was edited
+        if isinstance(module, EngineModule):
+            yield vars(module), "plan"
+            yield vars(module), "weight_budget"
+    for path in {str(node.target) for node in graph_module.graph.find_nodes(op="get_attr")}:
+        prefix, _, name = path.rpartition(".")
+        owner = attrgetter(prefix)(graph_module) if prefix else graph_module
+        places = (owner._parameters, owner._buffers, owner._modules, vars(owner))
+        yield next((held for held in places if name in held), _Computed(owner)), name
+
+
+class _Computed:
+    """In the place of where a weight is kept that its module computes, as one that is parametrized."""
+
+    def __init__(self, owner: torch.nn.Module) -> None:
+        self._owner = owner
+
+    def get(self, name: str) -> Any:
+        """Returns the weight as it is now."""
+        return getattr(self._owner, name)
+
+
+def _is_dense(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.layout is torch.strided
+
+
+def _refusal(graph_module: GraphModule) -> str:
+    """Says why a graph cannot be recorded, if that is known beforehand."""
+    for module in graph_module.modules():
+        if isinstance(module, EngineModule) and module.requires_output_allocator:
+            return f"the sizes of what {module.name} returns depend on data"
+    for node in graph_module.graph.nodes:
+        if writes(node) and node.args[0].op == "placeholder":
+            return f"the model writes to its input {node.args[0].name}"
+        leaves = pytree.tree_leaves(node.meta.get("val"))
+        values = [leaf for leaf in leaves if isinstance(leaf, (Tensor, torch.SymInt))]
+        if any(map(free_unbacked_symbols, values)):
+            return f"the sizes of what {node.name} returns depend on data"
+    return ""

@@ -1,0 +1,216 @@
+"""What stays in PyTorch, compiled by Inductor, the compiler of ``torch.compile``.
+
+PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all that lies between two engines. The graph
+of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
+
+A stretch is the ops that a graph calls one after the other, but for those that need nothing of it, which run before it.
+It ends before a call that is not compiled and takes one of its results, or writes.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from operator import getitem
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils import _pytree as pytree
+
+from torchtrt.contract import arguments_of
+from torchtrt.graphs.nodes import declares_alias, writes
+from torchtrt_runtime.torch_internals import compile_lock, dynamo_exception
+
+_LEAST = 2
+"""Fewer ops than this that compute something: PyTorch's own kernels are what Inductor would call."""
+_SHAPES = 1024
+"""The most combinations of shapes that are remembered as compiled."""
+_CHANCES = ("dropout_p", "dropout", "train")
+"""The arguments of attention and recurrent layers without which they draw no random numbers."""
+
+
+class InductorFallback:
+    """Runs the graph of a compiled model, with each stretch of ops that stay in PyTorch compiled by Inductor.
+
+    A stretch is compiled when it is first called, and again for other dtypes and sizes, as ``torch.compile`` does it.
+    What Inductor cannot compile runs op by op, and a warning says why.
+
+    Args:
+        mode: The mode of ``torch.compile``.
+
+    Attributes:
+        failures: Why Inductor could not compile what it could not, each reason once.
+    """
+
+    captures = False
+
+    def __init__(self, mode: str | None = None) -> None:
+        self._mode = mode
+        self.failures: list[str] = []
+        self._compiled: tuple[Any, str, Callable[..., Any]] = (None, "", GraphModule.forward)
+        self._known: set[Any] = set()
+
+    def __deepcopy__(self, memo: Any) -> InductorFallback:
+        return InductorFallback(self._mode)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InductorFallback, (self._mode,)
+
+    def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns what the graph returns for these inputs."""
+        key = (
+            torch.is_inference_mode_enabled(),
+            *(leaf.shape if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves),
+        )
+        compiled_of, _, run = self._compiled
+        if compiled_of is type(graph_module).forward and key in self._known:
+            return run(graph_module, *leaves)  # type: ignore[no-any-return]
+        # Not one of ours: what compiles holds it as well, and modules made meanwhile would never be compiled.
+        with compile_lock():
+            run = self._updated(graph_module)
+            outputs = run(graph_module, *leaves)
+            if len(self._known) >= _SHAPES:
+                self._known = set()
+            self._known.add(key)
+        return outputs  # type: ignore[no-any-return]
+
+    def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> None:
+        """Returns ``None``: no call is captured."""
+
+    def _updated(self, graph_module: GraphModule) -> Callable[..., Any]:
+        compiled_of, code, run = self._compiled
+        forward = type(graph_module).forward  # another one where its graph was edited
+        if compiled_of is not forward:
+            # With other weights it is another module that does the same, whose weights are read in each call.
+            if code != graph_module.code:
+                run = _with_stretches(graph_module, self._part)
+                self._known = set()
+            self._compiled = forward, graph_module.code, run
+        return run
+
+    def _part(self, part: GraphModule) -> Callable[..., Any]:
+        """Returns a function that runs a part as Inductor compiles it or, where it cannot, op by op."""
+        failure = dynamo_exception()
+        call: Callable[..., Any] = torch.compile(part, mode=self._mode)
+
+        def torch_part(*inputs: Any) -> Any:
+            """Runs the compiled part or, where Inductor fails, the part itself."""
+            nonlocal call
+            try:
+                return call(*inputs)
+            except failure as error:
+                if call is not part:
+                    call = part
+                    self._note(getattr(error, "inner_exception", error))
+            except RuntimeError:
+                pass  # refused while FX traces, in whatever thread; what cannot be computed, PyTorch's ops say as ever
+            return part(*inputs)
+
+        return torch_part
+
+    def _note(self, error: Exception) -> None:
+        first = str(error).strip().partition("\n")[0]
+        failure = f"{type(error).__name__}: {textwrap.shorten(first, 300)}"
+        if failure not in self.failures:  # without a compiler it is the same for each stretch
+            self.failures.append(failure)
+            warnings.warn(
+                f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
+                stacklevel=10,  # the call of the compiled model
+            )
+
+
+def has_stretches(graph_module: GraphModule) -> bool:
+    """Returns whether Inductor would compile anything of a compiled model's graph."""
+    return not all(isinstance(piece, Node) for piece in _pieces(graph_module.graph))
+
+
+def _with_stretches(
+    graph_module: GraphModule, compiled: Callable[[GraphModule], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """Returns a graph's ``forward``, of the module and its inputs, that calls each stretch of ops as one.
+
+    Engines and weights are those that the module has when it is called.
+    """
+    graph, env = Graph(), dict[Node, Node]()
+    for piece in _pieces(graph_module.graph):
+        if isinstance(piece, Node):
+            env[piece] = graph.node_copy(piece, env.__getitem__)
+        else:
+            env.update(_add_stretch(graph, piece, env, compiled))
+    return type(GraphModule(graph_module, graph)).forward
+
+
+def _pieces(graph: Graph) -> Iterator[Node | Sequence[Node]]:
+    """Yields a graph's nodes in an order in which they can run, those of a stretch together."""
+    stretch: list[Node] = []
+    for node in graph.nodes:
+        if _is_fit(node, stretch):
+            stretch.append(node)
+            continue
+        if not set(stretch).isdisjoint(node.all_input_nodes) or writes(node):
+            yield from [stretch] if sum(map(_computes, stretch)) >= _LEAST else stretch
+            stretch = []
+        yield node
+
+
+def _is_fit(node: Node, stretch: Sequence[Node]) -> bool:
+    """Returns whether a node may be part of a stretch that Inductor compiles."""
+    if node.op != "call_function":
+        return False
+    if node.target is getitem:
+        return node.args[0] in stretch
+    if not isinstance(node.target, OpOverload) or writes(node):
+        return False
+    # A copy of a model does not know the values of its nodes; schemas stay.
+    returns = {str(each.type) for each in node.target._schema.returns}
+    are_tensors = bool(returns) and returns <= {"Tensor", "List[Tensor]"}
+    return are_tensors and not _draws(node) and not _has_unknown_sizes(node)
+
+
+def _draws(node: Node) -> bool:
+    """Returns whether an op draws random numbers, which are to be PyTorch's own."""
+    if torch.Tag.nondeterministic_seeded not in node.target.tags:  # type: ignore[union-attr]
+        return False
+    arguments = vars(arguments_of(node))
+    return all(arguments[name] for name in _CHANCES if name in arguments)
+
+
+def _has_unknown_sizes(node: Node) -> bool:
+    """Returns whether the sizes of what an op returns depend on data, or may as far as is known."""
+    if torch.Tag.dynamic_output_shape not in node.target.tags:  # type: ignore[union-attr]
+        return False
+    values = pytree.tree_leaves(node.meta.get("val"))
+    return not values or any(map(free_unbacked_symbols, values))
+
+
+def _add_stretch(
+    graph: Graph,
+    nodes: Sequence[Node],
+    env: dict[Node, Node],
+    compiled: Callable[[GraphModule], Callable[..., Any]],
+) -> dict[Node, Node]:
+    """Adds a call of what some nodes compute together."""
+    inside = set(nodes)
+    part, inner = Graph(), dict[Node, Node]()
+    inputs = dict.fromkeys(
+        source for node in nodes for source in node.all_input_nodes if source not in inside
+    )
+    for source in inputs:
+        inner[source] = part.placeholder(source.name)
+    for node in nodes:
+        inner[node] = part.node_copy(node, inner.__getitem__)
+    outputs = [node for node in nodes if not inside.issuperset(node.users)]
+    part.output(tuple(inner[node] for node in outputs))
+    call = graph.call_function(
+        compiled(GraphModule({}, part, class_name="TorchPart")),
+        tuple(env[source] for source in inputs),
+    )
+    return {node: graph.call_function(getitem, (call, at)) for at, node in enumerate(outputs)}
+
+
+def _computes(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and not declares_alias(node.target)

@@ -1,0 +1,49 @@
+"""The protocol of executors, and the one that runs a graph as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from torch.fx import GraphModule
+
+
+class Executor(Protocol):
+    """Runs the graph of a compiled model.
+
+    Attributes:
+        captures: Whether :meth:`replay` may return something.
+    """
+
+    captures: bool
+
+    @property
+    def failures(self) -> list[str]:
+        """Why Inductor could not compile fallback segments, each reason once."""
+        ...
+
+    def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
+        """Returns the outputs of a graph for inputs that were checked."""
+        ...
+
+    def replay(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any] | None:
+        """Returns the outputs of a captured call for unchecked inputs, or ``None`` if they differ from its inputs."""
+        ...
+
+
+class PlainExecutor:
+    """Runs a graph as it is. A compiled model with this executor calls its only engine directly."""
+
+    captures = False
+
+    @property
+    def failures(self) -> list[str]:
+        """Always empty: Inductor compiles nothing here."""
+        return []
+
+    def __call__(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> Sequence[Any]:
+        """Returns the outputs of the graph, without the hooks of the whole: the compiled model runs those."""
+        return graph_module.forward(*inputs)  # type: ignore[no-any-return]
+
+    def replay(self, graph_module: GraphModule, inputs: Sequence[Any], /) -> None:
+        """Returns ``None``: no call is captured."""

@@ -1,0 +1,314 @@
+"""Checks that inputs are what a model was compiled for, before anything runs on them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Node
+
+from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
+from torchtrt.errors import InputError
+from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
+
+_REMEMBERED = 256
+_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def unlike(*_: Any) -> bool:
+    """Returns false, as what :func:`matcher_of` returns for values that are no such tensors."""
+    return False
+
+
+def telling_strides(tensor: torch.Tensor) -> list[int | None]:
+    """Returns strides, None along a size of 1: there they say nothing, and slices of what grows differ in them."""
+    sizes = zip(tensor.shape, tensor.stride(), strict=True)
+    return [stride if size != 1 else None for size, stride in sizes]
+
+
+def matcher_of(values: Sequence[Any], exact: bool = False) -> Callable[..., bool]:
+    """Returns what tells whether other values are plain tensors like these, but for their numbers and addresses.
+
+    PyTorch compares types, dtypes, devices, sizes, strides, ``requires_grad`` and the modes that are on, in C++: in a
+    fifth of the time that it takes to read them. Nested tensors must not be asked about: that ends the process.
+    """
+    if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
+        return unlike
+    sizes = [list(value.shape) for value in values]
+    strides = [list(x.stride()) if exact else telling_strides(x) for x in values]
+    guards = tensor_guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    return guards.check  # type: ignore[no-any-return]
+
+
+def check_strided(tensor: torch.Tensor) -> None:
+    """Raises an :class:`InputError` for a tensor that no engine can read: sparse, nested or quantized."""
+    special = (tensor.is_nested and "nested tensor") or (tensor.is_quantized and "quantized tensor")
+    kind = special or tensor.layout
+    if kind is not torch.strided:
+        raise InputError(f"Engines run on plain strided tensors, and an input is a {kind}.")
+
+
+@dataclass(frozen=True)
+class TensorCheck:
+    """What one input tensor must be; each size is an int, or an expression of the model's symbols."""
+
+    name: str
+    dtype: torch.dtype
+    layout: torch.layout
+    sizes: tuple[Any, ...]
+
+
+@dataclass
+class InputChecks:
+    """What the flattened inputs of a compiled model must be.
+
+    Attributes:
+        inputs: For each input, its tensor check, or the value it was compiled with where it is no tensor.
+        profiles: The sizes that go together, for each symbol.
+        assumptions: Conditions on the symbols under which the graph was traced.
+    """
+
+    inputs: tuple[tuple[str, Any], ...]
+    profiles: tuple[Profile, ...]
+    assumptions: tuple[Any, ...] = ()
+    _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
+    _matches: Callable[..., bool] = unlike
+
+    @classmethod
+    def of(
+        cls,
+        placeholders: Sequence[Node],
+        profiles: tuple[Profile, ...],
+        assumptions: tuple[Any, ...] = (),
+    ) -> InputChecks:
+        """Returns the checks for a program's inputs.
+
+        Raises:
+            InputError: An assumption depends on a symbol that no input determines.
+        """
+        check_decidable(assumptions, profiles)
+        inputs: list[tuple[str, Any]] = []
+        for node in placeholders:
+            value, name = node.meta.get("val"), str(node.target)
+            if isinstance(value, torch.Tensor):
+                sizes = tuple(
+                    size if isinstance(size, int) else size.node.expr for size in value.shape
+                )
+                value = TensorCheck(name, value.dtype, value.layout, sizes)
+            inputs.append((name, value))
+        return cls(tuple(inputs), profiles, assumptions)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_passed": {}, "_matches": unlike}
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """Checks flattened inputs. Shapes that passed once are not looked at again.
+
+        Raises:
+            InputError: One does not fit; the message names it and the sizes it may have.
+        """
+        for leaf in leaves:
+            if getattr(leaf, "is_nested", False):
+                break
+        else:
+            if self._matches(*leaves):
+                return
+        try:
+            kinds = [
+                (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
+                if isinstance(leaf, torch.Tensor)
+                else (type(leaf), repr(leaf))
+                for leaf in leaves
+            ]
+            if (known := self._passed.get(key := tuple(kinds))) is not None:
+                self._matches = known
+                return
+        except (TypeError, RuntimeError):  # a symbolic size has no hash, a nested tensor no shape
+            key = ()
+        self._check(leaves)
+        if len(self._passed) >= _REMEMBERED:
+            self._passed.clear()
+        self._passed[key] = self._matches = matcher_of(leaves)
+
+    def _check(self, leaves: Sequence[Any]) -> None:
+        """Checks each input by itself, and then the conditions that involve several sizes."""
+        sizes = _Sizes(self.profiles)
+        for (name, wanted), leaf in zip(self.inputs, leaves, strict=True):
+            if isinstance(wanted, TensorCheck):
+                _check_tensor(name, wanted, leaf)
+                for dim, (size, expected) in enumerate(zip(leaf.shape, wanted.sizes, strict=True)):
+                    sizes.add(_Place(name, dim), size, expected)
+            # Of numbers, this distinguishes -0.0 from 0.0, and accepts NaN for NaN.
+            elif type(leaf) is not type(wanted) or repr(leaf) != repr(wanted):
+                raise _misfit(f"Input {name!r}", repr(leaf), repr(wanted))
+        sizes.check_together()
+        for assumption in self.assumptions:
+            sizes.check_assumption(assumption)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One dimension of one input.
+
+    Attributes:
+        input: The input's name.
+        dim: The dimension.
+        linear: Its size as the exported program has it, where a symbol is no size of any input by itself.
+    """
+
+    input: str
+    dim: int
+    linear: LinearSize | None = None
+
+    def __str__(self) -> str:
+        place = f"dimension {self.dim} of input {self.input!r}"
+        return f"{self.linear.symbol} in {self.linear}, {place}," if self.linear else place
+
+    @property
+    def code(self) -> str:
+        """The size, or the symbol in it, as the model's code would read it."""
+        code = f"{self.input}.shape[{self.dim}]"
+        if self.linear is not None and self.linear.offset:
+            code = f"({code} {-self.linear.offset:+d})"
+        if self.linear is not None and self.linear.factor > 1:
+            code = f"({code} // {self.linear.factor})"
+        return code
+
+
+class _Sizes:
+    """The sizes of the inputs of one call, by the symbols that stand for them.
+
+    Args:
+        profiles: The sizes that go together, for each symbol.
+    """
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._profiles = profiles
+        self._values: dict[Any, int] = {}
+        self._places: dict[Any, _Place] = {}
+        self._derived: list[tuple[Any, int, _Place]] = []
+
+    def add(self, place: _Place, size: int, expected: Any) -> None:
+        """Checks one size, which must be a number, a symbol's value or an expression of symbols."""
+        if isinstance(expected, int):
+            if size != expected:
+                raise _misfit(f"The size of {place}", size, expected)
+        elif not expected.is_Symbol:
+            self._derived.append((expected, size, place))
+        elif self._values.setdefault(expected, size) != size:
+            raise InputError(
+                f"The size of {place} is {size}, but it must equal the size of {self._places[expected]}, which is "
+                f"{self._values[expected]}."
+            )
+        else:
+            self._places.setdefault(expected, place)
+            self._check_range(place, size, [profile[expected] for profile in self._profiles])
+
+    @staticmethod
+    def _check_range(place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
+        if not any(sizes.takes(size) for sizes in allowed):
+            ranges = " or ".join(dict.fromkeys(map(str, allowed)))
+            raise InputError(
+                f"The size of {place} is {size}, but the model was compiled for {ranges}. Compile again with a wider "
+                "range to use this size."
+            )
+
+    def _determine(self) -> None:
+        """Finds the values of symbols that are in computed sizes alone."""
+        for expression, size, place in self._derived:
+            linear = linear_size(expression)
+            if linear is None or linear.symbol in self._values:
+                continue
+            ranges = [profile[linear.symbol] for profile in self._profiles]
+            self._check_range(place, size, [linear.sizes(each) for each in ranges])
+            if (value := linear.value(size)) is None:
+                raise InputError(
+                    f"The size of {place} is {size}, but it must be {linear}, for a whole {linear.symbol}."
+                )
+            self._values[linear.symbol] = value
+            self._places[linear.symbol] = dataclasses.replace(place, linear=linear)
+
+    def check_together(self) -> None:
+        """Checks that one profile has all of the sizes, and that computed sizes are as computed."""
+        self._determine()
+        values = self._values
+        if not any(all(each[s].takes(values[s]) for s in values) for each in self._profiles):
+            given = ", ".join(
+                f"{self._places[symbol]} is {size}" for symbol, size in values.items()
+            )
+            together = (
+                ", ".join(f"{self._places[symbol]} is {each[symbol]}" for symbol in values)
+                for each in self._profiles
+            )
+            raise InputError(
+                f"The model was compiled for each of these sizes, but not for all of them together: {given}. It takes: "
+                f"{'; or '.join(together)}."
+            )
+        for expression, size, place in self._derived:
+            expected = expression.xreplace(values)
+            if expected != size:
+                raise InputError(
+                    f"The size of {place} is {size}, but it must be {self._as_code(expression)} = {expected}."
+                )
+
+    def check_assumption(self, assumption: Any) -> None:
+        """Checks a condition under which the model was exported."""
+        if assumption.xreplace(self._values) == True:  # noqa: E712  (SymPy's)
+            return
+        symbols = sorted(assumption.free_symbols, key=str)
+        given = " and ".join(
+            f"{self._as_code(each)} is {self._values.get(each)}" for each in symbols
+        )
+        raise InputError(
+            f"The model was exported under the condition {self._as_code(assumption)}, but {given}. "
+            "Compile again with example inputs of such sizes."
+        )
+
+    def _as_code(self, expression: Any) -> str:
+        names = {symbol: sympy.Symbol(place.code) for symbol, place in self._places.items()}
+        return str(PythonPrinter().doprint(expression.xreplace(names)))
+
+
+def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
+    """Checks an input's kind, dtype, layout and rank."""
+    subject = f"Input {name!r}"
+    if not isinstance(leaf, torch.Tensor):
+        given = "and is missing" if leaf is None else f"not a {type(leaf).__name__}"
+        raise InputError(f"{subject} must be a tensor, {given}.")
+    check_strided(leaf)
+    if type(leaf) not in _PLAIN:
+        raise InputError(
+            f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}. "
+            "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
+        )
+    if leaf.dtype is not wanted.dtype:
+        raise _misfit(subject, leaf.dtype, wanted.dtype)
+    if leaf.layout is not wanted.layout:
+        raise _misfit(subject, leaf.layout, wanted.layout)
+    if leaf.dim() != len(wanted.sizes):
+        raise _misfit(subject, f"{leaf.dim()} dimensions", len(wanted.sizes), "has")
+
+
+def check_decidable(assumptions: Sequence[Any], profiles: Sequence[Profile]) -> None:
+    """Checks that the sizes of the inputs decide every assumption of a program.
+
+    Raises:
+        InputError: One has a symbol that no input determines, or is neither true nor false for known sizes.
+    """
+    for assumption in assumptions:
+        values = {symbol: sizes.opt for symbol, sizes in profiles[0].items()}
+        if assumption.xreplace(values) not in (True, False):
+            unknown = ", ".join(sorted(map(str, assumption.free_symbols - values.keys())))
+            raise InputError(
+                f"The model was exported under the condition {assumption}, which the sizes of its inputs do not "
+                f"decide{f' ({unknown} is the size of no input)' if unknown else ''}. A compiled model could not "
+                "check it. Fix the sizes that the condition depends on."
+            )
+
+
+def _misfit(subject: str, is_: object, compiled: object, verb: str = "is") -> InputError:
+    return InputError(f"{subject} {verb} {is_}, but the model was compiled for {compiled}.")

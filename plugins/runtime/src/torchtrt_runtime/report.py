@@ -1,0 +1,61 @@
+"""What happened in one compilation: stages, blocks, converters, and what stayed in PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchtrt.errors import TorchOp
+from torchtrt_runtime.report_rows import BlockReport as BlockReport
+from torchtrt_runtime.report_rows import ConvertedOps as ConvertedOps
+from torchtrt_runtime.report_rows import NarrowedSize as NarrowedSize
+
+
+@dataclass
+class CompilationReport:
+    """What went where and why. Printing it with rich shows tables; ``to_json`` gives plain data.
+
+    Attributes:
+        tensorrt: The TensorRT that the engines are for.
+        seconds: How long each stage took.
+        blocks: The engines.
+        converted: Which converter of which pack handled which ops.
+        in_torch: What stayed in PyTorch.
+        passes: The packs' passes that changed the graph, in the order in which they ran.
+        narrowed: Sizes that vary less than was asked for.
+        splits: For each block that TensorRT could not build as one engine, what it was and why.
+        tried: With ``tune=True``, what was measured.
+        inductor: The setting: whether, and how, Inductor compiles what stayed in PyTorch when it is first called.
+    """
+
+    tensorrt: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    blocks: list[BlockReport] = field(default_factory=list)
+    converted: list[ConvertedOps] = field(default_factory=list)
+    in_torch: list[TorchOp] = field(default_factory=list)
+    passes: list[str] = field(default_factory=list)
+    narrowed: list[NarrowedSize] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+    inductor: bool | str = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as data that ``json.dumps`` accepts."""
+        return dataclasses.asdict(self)
+
+    def __rich_console__(self, *_: object) -> Iterator[object]:
+        """Yields tables. Only rich calls this, so rich is installed."""
+        from torchtrt_runtime import report_tables
+
+        yield report_tables.converter_table(self.tensorrt, self.converted)
+        yield report_tables.block_table(self.blocks)
+        if self.passes:
+            yield f"Passes over the graph: {', '.join(self.passes)}"
+        yield from map(str, self.narrowed)
+        yield from self.splits
+        yield from self.tried
+        yield report_tables.torch_table(self.in_torch, self.inductor)
+        if self.seconds:
+            yield report_tables.stage_table(self.seconds)

@@ -1,0 +1,72 @@
+"""The rows of a compilation's report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ConvertedOps:
+    """How many nodes of one op one pack's converter handles.
+
+    Attributes:
+        op: The op's qualified name.
+        pack: The pack's name and version.
+        converter: The converter, as ``module:function``.
+        count: How many nodes.
+        dtypes: How many of them have a first result of each dtype, the most frequent first.
+    """
+
+    op: str
+    pack: str
+    converter: str
+    count: int
+    dtypes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BlockReport:
+    """One block: one engine.
+
+    Attributes:
+        name: The block's name in the compiled module.
+        nodes: How many calls it holds.
+        layers: How many TensorRT layers they became; 0 in a dry run.
+        plan_bytes: The size of its engine; 0 in a dry run.
+        cached: Whether its engine was taken from the cache.
+    """
+
+    name: str
+    nodes: int
+    layers: int = 0
+    plan_bytes: int = 0
+    cached: bool = False
+
+
+@dataclass(frozen=True)
+class NarrowedSize:
+    """A size that was asked to vary further than the model's code lets it.
+
+    Attributes:
+        input: The input's name.
+        dim: The dimension.
+        asked: The smallest and the largest size that were asked for.
+        compiled: The smallest and the largest that the engines take.
+        model_line: The line of the model that says so, where PyTorch tells.
+    """
+
+    input: str
+    dim: int
+    asked: tuple[int, int]
+    compiled: tuple[int, int]
+    model_line: str = ""
+
+    def __str__(self) -> str:
+        asked, compiled = (f"{low} to {high}" for low, high in (self.asked, self.compiled))
+        place = f" ({self.model_line})" if self.model_line else ""
+        return (
+            f"You asked for {asked} in dimension {self.dim} of input {self.input!r}, but what the model computes is "
+            f"one program only for {compiled}{place}. Engines are for {compiled}: ask for that, or make the code "
+            "independent of the size."
+        )

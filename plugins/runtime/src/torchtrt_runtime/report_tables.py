@@ -1,0 +1,68 @@
+"""The report of a compilation as tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from torchtrt.errors import TorchOp
+from torchtrt_runtime.advice import advice
+from torchtrt_runtime.report_rows import BlockReport, ConvertedOps
+from torchtrt_runtime.tables import Listing
+
+NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
+
+
+def converter_table(tensorrt: str, converted: Sequence[ConvertedOps]) -> Listing:
+    """Returns a table of which pack converted which ops, and in which dtypes they compute."""
+    rows = [
+        (
+            row.op,
+            row.count,
+            ", ".join(row.dtypes),
+            row.pack,
+            row.converter.partition(".")[2] or row.converter,
+        )
+        for row in converted
+    ]
+    headings = ("op", "nodes", "dtype", "pack", "converter")
+    return Listing(f"Converted for {tensorrt}", headings, rows)
+
+
+def block_table(blocks: Sequence[BlockReport]) -> Listing:
+    """Returns a table of the engines, or, after a dry run, of what would be engines."""
+    if blocks and not any(block.plan_bytes for block in blocks):
+        planned = [(block.name, block.nodes) for block in blocks]
+        return Listing("Engines, not built", ("block", "nodes"), planned)
+    rows = [(block.name, block.nodes, block.layers, block.plan_bytes / 1e6) for block in blocks]
+    return Listing("Engines", ("block", "nodes", "layers", "MB"), rows)
+
+
+def torch_table(in_torch: Sequence[TorchOp], inductor: bool | str) -> Listing | str:
+    """Returns a table of what stayed in PyTorch, equal reasons together, and what to do about it."""
+    if not in_torch:
+        return NOTHING_IN_TORCH
+    rows = [(each.op, count, each.reason, advice(each)) for each, count in torch_groups(in_torch)]
+    title = in_torch_title(inductor)
+    return Listing(title, ("op", "nodes", "reason", "what to do"), rows)
+
+
+def in_torch_title(inductor: bool | str) -> str:
+    """Returns a heading for what stays in PyTorch, by the setting ``inductor``."""
+    if not inductor:
+        return "In PyTorch"
+    how = "" if inductor is True else f" with {inductor}"
+    return f"In PyTorch, compiled by Inductor{how} when first called"
+
+
+def torch_groups(in_torch: Sequence[TorchOp]) -> list[tuple[TorchOp, int]]:
+    """Returns for each op and reason one of the nodes that stayed in PyTorch and how many did, the most first."""
+    groups = Counter((entry.op, entry.reason) for entry in in_torch)
+    one = {(entry.op, entry.reason): entry for entry in in_torch}
+    return [(one[group], count) for group, count in groups.most_common()]
+
+
+def stage_table(seconds: Mapping[str, float]) -> Listing:
+    """Returns a table of how long each stage took."""
+    rows = [(stage, duration * 1e3) for stage, duration in seconds.items()]
+    return Listing("Time", ("stage", "ms"), rows)

@@ -1,0 +1,1 @@
+"""Saved models: files that are exported programs, which call their engines through an operator."""

@@ -1,0 +1,393 @@
+"""Reads and writes ``.pt2`` files in a stream.
+
+``torch.export.save`` holds every weight in memory twice. Here it writes a *skeleton*, a program whose weights are
+stand-ins of one element, and the weights go from where they are to the file, under the names and in the form that
+``torch.export`` gives them. Reading takes the skeleton out of the file again, so that PyTorch reads the program and
+this module the weights.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import io
+import json
+import os
+import sys
+import tempfile
+import threading
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+
+from torchtrt.errors import UnreadableFileError, UnsupportedProgramError, UnwritableFileError
+from torchtrt_runtime.serialization.engine_metadata import buffer_of
+from torchtrt_runtime.serialization.file_safety import check_program
+from torchtrt_runtime.torch_internals import PyTorchFileWriter, serialize_tensor_meta
+
+METADATA = "torchtrt.json"
+_READING = threading.Lock()  # PyTorch reads one program at a time
+_PROGRAM = "models/model.json"
+_SAMPLES = "data/sample_inputs/model.pt"
+_CONFIGS = {
+    "data/weights/": "data/weights/model_weights_config.json",
+    "data/constants/": "data/constants/model_constants_config.json",
+}
+_CHUNK = 1 << 20
+_LARGEST_ELEMENT = 16
+
+File = str | os.PathLike[str] | IO[bytes]
+
+
+def write(
+    file: File,
+    program: ExportedProgram,
+    tensors: Mapping[str, torch.Tensor],
+    plans: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+) -> None:
+    """Writes a program whose weights and plans are stand-ins, with the real ones.
+
+    Args:
+        file: A path, or something to write to. At a path the file appears when it is complete.
+        program: The program.
+        tensors: Its weights, by name.
+        plans: Its plans, by name.
+        metadata: What else to write, as JSON.
+
+    Raises:
+        UnsupportedProgramError: PyTorch cannot write the program.
+        UnwritableFileError: There can be no file at this path.
+    """
+    skeleton = io.BytesIO()
+    try:
+        torch.export.save(program, skeleton, extra_files={METADATA: json.dumps(metadata)})
+    except Exception as error:
+        raise UnsupportedProgramError(
+            f"PyTorch cannot write this model's graph: {type(error).__name__}: {error}"
+        ) from error
+    with _target(file) as target:
+        writer = PyTorchFileWriter(target)
+        writer.set_min_version(6)
+        source = Archive(skeleton)
+        configs = {config: json.loads(source.read(config)) for config in _CONFIGS.values()}
+        weights, constants = configs.values()
+        payloads = {
+            entry["path_name"] for each in configs.values() for entry in each["config"].values()
+        }
+        _write_tensors(writer, "data/weights/", weights["config"], tensors)
+        _write_plans(writer, "data/constants/", constants["config"], plans)
+        for name in source.names():
+            if name in configs:
+                _write(writer, name, json.dumps(configs[name]).encode())
+            elif name.rpartition("/")[2] not in payloads and not name.startswith(".data/"):
+                _write(writer, name, b"" if name == _SAMPLES else source.read(name))
+        writer.write_end_of_file()
+
+
+@contextmanager
+def _target(file: File) -> Iterator[Any]:
+    """Gives something for the writer to write to; a path's file gets its name when it is complete."""
+    if not isinstance(file, (str, os.PathLike)):
+        yield file
+        return
+    path = Path(file)
+    if path.is_dir():
+        raise UnwritableFileError(f"{path} is a folder. Name a file in it: {path / 'model.pt2'}.")
+    if not path.parent.is_dir():
+        message = f"There is no folder {path.parent} for {path.name}. Make it, or name another."
+        raise UnwritableFileError(message)
+    try:
+        # The writer names the archive after its file, so the folder is temporary and not the name.
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            temporary = Path(folder) / path.name
+            yield str(temporary)
+            os.replace(temporary, path)
+    except OSError as error:
+        raise UnwritableFileError(
+            f"{path} cannot be written: {error.strerror or error}. Make room, or name a file in another folder."
+        ) from error
+
+
+def _write(writer: Any, name: str, data: bytes) -> None:
+    writer.write_record(name, data, len(data))
+
+
+def _write_memory(writer: Any, name: str, address: int, size: int) -> None:
+    """Writes memory that is somebody's, who may not let PyTorch write to it, without copying it."""
+    if not size:
+        _write(writer, name, b"")
+        return
+    memory = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    writer.write_record(name, torch.from_numpy(memory).untyped_storage(), size)
+
+
+def _write_plans(
+    writer: Any, folder: str, config: dict[str, Any], plans: Mapping[str, Any]
+) -> None:
+    for name, plan in plans.items():
+        data = buffer_of(plan)
+        _write_memory(writer, folder + config[name]["path_name"], data.ctypes.data, data.size)
+        config[name]["tensor_meta"]["sizes"] = [{"as_int": data.size}]
+
+
+@dataclass
+class _Span:
+    """What several tensors use of one storage: the bytes from ``start`` to ``stop``."""
+
+    storage: torch.UntypedStorage
+    start: int
+    stop: int
+    names: list[str]
+
+
+def _write_tensors(
+    writer: Any, folder: str, config: dict[str, Any], tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Writes each storage once, as far as it is used."""
+    spans: dict[tuple[int, torch.dtype], _Span] = {}
+    for name, tensor in tensors.items():
+        if type(tensor.detach()) is not torch.Tensor or tensor.layout is not torch.strided:
+            message = f"The weight {name!r} is a {type(tensor.detach()).__name__}, which has no form in a file."
+            raise UnsupportedProgramError(message)
+        storage = tensor.untyped_storage()
+        start, stop = _extent(tensor)
+        span = spans.setdefault((storage._cdata, tensor.dtype), _Span(storage, start, stop, []))
+        span.start, span.stop = min(span.start, start), max(span.stop, stop)
+        span.names.append(name)
+    for index, span in enumerate(spans.values()):
+        path_name = f"weight_{index}"
+        size = span.stop - span.start
+        data = _bytes(span)
+        _write_memory(writer, folder + path_name, data.data_ptr(), size)
+        for name in span.names:
+            tensor = tensors[name]
+            config[name]["path_name"] = path_name
+            described = json.loads(json.dumps(_as_data(serialize_tensor_meta(tensor.detach()))))
+            for key in ("sizes", "strides", "device"):
+                config[name]["tensor_meta"][key] = described[key]
+            offset = tensor.storage_offset() - span.start // tensor.itemsize
+            config[name]["tensor_meta"]["storage_offset"] = {"as_int": offset if size else 0}
+
+
+def _as_data(meta: Any) -> Any:
+    return {
+        "sizes": [{"as_int": int(size.value)} for size in meta.sizes],
+        "strides": [{"as_int": int(stride.value)} for stride in meta.strides],
+        "device": {"type": meta.device.type, "index": meta.device.index},
+    }
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Returns the first byte that a tensor uses of its storage, and the one after its last."""
+    if not tensor.numel():
+        return 0, 0
+    last = sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    offset = int(tensor.storage_offset())
+    return offset * tensor.itemsize, (offset + last + 1) * tensor.itemsize
+
+
+def _bytes(span: _Span) -> torch.Tensor:
+    """Returns the bytes on the CPU: the same memory if they are there."""
+    data: Any = torch.empty(0, dtype=torch.uint8, device=span.storage.device)
+    data.set_(span.storage, span.start, (span.stop - span.start,), (1,))
+    made: torch.Tensor = data.cpu()
+    return made
+
+
+class Archive:
+    """A ``.pt2`` file, opened. What is read is checked against the file's checksums.
+
+    Raises:
+        UnreadableFileError: The file is none, or is damaged.
+    """
+
+    def __init__(self, file: File) -> None:
+        self._name = str(file) if isinstance(file, (str, os.PathLike)) else "the file"
+        if isinstance(file, (str, os.PathLike)) and os.path.isdir(file):
+            raise UnreadableFileError(
+                f"{self._name} is a folder. A saved model is one file; what generates text is loaded by "
+                "CompiledForCausalLM.from_pretrained."
+            )
+        if isinstance(file, (str, os.PathLike)) and not os.path.isfile(file):
+            raise UnreadableFileError(f"There is no file {self._name}.")
+        try:
+            self._zip = zipfile.ZipFile(file)
+            self._infos: dict[str, zipfile.ZipInfo] = {}
+            for info in self._zip.infolist():
+                name = info.filename.partition("/")[2]
+                if info.compress_type != zipfile.ZIP_STORED or name in self._infos:
+                    raise zipfile.BadZipFile(f"unexpected record {info.filename!r}")
+                self._infos[name] = info
+        except Exception as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception | str) -> UnreadableFileError:
+        what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        return UnreadableFileError(
+            f"{self._name} cannot be read: {what}. It is no .pt2 file, or is damaged or incomplete: copy it, or save "
+            "the model, again."
+        )
+
+    def names(self) -> list[str]:
+        """Returns the names of the records, in the order of the file."""
+        return list(self._infos)
+
+    def read(self, name: str) -> bytes:
+        """Returns a record."""
+        return bytes(self.read_array(name))
+
+    def read_array(self, name: str) -> np.ndarray[Any, Any]:
+        """Returns a record in new memory, read in a stream."""
+        try:
+            info = self._infos[name]
+            with self._zip.open(info) as stream:
+                if info.file_size > self._length():
+                    raise zipfile.BadZipFile("a record is longer than the file")
+                data = np.empty(info.file_size, np.uint8)
+                done = 0
+                while chunk := stream.read(_CHUNK):
+                    data[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
+                    done += len(chunk)
+                if done != data.size:
+                    raise zipfile.BadZipFile(f"the record {name!r} is incomplete")
+                return data
+        except Exception as error:
+            raise self._damaged(error) from error
+
+    def _length(self) -> int:
+        stream: Any = self._zip.fp
+        place = stream.tell()
+        end = int(stream.seek(0, os.SEEK_END))
+        stream.seek(place)
+        return end
+
+    def json(self, name: str) -> Any:
+        """Returns a record that is JSON."""
+        data = self.read(name)
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise self._damaged(error) from error
+
+    def metadata(self) -> dict[str, Any]:
+        """Returns what :func:`write` was given as metadata.
+
+        Raises:
+            UnreadableFileError: The file is an exported program without engines.
+        """
+        if f"extra/{METADATA}" not in self._infos:
+            if _PROGRAM in self._infos:
+                raise UnreadableFileError(
+                    f"{self._name} is an exported program, not a compiled model. Compile it: "
+                    "torchtrt.compile(torch.export.load(...))."
+                )
+            raise self._damaged("it holds no compiled model")
+        data = self.json(f"extra/{METADATA}")
+        if not isinstance(data, dict):
+            raise self._damaged("the metadata is no object")
+        return data
+
+    def program(self) -> ExportedProgram:
+        """Returns the program, with stand-ins of one element for all weights.
+
+        Raises:
+            UnreadableFileError: It holds something that would be executed.
+        """
+        skeleton = io.BytesIO()
+        writer = PyTorchFileWriter(skeleton)
+        writer.set_min_version(6)
+        payloads: dict[str, int] = {}
+        configs = {}
+        for folder, name in _CONFIGS.items():
+            configs[name] = self.json(name)
+            for weight, entry, meta in self._entries(name):
+                meta.update(
+                    sizes=[{"as_int": 1}],
+                    strides=[{"as_int": 1}],
+                    storage_offset={"as_int": 0},
+                    device={"type": "cpu", "index": None},
+                )
+                configs[name]["config"][weight] = {**entry, "tensor_meta": meta}
+                payloads[folder + entry["path_name"]] = _LARGEST_ELEMENT
+        check_program(self.json(_PROGRAM))
+        for name in ("archive_format", "archive_version", "byteorder", _PROGRAM):
+            if name in self._infos:
+                _write(writer, name, self.read(name))
+        for name, config in configs.items():
+            _write(writer, name, json.dumps(config).encode())
+        for name, size in payloads.items():
+            _write(writer, name, bytes(size))
+        _write(writer, _SAMPLES, b"")
+        writer.write_end_of_file()
+        skeleton.seek(0)
+        with _READING, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # PyTorch 2.11 about its own reading
+            return torch.export.load(skeleton)
+
+    def _entries(self, config: str) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+        """Yields the name, the entry and the geometry of each weight."""
+        data = self.json(config)
+        try:
+            for name, entry in data["config"].items():
+                if entry["use_pickle"] or not isinstance(entry["tensor_meta"], dict):
+                    raise UnreadableFileError(
+                        f"{self._name} holds {name!r} as a pickle, which is never loaded. It is not what torchtrt.save "
+                        "writes."
+                    )
+                yield name, entry, entry["tensor_meta"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise self._damaged(error) from error
+
+    def plans(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Returns the plans of the engines, by name."""
+        folder, config = list(_CONFIGS.items())[1]
+        return {
+            name: self.read_array(folder + entry["path_name"])
+            for name, entry, _ in self._entries(config)
+        }
+
+    def tensors(self, program: ExportedProgram) -> dict[str, torch.Tensor]:
+        """Returns the weights by name, those of one storage as views of it again.
+
+        Args:
+            program: The program; its stand-ins know dtypes, and which weights are parameters.
+        """
+        folder, config = next(iter(_CONFIGS.items()))
+        flat: dict[str, torch.Tensor] = {}
+        tensors = {}
+        for name, entry, meta in self._entries(config):
+            stand_in = program.state_dict[name]
+            try:
+                device = torch.device(meta["device"]["type"], meta["device"]["index"])
+                sizes, strides = (
+                    [int(each["as_int"]) for each in meta[key]] for key in ("sizes", "strides")
+                )
+                offset = int(meta["storage_offset"]["as_int"])
+                path = entry["path_name"]
+                if path not in flat:
+                    data = self.read_array(folder + path)
+                    values = torch.frombuffer(data, dtype=stand_in.dtype) if data.size else None
+                    flat[path] = torch.empty(0, dtype=stand_in.dtype) if values is None else values
+                    flat[path] = flat[path].to(device)
+                tensor = flat[path].as_strided(sizes, strides, offset)
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                raise self._damaged(error) from error
+            if isinstance(stand_in, torch.nn.Parameter):
+                tensor = torch.nn.Parameter(tensor, requires_grad=stand_in.requires_grad)
+            tensors[name] = tensor
+        return tensors
+
+    def byte_order(self) -> str:
+        """Returns the order of bytes in the file's numbers."""
+        name = "byteorder"
+        return self.read(name).decode() if name in self._infos else sys.byteorder

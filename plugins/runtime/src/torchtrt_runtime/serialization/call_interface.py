@@ -1,0 +1,222 @@
+"""How a compiled model is called, and what is known of its compilation, as data."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import sympy
+import torch
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import SizeRange, union
+from torchtrt.errors import TorchOp, TorchTRTError, UnsupportedProgramError
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt_runtime.call_signature import CallSignature
+from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
+from torchtrt_runtime.executors.choice import executor_for
+from torchtrt_runtime.input_checks import InputChecks, TensorCheck
+from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize
+from torchtrt_runtime.serialization import sympy_json as expressions
+from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, dtype_to_json
+from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
+from torchtrt_runtime.usage_checks import UsageChecks
+
+_ROWS = {
+    "blocks": BlockReport,
+    "converted": ConvertedOps,
+    "in_torch": TorchOp,
+    "narrowed": NarrowedSize,
+}
+_PLAIN = (bool, int, float, str, type(None))
+
+
+def describe_interface(compiled: CompiledModule) -> dict[str, Any]:
+    """Returns everything about a compiled model that its graph does not say.
+
+    Raises:
+        UnsupportedProgramError: An input has a form that cannot be written.
+    """
+    trees = {"input_tree": compiled.input_tree, "output_tree": compiled.output_tree}
+    plain = {name: unnamed(tree) for name, tree in trees.items()}
+    checks = compiled.checks
+    return {
+        **{name: tree_to_json(tree) for name, (tree, _) in plain.items()},
+        "named_tuples": {name: classes for name, (_, classes) in plain.items()},
+        "inputs": [_input_to_json(name, wanted) for name, wanted in checks.inputs],
+        "ranges": {
+            str(symbol): union(each[symbol] for each in checks.profiles)
+            for symbol in checks.profiles[0]
+        },
+        "profiles": [
+            {str(symbol): sizes for symbol, sizes in each.items()} for each in checks.profiles
+        ],
+        "assumptions": [expressions.to_json(each) for each in checks.assumptions],
+        "shared_inputs": sorted(compiled.shared_inputs),
+        "signature": compiled.signature and _signature_to_json(compiled.signature),
+        "autocast": [each and dtype_to_json(each) for each in compiled.usage_checks.autocast],
+        "report": compiled.report.to_json(),
+        "settings": settings_to_json(compiled.settings),
+        "weight_recipes": compiled.weight_recipes,
+    }
+
+
+def trees_of(data: Mapping[str, Any]) -> tuple[pytree.TreeSpec, pytree.TreeSpec]:
+    """Returns how a saved model's inputs and its outputs nest.
+
+    Raises:
+        UnreadableFileError: A container is not known here.
+    """
+    named = data.get("named_tuples", {})
+    inputs, outputs = (
+        tree_from_json(data[name], named.get(name)) for name in ("input_tree", "output_tree")
+    )
+    return inputs, outputs
+
+
+def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -> CompiledModule:
+    """Returns a compiled model of a graph and what :func:`describe_interface` said about it.
+
+    Raises:
+        UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.
+    """
+    symbols: dict[str, Any] = {}
+
+    def symbol(name: str) -> Any:
+        return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
+
+    checks = InputChecks(
+        tuple(_input_from_json(each, symbol) for each in data["inputs"]),
+        tuple(
+            {symbol(name): SizeRange(*map(int, sizes)) for name, sizes in profile.items()}
+            for profile in data.get("profiles") or [data["ranges"]]
+        ),
+        tuple(expressions.from_json(each, symbol) for each in data["assumptions"]),
+    )
+    input_tree, output_tree = trees_of(data)
+    signature, settings = data["signature"], settings_from_json(data["settings"])
+    first, second = (dtype_from_json(each) if each else None for each in data["autocast"])
+    interface = CallInterface(
+        input_tree,
+        output_tree,
+        checks,
+        data["shared_inputs"],
+        UsageChecks({}, autocast=(first, second)),
+        signature and _signature_from_json(signature, input_tree),
+    )
+    return CompiledModule(
+        graph_module,
+        interface,
+        report_from_json(data["report"]),
+        settings,
+        data["weight_recipes"],
+        executor_for(settings),
+    )
+
+
+def settings_to_json(settings: CompilationSettings) -> dict[str, Any]:
+    """Returns settings as data: ops by name, in order."""
+    return {each.name: _setting_to_json(getattr(settings, each.name)) for each in fields(settings)}
+
+
+def _setting_to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {qualified_name(target): pack for target, pack in value.items()}
+    if isinstance(value, (frozenset, set)):
+        return sorted(map(qualified_name, value))
+    if isinstance(value, torch.dtype):
+        return dtype_to_json(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def settings_from_json(data: Mapping[str, Any]) -> CompilationSettings:
+    """Returns settings from data; those that mean nothing here any more, such as ops of no library, are left out."""
+    settings = CompilationSettings()
+    for each in fields(CompilationSettings):
+        value: Any = data.get(each.name)
+        if str(each.type) == "torch.dtype | None" and value is not None:
+            value = dtype_from_json(value)
+        with contextlib.suppress(TorchTRTError):
+            settings = replace(settings, **{each.name: value})
+    return settings
+
+
+def report_from_json(data: Mapping[str, Any]) -> CompilationReport:
+    """Returns a report from what its ``to_json`` returned."""
+    known = {each.name for each in fields(CompilationReport)}
+    values = {name: value for name, value in data.items() if name in known}
+    for name, row in _ROWS.items():
+        values[name] = [row(**_tuples(each)) for each in values[name]]
+    return CompilationReport(**values)
+
+
+def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
+    if isinstance(wanted, TensorCheck):
+        sizes = [expressions.to_json(size) for size in wanted.sizes]
+        return {"name": name, "dtype": dtype_to_json(wanted.dtype), "sizes": sizes}
+    if type(wanted) not in _PLAIN:
+        message = f"The input {name!r} is a {type(wanted).__name__}, {wanted!r}, which has no form in a file."
+        raise UnsupportedProgramError(message)
+    return {"name": name, "value": wanted}
+
+
+def _input_from_json(data: Mapping[str, Any], symbol: Any) -> tuple[str, Any]:
+    name = data["name"]
+    if "value" in data:
+        return name, data["value"]
+    sizes = tuple(expressions.from_json(size, symbol) for size in data["sizes"])
+    return name, TensorCheck(name, dtype_from_json(data["dtype"]), torch.strided, sizes)
+
+
+class _Unwritten:
+    """A default that has no form in a file. Nothing that a caller gives equals it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _signature_to_json(signature: CallSignature) -> list[dict[str, Any]]:
+    return [
+        {"name": each.name, "kind": each.kind.name, **_default_to_json(each.default)}
+        for each in signature.signature.parameters.values()
+    ]
+
+
+def _default_to_json(value: Any) -> dict[str, Any]:
+    if value is inspect.Parameter.empty:
+        return {}
+    if type(value) is tuple and all(type(each) in _PLAIN for each in value):
+        return {"default": list(value)}
+    return {"default": value} if type(value) in _PLAIN else {"unwritten": repr(value)}
+
+
+def _signature_from_json(data: Any, input_tree: pytree.TreeSpec) -> CallSignature:
+    """Returns the parameters of ``forward`` from what a file says of them."""
+
+    def forward() -> None: ...
+
+    parameters = []
+    for each in data:
+        default: Any = inspect.Parameter.empty
+        if "default" in each:
+            default = (
+                tuple(each["default"]) if isinstance(each["default"], list) else each["default"]
+            )
+        elif "unwritten" in each:
+            default = _Unwritten(each["unwritten"])
+        kind = getattr(inspect.Parameter, each["kind"])
+        parameters.append(inspect.Parameter(each["name"], kind, default=default))
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return CallSignature(forward, input_tree)

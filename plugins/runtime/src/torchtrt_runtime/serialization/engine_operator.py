@@ -1,0 +1,123 @@
+"""The operator ``torchtrt::execute_engine``, in which a saved program holds its engines."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import sympy
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from torchtrt.errors import EngineError
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.serialization import sympy_json as expressions
+from torchtrt_runtime.serialization.engine_metadata import (
+    dtype_from_json,
+    load_engine,
+    parse_description,
+)
+
+_loaded: Any = (
+    WeakIdKeyDictionary()
+)  # for each plan its engine, and the description that it was loaded by
+_lock = threading.Lock()
+
+
+def execute_engine(
+    inputs: Sequence[torch.Tensor], plan: torch.Tensor, description: str
+) -> list[torch.Tensor]:
+    """Returns an engine's outputs. The engine is loaded once for each plan, and kept as long as the plan is.
+
+    Args:
+        inputs: The engine's inputs, on one device.
+        plan: The serialized engine: uint8, of one dimension.
+        description: What the engine is, as JSON.
+
+    Raises:
+        UnreadableFileError: Plan or description are damaged.
+        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
+        EngineError: The inputs do not fit, or execution failed.
+    """
+    known = _loaded.get(plan)
+    if known is None or known[0] != description:
+        with _lock:
+            known = _loaded.get(plan)
+            if known is None or known[0] != description:
+                known = _loaded[plan] = (description, _load(plan, description))
+    engine: EngineModule = known[1]
+    return list(engine(*inputs))
+
+
+def _load(plan: torch.Tensor, description: str) -> EngineModule:
+    data = plan.detach().to("cpu").contiguous()  # shares memory with a plan that is there already
+    return load_engine(parse_description(description), data.numpy())
+
+
+def engine_outputs(
+    inputs: Sequence[torch.Tensor],
+    plan: torch.Tensor,
+    description: str,
+) -> list[torch.Tensor]:
+    """Returns the outputs as PyTorch traces them: their dtypes, and their sizes as expressions of the inputs' sizes."""
+    context: Any = None
+    unknown: dict[str, Any] = {}
+    outputs = []
+    for dtype, shape in _output_shapes(description):
+        sizes = []
+        for size in shape:
+            if isinstance(size, str):
+                if size not in unknown:
+                    context = context or torch.library.get_ctx()
+                    unknown[size] = context.new_dynamic_size()
+                sizes.append(unknown[size])
+            else:
+                symbols = getattr(size, "free_symbols", ())
+                values = {each: inputs[each.input].shape[each.dim] for each in symbols}
+                sizes.append(expressions.evaluate(size, values))
+        outputs.append(torch.empty(sizes, dtype=dtype, device=inputs[0].device))
+    return outputs
+
+
+class _SizeSymbol(sympy.Symbol):  # type: ignore[misc]
+    """The size of a dimension of an input."""
+
+    input: int
+    dim: int
+
+
+def _size_symbol(place: Any) -> _SizeSymbol:
+    index, dim = map(int, place)
+    symbol = _SizeSymbol(f"s{index}_{dim}", integer=True, nonnegative=True)
+    symbol.input, symbol.dim = index, dim
+    return symbol
+
+
+@functools.lru_cache(maxsize=256)
+def _output_shapes(description: str) -> tuple[tuple[torch.dtype, tuple[Any, ...]], ...]:
+    """Returns each output's dtype and sizes: a number, an expression, or a name for what only running tells."""
+    return tuple(
+        (
+            dtype_from_json(output["dtype"]),
+            tuple(
+                size[1]
+                if isinstance(size, list) and size[0] == "unknown"
+                else expressions.from_json(size, _size_symbol)
+                for size in output["shape"]
+            ),
+        )
+        for output in parse_description(description)["outputs"]
+    )
+
+
+def no_gradients(*_: Any) -> NoReturn:
+    """Says that there is no backward pass.
+
+    Raises:
+        EngineError: Always.
+    """
+    raise EngineError(
+        "Engines compute no gradients. Train the original model; for inference use torch.no_grad() or detach()."
+    )

@@ -1,0 +1,420 @@
+"""A compiled model's graph as an exported program, in which engines are calls of one operator, and back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch._ops import OperatorBase
+from torch.export import ExportedProgram
+from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import (
+    ConstantArgument,
+    ExportGraphSignature,
+    InputKind,
+    InputSpec,
+    OutputKind,
+    OutputSpec,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
+from torch.fx import Graph, GraphModule, Node
+
+from torchtrt.conversion.size_ranges import union
+from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
+from torchtrt.graphs.nodes import assign, writes
+from torchtrt.graphs.symbols import shape_env_of
+from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.serialization.engine_metadata import (
+    buffer_of,
+    describe_engine,
+    load_engine,
+    parse_description,
+)
+from torchtrt_runtime.serialization.pytree_json import unnamed
+from torchtrt_runtime.torch_internals import FakeTensorMode, ValueRanges, load_verifier
+
+RUN = torch.ops.torchtrt.execute_engine.default
+
+_MUTATIONS = {
+    InputKind.PARAMETER: getattr(
+        OutputKind, "PARAMETER_MUTATION", OutputKind.BUFFER_MUTATION
+    ),  # newer than torch 2.9
+    InputKind.BUFFER: OutputKind.BUFFER_MUTATION,
+    InputKind.USER_INPUT: OutputKind.USER_INPUT_MUTATION,
+}
+
+
+@dataclass(frozen=True)
+class SavedProgram:
+    """An exported program, and beside it what it holds: its own weights are stand-ins of one element.
+
+    Attributes:
+        program: The program.
+        tensors: Its weights, by name.
+        plans: Its engines' plans, by the names of their constants.
+        descriptions: The engines' descriptions, in order.
+    """
+
+    program: ExportedProgram
+    tensors: Mapping[str, torch.Tensor]
+    plans: Mapping[str, Any]
+    descriptions: tuple[dict[str, Any], ...]
+
+
+def to_program(compiled: CompiledModule) -> SavedProgram:
+    """Returns a compiled model as an exported program.
+
+    Raises:
+        UnsupportedProgramError: It holds something that an exported program cannot.
+    """
+    return _Lifting(compiled).run()
+
+
+class _Lifting:
+    """Turns attributes into inputs, engines into calls of the operator, and writes into results.
+
+    Where the graph writes to parts of what it writes to, all writes stay what they are, in order: as results they
+    would be of the whole.
+    """
+
+    def __init__(self, compiled: CompiledModule) -> None:
+        self.compiled = compiled
+        self.source = compiled.graph_module
+        self.graph = Graph()
+        self.env: dict[Node, Node] = {}
+        self.specs: list[InputSpec] = []
+        self.kinds: dict[Node, tuple[InputKind, str]] = {}
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.plans: dict[str, Any] = {}
+        self.descriptions: list[dict[str, Any]] = []
+        nodes = self.source.graph.nodes
+        self.attributes = {str(node.target) for node in nodes if node.op == "get_attr"}
+        self.keeps_writes = any(
+            writes(node) and node.target is not torch.ops.aten.copy_.default for node in nodes
+        )
+        modes = (getattr(node.meta.get("val"), "fake_mode", None) for node in nodes)
+        self.fake_mode = next(filter(None, modes), None) or FakeTensorMode()
+
+    def run(self) -> SavedProgram:
+        """Returns the program.
+
+        Raises:
+            UnsupportedProgramError: The graph has lost its fake tensors, has no engines, or returns text.
+        """
+        nodes = list(self.source.graph.nodes)
+        if not any("val" in node.meta for node in nodes):
+            message = (
+                "What was pickled has forgotten what a file says of sizes and dtypes. Save what torchtrt.compile or "
+                "torchtrt.load returned, and use that file in the place of the pickle."
+            )
+            raise UnsupportedProgramError(message)
+        self.add_inputs(nodes)
+        written = self.add_calls(nodes)
+        output_specs = self.add_outputs(nodes[-1], written)
+        return SavedProgram(
+            self.program(output_specs), self.tensors, self.plans, tuple(self.descriptions)
+        )
+
+    def add_inputs(self, nodes: Sequence[Node]) -> None:
+        """Makes the program's inputs: first the weights and plans, then those of the model."""
+        for node in nodes:
+            if node.op == "get_attr":
+                self.add_attribute(node)
+            elif node.op == "call_module":
+                self.add_plan(node)
+        for node in nodes:
+            if node.op == "placeholder":
+                self.env[node] = self.graph.node_copy(node)
+                self.add_spec(self.env[node], InputKind.USER_INPUT, None)
+
+    def add_calls(self, nodes: Sequence[Node]) -> dict[Node, Node]:
+        """Copies the calls; returns for each destination of a write at the end the value to write."""
+        written: dict[Node, Node] = {}
+        for node in nodes:
+            if node.op == "call_module":
+                self.env[node] = self.call_engine(node)
+            elif node.op == "call_function" and writes(node) and not self.keeps_writes:
+                arguments: Any = node.args
+                destination, value, *_ = arguments
+                written[self.env[destination]] = self.env[value]
+            elif node.op == "call_function":
+                self.env[node] = self.graph.node_copy(node, self.env.__getitem__)
+        return written
+
+    def add_spec(self, node: Node, kind: InputKind, target: str | None) -> None:
+        persistent = True if kind is InputKind.BUFFER else None
+        self.specs.append(InputSpec(kind, _argument(node), target, persistent))
+        self.kinds[node] = (kind, target or node.name)
+
+    def add_attribute(self, node: Node) -> None:
+        """Makes an input of the program for a tensor of the graph; copies a node that names another graph."""
+        name = str(node.target)
+        value = attrgetter(name)(self.source)
+        if not isinstance(value, torch.Tensor):  # a graph of its own, such as a branch
+            self.env[node] = self.graph.node_copy(node)
+            return
+        known = next((each for each, (_, known) in self.kinds.items() if known == name), None)
+        if known is not None:
+            self.env[node] = known
+            return
+        is_parameter = isinstance(value, torch.nn.Parameter)
+        self.tensors[name] = value
+        lifted = self.graph.placeholder(self.fresh(name))
+        with self.fake_mode:
+            lifted.meta["val"] = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=value.device
+            )
+        self.add_spec(lifted, InputKind.PARAMETER if is_parameter else InputKind.BUFFER, name)
+        self.env[node] = lifted
+
+    def add_plan(self, node: Node) -> None:
+        """Makes an input of the program for the plan of an engine."""
+        engine = self.engine(node)
+        name = f"plan_{engine.name}"
+        while name in self.attributes:  # of a saved program that is a part of this model
+            name += "_"
+        lifted = self.graph.placeholder(self.fresh(name))
+        with self.fake_mode:
+            lifted.meta["val"] = torch.empty(buffer_of(engine.plan).size, dtype=torch.uint8)
+        self.add_spec(lifted, InputKind.CONSTANT_TENSOR, name)
+        self.plans[name] = engine.plan
+        self.env[node] = lifted
+
+    def engine(self, node: Node) -> EngineModule:
+        module = self.source.get_submodule(str(node.target))
+        if not isinstance(module, EngineModule):
+            message = "A dry run has no engines to save: compile the model without dryrun."
+            raise UnsupportedProgramError(message)
+        return module
+
+    def fresh(self, name: str) -> str:
+        taken = {node.name for node in self.source.graph.nodes if node.op == "placeholder"}
+        name = "lifted_" + re.sub(r"\W", "_", name)
+        while name in taken:
+            name += "_"
+        return name
+
+    def call_engine(self, node: Node) -> Node:
+        """Returns a new call of the operator that runs an engine."""
+        plan = self.env[node]
+        engine = self.engine(node)
+        outputs: dict[int, Any] = {
+            int(user.args[1]): user.meta["val"]  # type: ignore[arg-type]  # getitem's index
+            for user in node.users
+        }
+        with self.fake_mode:
+            values = [
+                outputs[index] if index in outputs else torch.empty(0, dtype=dtype)
+                for index, dtype in enumerate(engine.outputs.values())
+            ]
+        inputs = [each.meta["val"] for each in node.all_input_nodes]
+        described = describe_engine(engine, inputs, values)
+        self.descriptions.append(described)
+        arguments = [self.env[each] for each in node.args]  # type: ignore[index]
+        call = self.graph.call_function(RUN, (arguments, plan, json.dumps(described)))
+        call.meta["val"] = values
+        return call
+
+    def add_outputs(self, output: Node, written: Mapping[Node, Node]) -> list[OutputSpec]:
+        """Makes the program's outputs, first the values to write; returns how its signature names them.
+
+        Raises:
+            UnsupportedProgramError: The model returns text.
+        """
+        specs, results = [], []
+        for destination, value in written.items():
+            kind, target = self.kinds[destination]
+            specs.append(OutputSpec(_MUTATIONS[kind], _argument(value), target))
+            results.append(value)
+        returned: Any = output.args[0]
+        for each in returned:
+            result = self.env[each] if isinstance(each, Node) else each
+            if result in results and result in written.values():
+                # PyTorch would return what was written, which a later call changes.
+                result = self.graph.call_function(torch.ops.aten.clone.default, (result,))
+                result.meta["val"] = each.meta["val"]
+            if isinstance(result, str):
+                raise UnsupportedProgramError(
+                    f"The model returns the text {result!r}, which PyTorch cannot read from a file. Return tensors and "
+                    "numbers, and add the text where the model is called."
+                )
+            specs.append(OutputSpec(OutputKind.USER_OUTPUT, _argument(result), None))
+            results.append(result)
+        self.graph.output(tuple(results)).meta["val"] = tuple(
+            each.meta["val"] if isinstance(each, Node) else each for each in results
+        )
+        return specs
+
+    def program(self, output_specs: list[OutputSpec]) -> ExportedProgram:
+        """Returns the copied graph as an exported program, with stand-ins for its weights and plans."""
+        root = torch.nn.Module()
+        for node in self.graph.find_nodes(op="get_attr"):
+            name = str(node.target)
+            root.add_module(name, self.source.get_submodule(name))
+        stand_ins = {name: _stand_in(tensor) for name, tensor in self.tensors.items()}
+        plans: dict[str, Any] = {name: torch.zeros(1, dtype=torch.uint8) for name in self.plans}
+        input_tree, _ = unnamed(self.compiled.input_tree)
+        output_tree, _ = unnamed(self.compiled.output_tree)
+        signature = ModuleCallSignature([], [], input_tree, output_tree)
+        return ExportedProgram(
+            root=root,
+            graph=self.graph,
+            graph_signature=ExportGraphSignature(self.specs, output_specs),
+            state_dict=stand_ins,
+            range_constraints=dict(self.ranges()),
+            module_call_graph=[ModuleCallEntry("", signature)],
+            example_inputs=None,
+            constants=plans,
+            verifiers=[load_verifier("TRAINING" if self.keeps_writes else "ATEN")],
+        )
+
+    def ranges(self) -> Iterator[tuple[Any, ValueRanges[Any]]]:
+        """Yields the symbols of the graph's sizes, each with its least and greatest value."""
+        profiles = self.compiled.checks.profiles
+        environment = shape_env_of(self.source.graph)
+        known = environment.var_to_range if environment else {}
+        symbols = {
+            symbol
+            for node in self.graph.nodes
+            for value in _leaves(node.meta.get("val"))
+            for size in (value.shape if isinstance(value, torch.Tensor) else (value,))
+            if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool))
+            for symbol in size.node.expr.free_symbols
+        }
+        for symbol in sorted(symbols, key=str):
+            if symbol in profiles[0]:
+                sizes = union(each[symbol] for each in profiles)
+                yield symbol, ValueRanges(sizes.min, sizes.max)
+            elif symbol in known:
+                yield symbol, known[symbol]
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _stand_in(tensor: torch.Tensor) -> torch.Tensor:
+    made = torch.zeros(1, dtype=tensor.dtype)
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+    return made
+
+
+def _argument(node: Any) -> Any:
+    """Returns how a program's signature speaks of a value."""
+    if not isinstance(node, Node):
+        return ConstantArgument("", node)
+    value = node.meta.get("val")
+    kinds = (
+        (torch.Tensor, TensorArgument),
+        (torch.SymInt, SymIntArgument),
+        (torch.SymFloat, SymFloatArgument),
+        (torch.SymBool, SymBoolArgument),
+    )
+    for kind, argument in kinds:
+        if isinstance(value, kind):
+            return argument(node.name)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return ConstantArgument(node.name, value)
+    message = f"The value {node.name!r} is a {type(value).__name__}, which has no form in a saved program."
+    raise UnsupportedProgramError(message)
+
+
+def from_program(
+    program: ExportedProgram, tensors: Mapping[str, torch.Tensor], plans: Mapping[str, Any]
+) -> GraphModule:
+    """Returns the graph of a compiled model: the inverse of :func:`to_program`.
+
+    Args:
+        program: The program.
+        tensors: Its weights, by name.
+        plans: The plans of its engines, by name.
+
+    Raises:
+        UnreadableFileError: The program is none that :func:`to_program` makes.
+        EngineMismatchError: An engine is for a TensorRT or a GPU that is not here.
+    """
+    root = torch.nn.Module()
+    graph = Graph()
+    env: dict[Node, Any] = {}
+    source = program.graph_module.graph
+    inputs = dict(
+        zip(source.find_nodes(op="placeholder"), program.graph_signature.input_specs, strict=True)
+    )
+    plan_names: dict[Node, str] = {}
+    for node, spec in inputs.items():
+        name = str(spec.target)
+        if spec.kind is InputKind.USER_INPUT:
+            env[node] = graph.node_copy(node)
+        elif name in plans:
+            plan_names[node] = name
+        elif name in tensors:
+            assign(root, name, tensors[name])
+            env[node] = graph.create_node("get_attr", name, name=node.name)
+            env[node].meta = dict(node.meta)
+        else:
+            raise UnreadableFileError(f"The file lacks the weight {name!r}. Save the model again.")
+    for node in source.nodes:
+        if node.op == "get_attr":
+            module = program.graph_module.get_submodule(str(node.target))
+            root.add_module(str(node.target), module)
+            env[node] = graph.node_copy(node)
+        elif node.op == "call_function" and node.target is RUN and node.args[1] in plan_names:
+            given, plan, text = node.args
+            engine = load_engine(parse_description(str(text)), plans[plan_names[plan]])
+            root.add_module(engine.name, engine)
+            env[node] = graph.call_module(engine.name, tuple(env[each] for each in given))
+        elif node.op == "call_function":
+            _check_target(node)
+            env[node] = graph.node_copy(node, env.__getitem__)
+        elif node.op == "output":
+            _add_output(graph, program, node, env)
+    return GraphModule(root, graph, class_name="CompiledGraph")
+
+
+def _check_target(node: Node) -> None:
+    target: Any = node.target
+    known = ("_operator", "builtins", "math", "torch", "torch.fx.experimental.sym_node")
+    if not isinstance(target, OperatorBase) and getattr(target, "__module__", None) not in known:
+        message = (
+            f"The file calls {target!r}, which is no operator. It is not what torchtrt.save writes."
+        )
+        raise UnreadableFileError(message)
+
+
+def _add_output(
+    graph: Graph, program: ExportedProgram, output: Node, env: Mapping[Node, Any]
+) -> None:
+    """Adds the results, and the writes behind everything else."""
+    owners = {
+        (spec.kind, str(spec.target if spec.target is not None else spec.arg.name)): node
+        for node, spec in zip(
+            program.graph_module.graph.find_nodes(op="placeholder"),
+            program.graph_signature.input_specs,
+            strict=True,
+        )
+    }
+    kinds = {mutation: kind for kind, mutation in _MUTATIONS.items()}
+    results = []
+    returned: Any = output.args[0]
+    for spec, value in zip(program.graph_signature.output_specs, returned, strict=True):
+        result = env[value] if isinstance(value, Node) else value
+        if spec.kind is OutputKind.USER_OUTPUT:
+            results.append(result)
+            continue
+        owner = (
+            owners.get((kinds[spec.kind], str(spec.target)))
+            or owners[InputKind.PARAMETER, str(spec.target)]
+        )
+        copy = graph.call_function(torch.ops.aten.copy_.default, (env[owner], result))
+        copy.meta["val"] = owner.meta.get("val")
+    graph.output(tuple(results)).meta["val"] = None

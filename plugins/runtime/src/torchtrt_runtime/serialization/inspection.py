@@ -1,0 +1,77 @@
+"""What a saved model says about itself, without PyTorch reading it: no engine is loaded, no GPU needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from torchtrt_runtime.serialization.archive import Archive, File
+from torchtrt_runtime.serialization.saving import read_metadata
+
+
+def inspect_file(file: File) -> dict[str, Any]:
+    """Returns what a file holds, as data that ``json.dumps`` accepts.
+
+    Returns:
+        ``torchtrt`` and ``torch``, the versions that saved it; ``tensorrt`` and ``gpu``, what the engines are for;
+        ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
+        minimum, optimum and maximum of each size that varies; ``profiles``, the same for the sizes that go together in
+        each optimization profile; ``engines`` with their nodes, layers, bytes, inputs, outputs, where else they run
+        (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), and how many nodes which pack converted;
+        ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs;
+        ``tried``, what ``tune=True`` measured; and the ``operators`` of other libraries that it calls.
+
+    Raises:
+        UnreadableFileError: The file is no saved model, or is damaged.
+    """
+    metadata = read_metadata(Archive(file))
+    report = metadata["report"]
+    blocks = {block["name"]: block for block in report["blocks"]}
+    engines = [_engine(engine, blocks.get(engine["name"], {})) for engine in metadata["engines"]]
+    return {
+        "torchtrt": metadata["torchtrt"],
+        "torch": metadata["torch"],
+        "tensorrt": report["tensorrt"],
+        "gpu": next((each["gpu"] for each in metadata["engines"] if each["gpu"]), ""),
+        "settings": metadata["settings"],
+        "inputs": [{**each, **_readable_sizes(each)} for each in metadata["inputs"]],
+        "ranges": metadata["ranges"],
+        "profiles": metadata.get("profiles") or [metadata["ranges"]],
+        "engines": engines,
+        "converted": report["converted"],
+        "in_torch": report["in_torch"],
+        "tried": report.get("tried", []),
+        "operators": metadata["operators"],
+    }
+
+
+def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
+    """Returns what ``inspect_file`` shows of an engine, from its metadata and its block's in the report."""
+    return {
+        "name": engine["name"],
+        "nodes": block.get("nodes"),
+        "layers": block.get("layers"),
+        "plan_bytes": engine["plan_bytes"],
+        "inputs": engine["inputs"],
+        "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],
+        "compatible": engine.get("compatible", []),
+        "packs": dict(Counter(engine["converted_by"].values()).most_common()),
+    }
+
+
+def _readable_sizes(described: dict[str, Any]) -> dict[str, Any]:
+    """Returns the sizes of an input: numbers, and names or expressions of what varies."""
+    if "sizes" not in described:
+        return {}
+    return {"sizes": [_readable(size) for size in described["sizes"]]}
+
+
+def _readable(size: Any) -> Any:
+    match size:
+        case int():
+            return size
+        case ["symbol", name]:
+            return name
+        case [name, *arguments]:
+            return f"{name}({', '.join(str(_readable(each)) for each in arguments)})"
+    return str(size)

@@ -1,0 +1,142 @@
+"""How the inputs or the outputs of a model nest, as data.
+
+PyTorch writes containers that it has a name for. Named tuples, its own among them, it has none for unless they were
+registered: they are written as tuples, with their classes beside them.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Mapping
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import TorchTRTError, UnreadableFileError, UnsupportedProgramError
+from torchtrt_runtime.serialization.file_safety import check_tree, imported
+
+_LEAF = pytree.tree_structure(0)
+
+
+def unnamed(tree: pytree.TreeSpec) -> tuple[pytree.TreeSpec, dict[str, str]]:
+    """Returns a tree with tuples for the named tuples that PyTorch cannot write, and their classes by their places.
+
+    Raises:
+        UnsupportedProgramError: A class cannot be found by its name.
+    """
+    classes: dict[str, str] = {}
+    return _unnamed(tree, "", classes), classes
+
+
+def _unnamed(tree: pytree.TreeSpec, place: str, classes: dict[str, str]) -> pytree.TreeSpec:
+    """Returns a tree with plain tuples for named ones, and adds to ``classes`` the class at each place.
+
+    Raises:
+        UnsupportedProgramError: A class cannot be found by its name.
+    """
+    if tree.is_leaf():
+        return tree
+    children = [
+        _unnamed(child, f"{place}/{index}", classes) for index, child in enumerate(_children(tree))
+    ]
+    kind = tree.context if tree.type is namedtuple else tree.type
+    if not _is_named_tuple(kind) or _is_written(tree):
+        return pytree.TreeSpec(tree.type, tree.context, children)
+    classes[place] = f"{kind.__module__}:{kind.__qualname__}"
+    if imported(classes[place]) is not kind:
+        raise UnsupportedProgramError(
+            f"The model takes or returns the named tuple {classes[place]!r}, which nobody could find by its name. "
+            "Define it at the top of a module, or return a dictionary."
+        )
+    return pytree.TreeSpec(tuple, None, children)
+
+
+def tree_to_json(tree: pytree.TreeSpec) -> str:
+    """Returns a tree without named tuples of its own as text.
+
+    Raises:
+        UnsupportedProgramError: It would not be the same tree again.
+    """
+    try:
+        text = pytree.treespec_dumps(tree)
+        is_same = tree_from_json(text) == tree
+        reason = "what PyTorch writes of it is something else"
+    except (NotImplementedError, TypeError, ValueError, AttributeError, TorchTRTError) as error:
+        is_same, reason = False, str(error).rstrip(".")
+    if not is_same:
+        raise UnsupportedProgramError(
+            f"The model takes or returns {tree}, which has no form in a file: {reason}. Use tuples, lists, "
+            "dictionaries whose keys are text or numbers, and dataclasses that are registered with "
+            "torch.export.register_dataclass."
+        )
+    return text
+
+
+def tree_from_json(text: str, classes: Mapping[str, str] | None = None) -> pytree.TreeSpec:
+    """Returns the tree that was written.
+
+    Args:
+        text: What :func:`tree_to_json` returned.
+        classes: The classes of named tuples, by their places.
+
+    Raises:
+        UnreadableFileError: A container is not known here.
+    """
+    check_tree(text)
+    try:
+        tree = pytree.treespec_loads(text)
+    except (NotImplementedError, KeyError, TypeError) as error:
+        what = str(error).rstrip(".")
+        raise UnreadableFileError(
+            f"The model takes or returns a container that is not known here: {what}. Import the library that has it, "
+            "or register it with torch.export.register_dataclass, before loading."
+        ) from error
+    return _named(tree, "", classes) if classes else tree
+
+
+def _named(tree: pytree.TreeSpec, place: str, classes: Mapping[str, str]) -> pytree.TreeSpec:
+    """Returns a tree with named tuples at the places in ``classes``.
+
+    Raises:
+        UnreadableFileError: A class is not known here.
+    """
+    if tree.is_leaf():
+        return tree
+    children = [
+        _named(child, f"{place}/{index}", classes) for index, child in enumerate(_children(tree))
+    ]
+    if place not in classes:
+        return pytree.TreeSpec(tree.type, tree.context, children)
+    kind = imported(classes[place])
+    if not _is_named_tuple(kind) or _length(kind) != len(children):
+        raise UnreadableFileError(
+            f"The model takes or returns the named tuple {classes[place]!r}, which is not known here. Import its "
+            "module before loading."
+        )
+    if hasattr(kind, "_fields"):
+        return pytree.TreeSpec(namedtuple, kind, children)
+    return pytree.TreeSpec(kind, None, children)
+
+
+def _is_named_tuple(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, tuple) and _length(kind) is not None
+
+
+def _length(kind: Any) -> int | None:
+    """Returns how many values a named tuple has; PyTorch's own count them otherwise."""
+    fields = getattr(kind, "_fields", None)
+    return getattr(kind, "n_fields", None) if fields is None else len(fields)
+
+
+def _is_written(tree: pytree.TreeSpec) -> bool:
+    """Returns whether PyTorch has a name for a container."""
+    leaves = [_LEAF] * len(_children(tree))
+    try:
+        pytree.treespec_dumps(pytree.TreeSpec(tree.type, tree.context, leaves))
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _children(tree: Any) -> list[Any]:
+    return list(tree.children() if hasattr(tree, "children") else tree.children_specs)

@@ -1,0 +1,148 @@
+"""``torchtrt.save`` and ``torchtrt.load``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+import torchtrt
+from torchtrt.errors import (
+    InputError,
+    MissingOperatorError,
+    TorchTRTError,
+    UnreadableFileError,
+)
+from torchtrt.packs import load_packs
+from torchtrt.targets import qualified_name
+from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.serialization.archive import Archive, File, write
+from torchtrt_runtime.serialization.call_interface import (
+    compiled_from,
+    describe_interface,
+    trees_of,
+)
+from torchtrt_runtime.serialization.exported_program import from_program, to_program
+
+FORMAT = 1
+"""The form of the metadata. A reader takes its own only."""
+
+_PYTORCHS_OWN = frozenset({"aten", "prim", "prims", "higher_order", "torchtrt", "inductor"})
+
+
+def save(compiled: CompiledModule, file: File) -> None:
+    """Writes a compiled model to a ``.pt2`` file, engines and all.
+
+    ``torchtrt.load`` reads it; so does, once torchtrt is imported, ``torch.export.load``.
+
+    Args:
+        compiled: What :func:`torchtrt.compile` returned.
+        file: A path, or something to write bytes to. At a path the file appears complete or not at all.
+
+    Raises:
+        InputError: ``compiled`` is something else.
+        UnsupportedProgramError: The model holds something that has no form in a file; the message names it.
+        EngineError: A weight of the model has changed since it was compiled.
+        UnwritableFileError: There can be no file at this path: it is a folder, or in one that is not there or is
+            read-only.
+    """
+    if not isinstance(compiled, CompiledModule):
+        raise InputError(
+            f"torchtrt.save() takes what torchtrt.compile() returned, not a {type(compiled).__name__}."
+        )
+    compiled.usage_checks.check_weights()
+    interface = describe_interface(compiled)
+    saved = to_program(compiled)
+    metadata = {
+        "format": FORMAT,
+        "torchtrt": torchtrt.__version__,
+        "torch": torch.__version__,
+        "operators": sorted(_foreign_operators(saved.program)),
+        "engines": saved.descriptions,
+        **interface,
+    }
+    write(file, saved.program, saved.tensors, saved.plans, metadata)
+
+
+def _foreign_operators(program: torch.export.ExportedProgram) -> Iterable[str]:
+    """Yields the operators that a program calls and that are not PyTorch's own."""
+    for module in program.graph_module.modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()):
+            if isinstance(node.target, OpOverload) and node.target.namespace not in _PYTORCHS_OWN:
+                yield qualified_name(node.target)
+
+
+def load(file: File) -> CompiledModule:
+    """Returns the compiled model in a file that :func:`save` wrote. Nothing in the file is executed.
+
+    Args:
+        file: A path, or something to read bytes from that can seek.
+
+    Raises:
+        UnreadableFileError: The file is no saved model, or is damaged.
+        EngineMismatchError: Its engines are for another TensorRT, or for another GPU.
+        MissingOperatorError: A library has to be imported first, for an operator that the model calls.
+    """
+    archive = Archive(file)
+    metadata = read_metadata(archive)
+    _check_operators(metadata["operators"])
+    if archive.byte_order() != sys.byteorder:
+        message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
+        raise UnreadableFileError(message)
+    try:
+        trees_of(metadata)  # PyTorch does not say which container it misses
+        program = archive.program()
+        graph_module = from_program(program, archive.tensors(program), archive.plans())
+        return compiled_from(metadata, graph_module)
+    except TorchTRTError:
+        raise
+    except Exception as error:
+        raise UnreadableFileError(
+            f"PyTorch {torch.__version__} cannot read the program, which was saved by PyTorch {metadata['torch']}: "
+            f"{type(error).__name__}: {error}. Load it with that version, or save the model again."
+        ) from error
+
+
+def read_metadata(archive: Archive) -> dict[str, Any]:
+    """Returns a saved model's metadata.
+
+    Raises:
+        UnreadableFileError: It is none, or of another form.
+    """
+    metadata = archive.metadata()
+    if metadata.get("format") != FORMAT:
+        raise UnreadableFileError(
+            f"The file has format {metadata.get('format')!r} of torchtrt {metadata.get('torchtrt')}, and this "
+            f"torchtrt, {torchtrt.__version__}, reads {FORMAT}. Save the model again."
+        )
+    return metadata
+
+
+def _check_operators(names: Iterable[str]) -> None:
+    """Checks that the operators of a saved model are registered, by packs or by libraries.
+
+    Raises:
+        MissingOperatorError: One is not.
+    """
+    missing = [name for name in names if not _is_registered(name)]
+    if missing:
+        load_packs()  # which may have operators of their own
+    missing = [name for name in missing if not _is_registered(name)]
+    if missing:
+        libraries = ", ".join(sorted({name.partition(".")[0] for name in missing}))
+        raise MissingOperatorError(
+            f"The model calls {', '.join(missing)}, which no imported library has registered. Import the library of "
+            f"{libraries} before loading."
+        )
+
+
+def _is_registered(name: str) -> bool:
+    if not re.fullmatch(r"\w+\.\w+\.\w+", name):
+        return False
+    namespace, op, overload = name.split(".")
+    packet = getattr(getattr(torch.ops, namespace), op, None)
+    return hasattr(packet, overload)

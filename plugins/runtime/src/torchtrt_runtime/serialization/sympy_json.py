@@ -1,0 +1,96 @@
+"""Expressions of sizes as data: nested lists that ``json`` takes, and back without evaluating any text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sympy
+from sympy.logic.boolalg import BooleanAtom
+
+from torchtrt.errors import UnreadableFileError
+from torchtrt_runtime.torch_internals import PythonReferenceAnalysis, sympy_interp
+from torchtrt_runtime.torch_internals import sympy_functions as functions
+
+KINDS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        *(sympy.Add, sympy.Mul, sympy.Pow, sympy.Mod, sympy.floor, sympy.ceiling, sympy.Abs),
+        *(sympy.Eq, sympy.Ne, sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge),
+        *(sympy.And, sympy.Or, sympy.Not),
+        *(functions.FloorDiv, functions.CeilDiv, functions.CleanDiv, functions.ModularIndexing),
+        *(functions.PythonMod, functions.Max, functions.Min, functions.Where, functions.Identity),
+        *(functions.IntTrueDiv, functions.FloatTrueDiv, functions.PowByNatural, functions.FloatPow),
+        *(functions.ToFloat, functions.FloorToInt, functions.CeilToInt),
+        *(functions.TruncToInt, functions.TruncToFloat, functions.RoundToInt),
+    )
+}
+KINDS["Mod"] = functions.Mod  # PyTorch's own, which prints as SymPy's
+_NAMES = {kind: name for name, kind in KINDS.items()} | {sympy.Mod: "SympyMod"}
+KINDS["SympyMod"] = sympy.Mod
+
+
+def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Any:
+    """Returns an expression as data.
+
+    Args:
+        expression: An ``int`` or a SymPy expression.
+        symbol: From a symbol to what stands for it.
+
+    Raises:
+        ValueError: It holds a function that has no form here.
+    """
+    if isinstance(expression, int):
+        return int(expression)
+    if isinstance(expression, BooleanAtom):
+        return ["bool", bool(expression)]
+    if expression.is_Symbol:
+        return ["symbol", symbol(expression)]
+    if expression.is_Integer:
+        return int(expression)
+    if expression.is_Rational:
+        return ["rational", int(expression.p), int(expression.q)]
+    if expression.is_Float:
+        return ["float", float(expression)]
+    name = _NAMES.get(type(expression))
+    if name is None:
+        message = (
+            f"The size {expression} has a {type(expression).__name__}, which has no form in a file."
+        )
+        raise ValueError(message)
+    return [name, *(to_json(argument, symbol) for argument in expression.args)]
+
+
+def from_json(data: Any, symbol: Callable[[Any], Any]) -> Any:
+    """Returns the expression that :func:`to_json` made data of: an ``int``, or one of SymPy's.
+
+    Args:
+        data: The data.
+        symbol: From what stands for a symbol to the symbol.
+
+    Raises:
+        UnreadableFileError: It is no such data.
+    """
+    if isinstance(data, int):
+        return data
+    match data:
+        case ["bool", bool(value)]:
+            return sympy.true if value else sympy.false
+        case ["symbol", name]:
+            return symbol(name)
+        case ["rational", int(numerator), int(denominator)]:
+            return sympy.Rational(numerator, denominator)
+        case ["float", float(value)]:
+            return sympy.Float(value)
+        case [str(name), *arguments] if name in KINDS:
+            # As PyTorch had it, and not simplified once more: a symbol's sign may be known no longer.
+            return KINDS[name](*(sympy.sympify(from_json(each, symbol)) for each in arguments))
+    message = f"The file describes a size as {data!r}, which is no expression."
+    raise UnreadableFileError(message)
+
+
+def evaluate(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """Returns the value of an expression for numbers, or for symbolic sizes."""
+    if isinstance(expression, int):
+        return expression
+    return sympy_interp(PythonReferenceAnalysis, dict(values), expression)

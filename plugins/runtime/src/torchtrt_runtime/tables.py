@@ -1,0 +1,75 @@
+"""Tables for people. Names stay whole, so that they can be searched."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table, its numbers aligned to the right; where it is too wide for whole names, each row's fields in lines."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Yields whichever fits."""
+        made, width = self._table(), options.max_width
+        wanted = Measurement.get(console, options.update(max_width=10_000), made).minimum
+        yield made if wanted <= width else Text(self._text(width))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Returns how wide the table is."""
+        return Measurement.get(console, options, self._table())
+
+    def _table(self) -> Table:
+        """Returns the table as rich shows it, with numbers to the right."""
+        made = Table(title=Text(self.title), title_justify="left")
+        for index, heading in enumerate(self.headings):
+            cells = [row[index] for row in self.rows]
+            numeric = bool(cells) and all(
+                cell == "-" or not isinstance(cell, str) for cell in cells
+            )
+            made.add_column(heading, justify="right" if numeric else "left", overflow="fold")
+        for row in self.rows:
+            # Text, because a reason or a name may look like rich's markup.
+            made.add_row(*(Text(_shown(cell)) for cell in row))
+        return made
+
+    def _text(self, width: int) -> str:
+        rows = (_fields(zip(self.headings, row, strict=True), width) for row in self.rows)
+        return "\n\n".join((self.title, *rows, ""))
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:,.1f}" if isinstance(cell, float) else str(cell)
+
+
+def _fields(row: Iterable[tuple[str, object]], width: int) -> str:
+    """Returns a row as ``name: cell``, as many on a line as fit; what is longer is wrapped between words."""
+    lines: list[str] = []
+    is_open = False
+    for name, cell in row:
+        field = f"{name}: {_shown(cell)}"
+        if cell == "":
+            continue
+        if is_open and len(lines[-1]) + 3 + len(field) <= width:
+            lines[-1] += f"   {field}"
+            continue
+        wrapped = textwrap.wrap(
+            field, width, initial_indent="  ", subsequent_indent=" " * 6,
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        lines += wrapped
+        is_open = len(wrapped) == 1
+    return "\n".join(lines)

@@ -1,0 +1,93 @@
+"""The parts of PyTorch that the runtime uses and that PyTorch may change in any version.
+
+Other modules of this distribution import them from here, as names: a function around them would cost every call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C import PyTorchFileWriter
+from torch._C import _DisableTorchDispatch as DisableTorchDispatch
+from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
+from torch._C import _is_tracing as is_tracing
+from torch._C._dynamo import guards as dynamo_guards
+from torch._C._functorch import peek_interpreter_stack
+from torch._export.verifier import load_verifier
+from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
+from torch.nn.modules.module import _global_forward_hooks as global_forward_hooks
+from torch.nn.modules.module import _global_forward_pre_hooks as global_forward_pre_hooks
+from torch.utils._sympy import functions as sympy_functions
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.printers import PythonPrinter
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.value_ranges import ValueRanges
+
+__all__ = [
+    "DisableTorchDispatch",
+    "FakeTensorMode",
+    "PyTorchFileWriter",
+    "PythonPrinter",
+    "PythonReferenceAnalysis",
+    "ValueRanges",
+    "compile_lock",
+    "device_in_use",
+    "dynamo_exception",
+    "empty_strided_of",
+    "global_forward_hooks",
+    "global_forward_pre_hooks",
+    "is_any_autocast_enabled",
+    "is_capturing",
+    "is_fake",
+    "is_tracing",
+    "load_verifier",
+    "peek_interpreter_stack",
+    "serialize_tensor_meta",
+    "storage_use_count",
+    "stream_in_use",
+    "sympy_functions",
+    "sympy_interp",
+    "tensor_guards",
+    "tensors_are_at",
+]
+
+tensor_guards: Any = dynamo_guards.TensorGuards
+"""Makes what Dynamo compares tensors with."""
+storage_use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+"""Returns how many tensors use a storage."""
+tensors_are_at: Callable[..., bool] | None = getattr(
+    torch._C, "_tensors_data_ptrs_at_indices_equal", None
+)
+"""Returns whether the memory of tensors is at these addresses; None where PyTorch was built without CUDA."""
+# PyTorch without CUDA has none of these.
+device_in_use: Any = getattr(torch._C, "_cuda_getDevice", None)
+stream_in_use: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)
+
+
+def empty_strided_of(device_type: str) -> Any:
+    """Returns the function that code compiled by PyTorch allocates with: it takes half the time."""
+    return getattr(dynamo_guards, f"_empty_strided_{device_type}")
+
+
+def compile_lock() -> Any:
+    """Returns the lock that ``torch.compile`` holds; the first call takes a second."""
+    from torch._dynamo import convert_frame
+
+    return convert_frame.compile_lock
+
+
+def dynamo_exception() -> type[Exception]:
+    """Returns the class of what ``torch.compile`` raises; the first call takes a second."""
+    from torch._dynamo import exc
+
+    return exc.TorchDynamoException
+
+
+def serialize_tensor_meta(tensor: torch.Tensor) -> Any:
+    """Returns a tensor's dtype, sizes and strides as a file of an exported program holds them."""
+    from torch._export.serde import serialize
+
+    return serialize.serialize_tensor_meta(tensor)

@@ -1,0 +1,88 @@
+"""A GPU that has no room, or that is gone: the error says so and what to do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torchtrt
+from torchtrt.errors import EngineError
+from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt_runtime.engine_module import LoadedEngine
+
+X = torch.rand(2, 3)
+NO_ROOM = "Requested amount of GPU memory (1024 bytes) could not be allocated."
+"""What TensorRT 8.6 logs."""
+
+
+@pytest.fixture
+def compiled():
+    """A model that has not run yet."""
+    return torchtrt.compile(torch.nn.Linear(3, 3).eval(), (X,), min_block_size=1)
+
+
+def test_no_room_for_an_engine(compiled, monkeypatch):
+    """TensorRT makes no context and logs why."""
+
+    class Engine:
+        def create_execution_context(self):
+            logger().log(trt.ILogger.ERROR, NO_ROOM)
+
+    engine = compiled.graph_module.block_0
+    monkeypatch.setattr(engine, "deserialize", lambda device: LoadedEngine(None, Engine()))
+
+    with pytest.raises(
+        EngineError, match=r"could not load .*1024 bytes.* no memory left .*nvidia-smi"
+    ):
+        compiled(X)
+
+
+@pytest.mark.parametrize(
+    ("log", "remedy"),
+    [
+        ("Cask (Cuda Runtime (an illegal memory access was encountered))", "start another process"),
+        ("Cuda Runtime (uncorrectable ECC error encountered)", "start another process"),
+        ("Cuda Runtime (out of memory)", "no memory left"),
+    ],
+)
+def test_an_engine_that_fails_while_it_runs(compiled, monkeypatch, log, remedy):
+    """The log of the failed call is told, with what to do; afterwards nothing is left of it."""
+    expected = compiled(X)
+    ((execution,),) = compiled.graph_module.block_0._idle.values()
+
+    class Context:
+        def __getattr__(self, name):
+            return getattr(context, name)
+
+        def execute_async_v3(self, stream):
+            logger().log(trt.ILogger.ERROR, log)
+            return False
+
+    context = execution.context
+    monkeypatch.setattr(execution, "context", Context())
+
+    with pytest.raises(EngineError, match=remedy):
+        compiled(X)
+    torch.testing.assert_close(compiled(X), expected)
+
+
+@pytest.mark.parametrize("library", ["lean", "dispatch", "builder_resource"])
+def test_a_library_that_is_missing_is_told_with_its_package(library):
+    """TensorRT's wheel brings no lean runtime, which engines for later versions hold."""
+    message = (
+        f"Error Code 6: Internal Error (Unable to load library: libnvinfer_{library}.so.8.6.0)"
+    )
+    with collecting() as log:
+        logger().log(trt.ILogger.ERROR, message)
+
+    assert log.text().startswith(f"{message} Install that library")
+    assert "pip install tensorrt_lean==<version>" in log.text()
+
+
+def test_other_reasons_get_no_advice():
+    """Only what TensorRT said."""
+    with collecting() as log:
+        logger().log(trt.ILogger.ERROR, "the kernel is too large")
+
+    assert "the kernel is too large" == log.text()

@@ -1,0 +1,265 @@
+"""Settings that make an engine run elsewhere, or otherwise: what they set and need, and what files say of them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from tests.support.compiled import engines_of
+from torchtrt.errors import EngineError, EngineMismatchError, InputError, SettingsError
+from torchtrt.tensorrt import selection
+from torchtrt_cli import main
+from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
+
+X = torch.rand(3, 8)
+SETTINGS = {
+    "sparse_weights": True,
+    "version_compatible": True,
+    "hardware_compatible": True,
+    "max_aux_streams": 2,
+    "enable_weight_streaming": True,
+}
+
+
+class Model(nn.Module):
+    """Two engines with weights, and PyTorch between them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)).cumsum(0)) + 1
+
+
+def compiled(model, **settings):
+    """Returns a model compiled to two engines."""
+    settings = {"min_block_size": 1, "torch_executed_ops": {"aten.cumsum"}, **settings}
+    return torchtrt.compile(model, [X], **settings)
+
+
+def configured(monkeypatch, **settings):
+    """Returns the configuration that the last engine of a model was built with."""
+    configs = []
+    builder = torchtrt.trt.Builder
+    create = builder.create_builder_config
+
+    def remember(self):
+        configs.append(create(self))
+        return configs[-1]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(builder, "create_builder_config", remember)
+        model = Model().eval()
+        torch.testing.assert_close(compiled(model, **settings)(X), model(X))
+    return configs[-1]
+
+
+@pytest.mark.parametrize(
+    ("setting", "flag"),
+    [("sparse_weights", "SPARSE_WEIGHTS"), ("version_compatible", "VERSION_COMPATIBLE")],
+)
+def test_a_setting_sets_its_flag(every_tensorrt, monkeypatch, setting, flag):
+    """And nobody else does."""
+    for value in (False, True):
+        config = configured(monkeypatch, **{setting: value})
+        assert value is config.get_flag(getattr(torchtrt.trt.BuilderFlag, flag))
+
+
+def test_levels_and_numbers_are_set(every_tensorrt, monkeypatch):
+    """The level of compatibility, and the number of streams; TensorRT's own without the settings."""
+    level = torchtrt.trt.HardwareCompatibilityLevel
+    config = configured(monkeypatch)
+    assert (level.NONE, -1) == (config.hardware_compatibility_level, config.max_aux_streams)
+    config = configured(monkeypatch, hardware_compatible=True, max_aux_streams=0)
+    assert (level.AMPERE_PLUS, 0) == (config.hardware_compatibility_level, config.max_aux_streams)
+
+
+def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it():
+    """Before anything is exported, in a dry run too."""
+
+    class Unexportable(nn.Module):
+        def forward(self, x):
+            raise AssertionError
+
+    for more in ({}, {"dryrun": True}):
+        with (
+            torchtrt.use_tensorrt("reference@8.6.0"),
+            pytest.raises(SettingsError, match=r"reference@8\.6\.0 has no .* from 10\.0 on"),
+        ):
+            torchtrt.compile(Unexportable().eval(), [X], enable_weight_streaming=True, **more)
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"sparse_weights": 1},
+        {"version_compatible": None},
+        {"hardware_compatible": "yes"},
+        {"enable_weight_streaming": 10},
+        {"max_aux_streams": -1},
+        {"max_aux_streams": 10**12},
+    ],
+    ids=str,
+)
+def test_an_unusable_value_is_refused(keywords):
+    """As of any setting."""
+    with pytest.raises(SettingsError, match="it must be"):
+        torchtrt.CompilationSettings(**keywords)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_the_cache_knows_engines_of_other_settings_apart(tmp_path, setting):
+    """Each changes the engine."""
+    hits = []
+    for value in (None, SETTINGS[setting], SETTINGS[setting]):
+        given = {} if value is None else {setting: value}
+        torch.manual_seed(0)
+        made = compiled(Model().eval(), engine_cache=tmp_path, **given)
+        hits.append({block.cached for block in made.report.blocks})
+        made(X)
+
+    assert [{False}, {False}, {True}] == hits
+
+
+@pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own copying
+def test_files_say_it_and_run(every_tensorrt, tmp_path, capsys):
+    """Loaded, loaded by PyTorch, saved again and refitted; ``inspect`` shows where the engines run."""
+    model, other, path = Model().eval(), Model().eval(), tmp_path / "model.pt2"
+    options = {"version_compatible": True, "hardware_compatible": True, "immutable_weights": False}
+    torchtrt.save(compiled(model, **options), path)
+    loaded = torchtrt.load(path)
+    assert {("version", "hardware")} == {engine.compatible for engine in engines_of(loaded)}
+    torch.testing.assert_close(loaded(X), model(X))
+    torch.testing.assert_close(torch.export.load(path).module()(X), model(X))
+    torch.testing.assert_close(torchtrt.refit_module_weights(loaded, other)(X), other(X))
+    torchtrt.save(loaded, path)
+
+    assert 0 == main(["inspect", str(path), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert [["version", "hardware"]] * 2 == [each["compatible"] for each in found["engines"]]
+    assert found["settings"]["version_compatible"]
+    assert 0 == main(["inspect", str(path)])
+    text = capsys.readouterr().out
+    assert "run in later TensorRTs too" in text
+    assert "every GPU from Ampere on" in text
+
+
+def real(monkeypatch, version, capability):
+    """Puts a real TensorRT and a GPU in place."""
+
+    class Real:
+        __version__ = version
+
+    monkeypatch.setattr(selection, "_load_real", Real)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA X")
+
+
+H200 = "NVIDIA H200 (9.0)"
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "compatible"),
+    [
+        ("10.9.0", (9, 0), ()),
+        ("10.16.1", (9, 0), ("version",)),
+        ("11.4.0", (9, 0), ("version",)),
+        ("10.9.0", (8, 0), ("hardware",)),
+        ("10.9.0", (12, 0), ("hardware",)),
+        ("11.4.0", (8, 9), ("version", "hardware")),
+    ],
+)
+def test_an_engine_loads_where_it_runs(monkeypatch, version, capability, compatible):
+    """In the version and on the GPU that it is for, and where it is compatible."""
+    real(monkeypatch, version, capability)
+    found = tensorrt_for("TensorRT 10.9.0", H200, "It", compatible)
+
+    assert version == found.__version__
+
+
+@pytest.mark.parametrize(
+    ("version", "capability", "compatible", "message"),
+    [
+        ("10.16.1", (9, 0), (), "unless they are compiled with version_compatible"),
+        ("10.16.1", (9, 0), ("hardware",), "unless they are compiled with version_compatible"),
+        ("10.8.0", (9, 0), ("version",), "load in the version that built them and in later ones"),
+        ("8.6.0", (9, 0), ("version",), "load in the version that built them and in later ones"),
+        ("10.9.0", (8, 0), (), "unless they are compiled with hardware_compatible"),
+        ("10.9.0", (8, 0), ("version",), "unless they are compiled with hardware_compatible"),
+        ("10.9.0", (7, 5), ("hardware",), "compute capability 8.0 and later"),
+    ],
+)
+def test_an_engine_is_refused_where_it_does_not_run(
+    monkeypatch, version, capability, compatible, message
+):
+    """With the rule that it breaks."""
+    real(monkeypatch, version, capability)
+    with pytest.raises(EngineMismatchError, match=message):
+        tensorrt_for("TensorRT 10.9.0", H200, "It", compatible)
+
+
+@pytest.fixture(params=["reference@10.16.1", "reference@11.4.0"])
+def streaming(request):
+    """A model whose engines stream weights, and the same compiled."""
+    with torchtrt.use_tensorrt(request.param):
+        model = Model().eval()
+        yield model, compiled(model, enable_weight_streaming=True)
+
+
+def budgets(made):
+    """Returns what TensorRT was told, for each engine."""
+    return [
+        engine.deserialize(torch.device("cpu"))[1].weight_streaming_budget_v2
+        for engine in engines_of(made)
+    ]
+
+
+def test_a_budget_is_shared_by_the_engines_and_returns_with_the_block(streaming):
+    """By the size of their weights; TensorRT's own choice comes first and last."""
+    model, made = streaming
+    sizes = budgets(made)
+    with torchtrt.weight_streaming(made) as weights:
+        total = weights.total_device_budget
+        assert sum(sizes) == total == weights.device_budget == weights.automatic_device_budget
+        for budget in (0, 100, total // 2, total):
+            weights.device_budget = budget
+            assert budget == weights.device_budget == sum(budgets(made))
+            assert all(each <= size for each, size in zip(budgets(made), sizes, strict=True))
+            torch.testing.assert_close(made(X), model(X))
+    assert sizes == budgets(made)
+    torch.testing.assert_close(made(X), model(X))
+
+
+def test_a_budget_holds_without_a_block(streaming, tmp_path):
+    """Until it is set again; a file does not say it, because it is about a machine."""
+    model, made = streaming
+    torchtrt.weight_streaming(made).device_budget = 64
+    assert 64 == torchtrt.weight_streaming(made).device_budget
+    torchtrt.save(made, tmp_path / "model.pt2")
+    loaded = torchtrt.weight_streaming(torchtrt.load(tmp_path / "model.pt2"))
+
+    assert loaded.total_device_budget == loaded.device_budget
+    torch.testing.assert_close(made(X), model(X))
+
+
+@pytest.mark.parametrize("budget", [-1, 10**9, 0.5, "all", True], ids=str)
+def test_a_budget_that_is_none_is_refused(streaming, budget):
+    """With the largest one that makes sense."""
+    _, made = streaming
+    weights = torchtrt.weight_streaming(made)
+    with pytest.raises(InputError, match=f"from 0 to {weights.total_device_budget}"):
+        weights.device_budget = budget
+
+
+def test_what_streams_no_weights_has_no_budget():
+    """A model that was compiled without, and what is no compiled model."""
+    with pytest.raises(EngineError, match="enable_weight_streaming=True"):
+        torchtrt.weight_streaming(compiled(Model().eval()))
+    with pytest.raises(InputError, match="not a Model"):
+        torchtrt.weight_streaming(Model())

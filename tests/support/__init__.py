@@ -1,0 +1,1 @@
+"""Helpers that the tests of every distribution share."""

@@ -1,0 +1,21 @@
+"""What tests ask of a compiled model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtrt_runtime import EngineModule
+
+
+def engines_of(compiled: torch.nn.Module) -> list[EngineModule]:
+    """Returns the engines of a compiled model."""
+    return [module for module in compiled.modules() if isinstance(module, EngineModule)]
+
+
+def assert_same(compiled: Any, model: Any, *inputs: Any, tolerance: float = 1e-4) -> None:
+    """Checks a call of a compiled model against eager PyTorch."""
+    with torch.no_grad():
+        actual, expected = compiled(*inputs), model(*inputs)
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)

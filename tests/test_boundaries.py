@@ -1,0 +1,302 @@
+"""Boundaries between distributions: who may import whom, and what works with few of them installed."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from tests.house import ROOT, imported, packages
+
+PACKAGES = {package.name: package for package in packages()}
+CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"
+BUILDING_BLOCKS = "torchtrt_converters_aten_core"
+MAY_IMPORT = {
+    CORE: set(),
+    "torchtrt_reference": set(),
+    RUNTIME: {CORE},
+    COMPILER: {CORE, RUNTIME},
+    BUILDING_BLOCKS: {CORE},
+    "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},
+    "torchtrt_testing": {CORE, RUNTIME, COMPILER, "torchtrt_reference"},
+}
+"""The other packages of the project that a package may import. Packages that are not here may import all."""
+FORWARDING = {"torchtrt", "torchtrt.operators", "torchtrt.testing"}
+"""Modules of the core that forward to other distributions, so that users import one package."""
+IN_A_COMPILATION = "torchtrt_converters_aten_core.passes."
+"""Modules whose functions only a compilation calls. They may import the compiler inside of these functions."""
+
+
+def foreign(name: str, package: str) -> set[str]:
+    """Returns the project's package that a dotted name is in, if ``package`` may not import it."""
+    root = name.split(".")[0]
+    is_allowed = root == package or root not in PACKAGES or root in MAY_IMPORT[package]
+    return set() if is_allowed else {root}
+
+
+def named_modules(path: Path) -> Iterator[str]:
+    """Yields the strings in a file that read as a module of the project, docstrings aside."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            root = node.value.split(".")[0]
+            if root in PACKAGES and re.fullmatch(r"\w+(\.\w+)+", node.value):
+                yield node.value
+
+
+def imported_at_once(path: Path) -> Iterator[str]:
+    """Yields what importing a file imports: the statements outside of functions."""
+    tree = ast.parse(path.read_text())
+    inside = {
+        id(each)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        for each in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and id(node) not in inside:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("name", MAY_IMPORT)
+def test_imports_run_from_the_core_up(name):
+    """Core, runtime, compiler, everything else: nobody imports upwards, neither by a statement nor by a string."""
+    wrong = []
+    for module, path in PACKAGES[name].modules().items():
+        if module in FORWARDING:
+            continue
+        reads = imported_at_once if module.startswith(IN_A_COMPILATION) else imported
+        names = {*reads(path), *named_modules(path)}
+        wrong += [f"{module}: {each}" for each in sorted(names) if foreign(each, name)]
+
+    assert [] == wrong
+
+
+PRIVATE_IS_THEIRS = {"self", "cls", "aten", "torch", "torch.ops.aten", "torch._C"}
+"""Objects whose private attributes are their own, or PyTorch's."""
+OF_OTHERS = {*dir(nn.Module()), *dir(torch.Tensor), "_type", "_replace"}
+"""Attributes of PyTorch's own objects, of TorchScript's (``_type``) and of named tuples."""
+
+
+def private_names(path: Path) -> set[str]:
+    """The private methods and attributes that the classes in a file define."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {each.id for each in targets if isinstance(each, ast.Name)}
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_no_package_reads_a_private_attribute_of_another():
+    """A name with an underscore in front is for its own package."""
+    defined = {
+        name: set().union(*map(private_names, package.modules().values()))
+        for name, package in PACKAGES.items()
+    }
+    wrong = []
+    for name, package in PACKAGES.items():
+        others = set().union(*(names for other, names in defined.items() if other != name))
+        others -= defined[name]
+        for module, path in package.modules().items():
+            for node in ast.walk(ast.parse(path.read_text())):
+                is_read = isinstance(node, ast.Attribute) and node.attr in others - OF_OTHERS
+                if is_read and ast.unparse(node.value) not in PRIVATE_IS_THEIRS:
+                    wrong.append(f"{module}: {ast.unparse(node)}")
+
+    assert [] == wrong
+
+
+@pytest.mark.parametrize("package", PACKAGES.values(), ids=lambda package: package.name)
+def test_private_modules_are_imported_by_their_own_package_only(package):
+    """A module with an underscore in front is for its own package."""
+    private = [
+        f"{module}: {name}"
+        for module, path in package.modules().items()
+        for name in imported(path)
+        if name.split(".")[0] in PACKAGES.keys() - {package.name}
+        and any(part.startswith("_") and part != "__version__" for part in name.split("."))
+    ]
+
+    assert [] == private
+
+
+def test_the_core_never_imports_torch_export():
+    """Converters, lookups and networks need no exporter."""
+    assert [] == [
+        module
+        for module, path in PACKAGES[CORE].modules().items()
+        for name in imported(path)
+        if name.startswith("torch.export")
+    ]
+
+
+class Environment:
+    """An environment with a few of the project's distributions, and everything else that is installed."""
+
+    def __init__(self, folder: Path, distributions: list[str]) -> None:
+        self.path = folder
+        installed = Path(sysconfig.get_paths()["purelib"])
+        for each in installed.iterdir():
+            is_ours = re.match(r"_?_?(editable.*)?torchtrt", each.name) or each.suffix == ".pth"
+            if not is_ours:
+                (folder / each.name).symlink_to(each)
+        for name in distributions:
+            metadata: Path = importlib.metadata.distribution(name)._path  # type: ignore[attr-defined]
+            (folder / metadata.name).symlink_to(metadata)
+        sources = {
+            "torchtrt-core": "core/src/torchtrt",
+            "torchtrt-converters-aten-core": "plugins/aten_core/src/torchtrt_converters_aten_core",
+            "torchtrt-reference": "plugins/reference/src/torchtrt_reference",
+            "torchtrt-runtime": "plugins/runtime/src/torchtrt_runtime",
+        }
+        for name in distributions:
+            source = ROOT / sources[name]
+            (folder / source.name).symlink_to(source)
+
+    def run(self, code: str, *arguments: object) -> str:
+        """Returns what a program prints that runs there. Warnings are errors."""
+        program = f"import sys; sys.path.append({str(self.path)!r})\n{code}"
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-I",
+                "-S",
+                "-W",
+                "error::UserWarning",
+                "-c",
+                program,
+                *map(str, arguments),
+            ],
+            capture_output=True,
+            text=True,
+        )
+        assert 0 == done.returncode, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def core_alone(tmp_path_factory):
+    """The core, one pack and the reference."""
+    distributions = ["torchtrt-core", "torchtrt-converters-aten-core", "torchtrt-reference"]
+    return Environment(tmp_path_factory.mktemp("core"), distributions)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """What a server installs: the core and the runtime, and here the reference in the place of TensorRT."""
+    distributions = ["torchtrt-core", "torchtrt-runtime", "torchtrt-reference"]
+    return Environment(tmp_path_factory.mktemp("server"), distributions)
+
+
+BUILD_BY_HAND = """
+import numpy as np, torch
+from torch.fx import Graph, GraphModule
+import torchtrt
+from torchtrt import DYNAMO_CONVERTERS, CompilationSettings, trt
+from torchtrt.conversion.interpreter import TRTInterpreter
+from torchtrt.conversion.size_ranges import profile_input
+from torchtrt.graphs.nodes import remember_resolution
+from torchtrt.tensorrt.logging import logger
+from torchtrt.tensorrt.shims import create_network
+
+assert len(DYNAMO_CONVERTERS.unique_targets()) > 300
+graph = Graph()
+x = graph.placeholder("x")
+x.meta["val"] = torch.empty(2, 3, device="meta")
+y = graph.call_function(torch.ops.aten.relu.default, (x,))
+z = graph.call_function(torch.ops.aten.softmax.int, (y, -1))
+graph.output((z,))
+y.meta["val"] = z.meta["val"] = x.meta["val"]
+settings = CompilationSettings()
+for node in (y, z):
+    resolution = DYNAMO_CONVERTERS.resolve(node, settings)
+    assert resolution, str(resolution)
+    remember_resolution(node, resolution)
+builder = trt.Builder(logger())
+inputs = [profile_input("x", x.meta["val"], [{}])]
+block = GraphModule(torch.nn.Module(), graph)
+interpreted = TRTInterpreter(block, create_network(builder), inputs, settings).run()
+plan = builder.build_serialized_network(interpreted.network.raw, builder.create_builder_config())
+runtime = trt.Runtime(logger())
+engine = runtime.deserialize_cuda_engine(plan)
+context = engine.create_execution_context()
+given = torch.rand(2, 3) - 0.5
+result = torch.empty(2, 3)
+context.set_tensor_address("x", given.data_ptr())
+context.set_tensor_address("output_0", result.data_ptr())
+assert context.execute_async_v3(0)
+torch.testing.assert_close(result, given.relu().softmax(-1))
+plan = torch.zeros(1, dtype=torch.uint8)
+for missing in (
+    lambda: torchtrt.compile,
+    lambda: torchtrt.Input,
+    lambda: torchtrt.load,
+    lambda: torch.ops.torchtrt.execute_engine([given], plan, ""),
+):
+    try:
+        missing()
+    except torchtrt.errors.MissingPieceError as error:
+        print(error)
+print(sorted(m for m in sys.modules if m.startswith(("torchtrt_runtime", "torchtrt_compiler"))))
+"""
+
+
+def test_the_core_builds_an_engine_from_a_graph_with_a_pack_and_a_tensorrt_alone(core_alone):
+    """It lists converters, looks nodes up, interprets the graph, and names what to install for the rest."""
+    *missing, imported_pieces = core_alone.run(BUILD_BY_HAND).splitlines()
+
+    assert [
+        "torchtrt.compile is in the distribution torchtrt-compiler, which is not installed. "
+        "Run `pip install torchtrt-compiler`.",
+        "torchtrt.Input is in the distribution torchtrt-compiler, which is not installed. "
+        "Run `pip install torchtrt-compiler`.",
+        "torchtrt.load is in the distribution torchtrt-runtime, which is not installed. "
+        "Run `pip install torchtrt-runtime`.",
+        "The operator torchtrt::execute_engine is in the distribution torchtrt-runtime, which is not installed. "
+        "Run `pip install torchtrt-runtime`.",
+    ] == missing
+    assert "[]" == imported_pieces
+
+
+SERVE = """
+import torch, torchtrt
+model = torchtrt.load(sys.argv[1])
+x = torch.load(sys.argv[2])
+with torch.no_grad():
+    torch.testing.assert_close(model(x["input"]), x["output"])
+    torch.testing.assert_close(torch.export.load(sys.argv[1]).module()(x["input"]), x["output"])
+print([module for module in sys.modules if module.startswith(("torchtrt_compiler", "torchtrt_conv"))])
+try:
+    torchtrt.compile
+except torchtrt.errors.MissingPieceError as error:
+    print(error)
+"""
+
+
+def test_a_server_loads_and_runs_a_saved_model_with_the_core_and_the_runtime(server, tmp_path):
+    """It needs no pack and no compiler, and says so where somebody compiles."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
+    x = torch.rand(3, 4)
+    torchtrt.save(torchtrt.compile(model, [x], min_block_size=1), tmp_path / "model.pt2")
+    torch.save({"input": x, "output": model(x).detach()}, tmp_path / "values.pt")
+
+    modules, message = server.run(
+        SERVE, tmp_path / "model.pt2", tmp_path / "values.pt"
+    ).splitlines()
+
+    assert "[]" == modules
+    assert "pip install torchtrt-compiler" in message

@@ -1,0 +1,67 @@
+"""Function transforms inside a model: applied when it is compiled, or refused."""
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops.associative_scan import associative_scan
+
+import torchtrt
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt_reference import VERSIONS
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        """Calls the function."""
+        return self.function(*inputs)
+
+
+APPLIED = {
+    "vmap": lambda x: torch.vmap(torch.sin)(x) + 1,
+    "vmap-of-a-product": lambda x: torch.vmap(lambda row: row @ row)(x),
+    "vmap-of-vmap": lambda x: torch.vmap(torch.vmap(torch.sin))(x),
+    "jvp": lambda x: torch.func.jvp(torch.sin, (x,), (x,))[1],
+    "associative-scan": lambda x: (
+        associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic") + 1
+    ),
+}
+REFUSED = {
+    "grad": lambda x: torch.func.grad(lambda y: (y * y).sum())(x) + 1,
+    "jacrev": lambda x: torch.func.jacrev(torch.sin)(x[0]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch's, about its own code
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("function", APPLIED.values(), ids=APPLIED)
+def test_a_transform_is_applied(version, function):
+    """Exporting leaves its beginning and its end in the program, which run nowhere else."""
+    model, x = Function(function).eval(), torch.rand(4, 3)
+    exported = torch.export.export(model, (x,), strict=False)
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        for given in (model, exported):
+            compiled = torchtrt.compile(given, (x,), require_full_compilation=True)
+            torch.testing.assert_close(compiled(x), model(x))
+
+
+def test_a_transform_is_applied_where_sizes_vary():
+    """To the smallest and the largest."""
+    shapes = torchtrt.Input(min_shape=(1, 3), opt_shape=(4, 3), max_shape=(8, 3))
+    model = Function(APPLIED["vmap-of-a-product"]).eval()
+    compiled = torchtrt.compile(model, [shapes], require_full_compilation=True)
+    for size in (1, 4, 8):
+        x = torch.rand(size, 3)
+        torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize("function", REFUSED.values(), ids=REFUSED)
+def test_a_transform_that_cannot_be_exported_is_refused(function):
+    """With the line of the model."""
+    with pytest.raises(UnsupportedProgramError, match=r"cannot export .*test_transforms\.py"):
+        torchtrt.compile(Function(function).eval(), (torch.rand(4, 3),))
