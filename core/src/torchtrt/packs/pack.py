@@ -259,7 +259,7 @@ class ConverterPack:
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
-        The other arguments are those of :meth:`converter`.
+        The other arguments are those of ``converter``.
         """
         if not enabled:
             return

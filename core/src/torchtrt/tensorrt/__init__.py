@@ -3,7 +3,7 @@
 ``trt`` forwards every name to the TensorRT in use: the installed ``tensorrt`` module on a machine
 with an NVIDIA GPU, or an installed implementation such as the reference TensorRT anywhere. Converters write
 ``trt.ActivationType.RELU`` inside their bodies (never at module level, where it would be bound to
-one version) and call the shims in :mod:`torchtrt.tensorrt.shims` where the versions differ.
+one version) and call the shims in ``torchtrt.tensorrt.shims`` where the versions differ.
 """
 
 from torchtrt.tensorrt.dtypes import has_dtype, to_torch_dtype, to_trt_dtype

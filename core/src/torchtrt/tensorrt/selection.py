@@ -79,7 +79,7 @@ def use_tensorrt(spec: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def use_module(module: Any) -> Iterator[Any]:
-    """Uses a TensorRT that :func:`current` returned earlier inside a ``with`` block."""
+    """Uses a TensorRT that ``current`` returned earlier inside a ``with`` block."""
     token = _chosen.set(module)
     try:
         yield module
@@ -93,7 +93,7 @@ def _default() -> Any:
 
 
 def load(spec: str) -> Any:
-    """Returns the TensorRT that ``spec`` names; see :func:`use_tensorrt`."""
+    """Returns the TensorRT that ``spec`` names; see ``use_tensorrt``."""
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
         import torch

@@ -16,7 +16,7 @@ def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool) 
     """Returns fused attention without a mask. It does not scale: scale the query before.
 
     Args:
-        network: A network of a TensorRT for which :func:`has_attention` is true.
+        network: A network of a TensorRT for which ``has_attention`` is true.
         query: ``(N, heads, length, depth)``, floating point.
         key: ``(N, heads, key length, depth)``.
         value: Like ``key``.
