@@ -8,5 +8,5 @@ pack = ConverterPack(
     summary="data-dependent operators, fused attention, new ideas",
     torch=">=2.9",
     tensorrt=">=8.6",
-    modules=("converters",),
+    modules=("converters", "passes"),
 )

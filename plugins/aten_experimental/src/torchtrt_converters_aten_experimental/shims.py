@@ -12,15 +12,44 @@ def has_attention() -> bool:
     return hasattr(trt.INetworkDefinition, "add_attention")
 
 
-def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool) -> Any:
-    """Returns fused attention without a mask. It does not scale: scale the query before.
+def says_which_corner_is_causal() -> bool:
+    """Returns whether causal attention over other lengths of queries and keys is documented: from the upper left."""
+    return hasattr(trt.INetworkDefinition, "add_attention_v2")
+
+
+def has_rotary_embedding() -> bool:
+    """Returns whether the TensorRT in use has a layer for rotary embeddings."""
+    return hasattr(trt.INetworkDefinition, "add_rotary_embedding")
+
+
+def add_rotary_embedding(network: Any, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+    """Returns rotated features.
+
+    Args:
+        network: A network of a TensorRT for which ``has_rotary_embedding`` is true.
+        x: ``(batch, heads, length, width)``, floating point.
+        cos: ``(batch, length, width / 2)``, of the same dtype.
+        sin: Likewise.
+        interleaved: Whether the features of a pair are neighbors.
+    """
+    width = 0  # all features
+    layer = network.add_rotary_embedding(x, cos, sin, interleaved, width)
+    return layer.get_output(0)
+
+
+def add_attention(
+    network: Any, query: Any, key: Any, value: Any, causal: bool, mask: Any = None
+) -> Any:
+    """Returns fused attention. It does not scale: scale the query before.
 
     Args:
         network: A network of a TensorRT for which ``has_attention`` is true.
         query: ``(N, heads, length, depth)``, floating point.
-        key: ``(N, heads, key length, depth)``.
+        key: ``(N, key heads, key length, depth)``; the number of its heads divides the query's.
         value: Like ``key``.
         causal: Position i attends to positions up to i.
+        mask: None, or a tensor that broadcasts to ``(N, heads, length, key length)``, of booleans (true attends) or
+            of the query's dtype (added). Not with ``causal``.
     """
     normalization = trt.AttentionNormalizationOp.SOFTMAX
     if hasattr(network, "add_attention_v2"):
@@ -28,5 +57,7 @@ def add_attention(network: Any, query: Any, key: Any, value: Any, causal: bool) 
         attention = network.add_attention_v2(query, key, value, normalization, kind)
     else:
         attention = network.add_attention(query, key, value, normalization, causal)
+    if mask is not None:
+        attention.mask = mask
     attention.decomposable = True  # build from ordinary layers where there is no fused kernel
     return attention.get_output(0)

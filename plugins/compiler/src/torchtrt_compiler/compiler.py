@@ -27,7 +27,12 @@ from torchtrt_compiler.building import Services, build_engine, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.cache.engines import BuiltEngine
 from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
-from torchtrt_compiler.lowering import Program, keep_results_apart, lower
+from torchtrt_compiler.lowering import (
+    Program,
+    decompose_added_ops,
+    keep_results_apart,
+    lower,
+)
 from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt_compiler.partitioning.blocks import leave_block, split_block
 from torchtrt_compiler.progress import Stages
@@ -135,6 +140,7 @@ def _compile_program(
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
         graph_module = _build_engines(program, partition, profiles, options, report, services)
+    decompose_added_ops(graph_module, {node.target for node in exported.graph.nodes})
     interface = CallInterface(
         program.input_tree,
         program.output_tree,

@@ -47,6 +47,9 @@ class TestTransformers(PackConformance):
     """What every pack should keep."""
 
     pack = "transformers"
+    without_case = {
+        "transformers.grouped_mm_fallback.default": "test_current_layers.py: its groups must be in order"
+    }
     cases = (
         case(4, 4, label="as many keys as queries"),
         case(6, 2, rows="new", label="grouped queries and a mask for each token"),

@@ -81,29 +81,17 @@ def attention(
     if behind != 1:
         scores = elementwise.arithmetic(ctx, "PROD", scores, behind, dtype)
     keep = None
-    if is_causal:
-        rows = sizes.size_of(ctx, query, -2)
-        columns = sizes.size_of(ctx, key, -2)
-        if sizes.is_static((rows, columns)):
-            seen = torch.ones(rows, columns, dtype=torch.bool).tril()
-        else:
-            seen = creation.triangle_mask(ctx, rows, columns, 0, True)
-        if isinstance(mask, torch.Tensor) and isinstance(seen, torch.Tensor):
-            mask = mask.cpu()
-            mask = seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, -math.inf)
-        elif mask is not None and _dtype(ctx, mask) is torch.bool:
-            mask = elementwise.logical(ctx, "AND", seen, mask)
-        elif mask is not None:
-            mask = elementwise.select(ctx, seen, mask, -math.inf, dtype)
     if is_causal and mask is None:
+        seen = causal_mask(ctx, query, key)
         scores = _hide(ctx, seen, scores, dtype, torch.finfo(dtype).min)
-    elif mask is not None and _dtype(ctx, mask) is torch.bool:
-        keep = _any_key(ctx, mask)
-        scores = _hide(ctx, mask, scores, dtype, _lowest(dtype))
     elif mask is not None:
-        keep = _any_finite(ctx, mask)
-        bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
-        scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
+        mask = with_causal(ctx, query, key, mask) if is_causal else mask
+        keep = seeing_queries(ctx, mask)
+        if mask_dtype(ctx, mask) is torch.bool:
+            scores = _hide(ctx, mask, scores, dtype, _lowest(dtype))
+        else:
+            bounded = elementwise.clamp(ctx, mask, _lowest(dtype), None, dtype)
+            scores = elementwise.arithmetic(ctx, "SUM", scores, bounded, dtype)
     weights = softmax.softmax(ctx, scores, -1)
     # Where the scores are transposed, this product need not be.
     result = matmul.multiply(ctx, weights, value, may_transpose=False)
@@ -111,8 +99,42 @@ def attention(
     return result if keep is None else elementwise.select(ctx, keep, result, 0.0, dtype)
 
 
-def _dtype(ctx: Any, mask: Any) -> torch.dtype:
+def mask_dtype(ctx: Any, mask: Any) -> torch.dtype:
+    """Returns the dtype of a mask, which is a network or PyTorch tensor."""
     return ctx.dtype_of(mask) if is_network_tensor(mask) else mask.dtype  # type: ignore[no-any-return]
+
+
+def causal_mask(ctx: Any, query: Any, key: Any) -> Any:
+    """Returns booleans ``(queries, keys)``, true where query ``i`` sees key ``j``: ``j <= i``.
+
+    They are a PyTorch tensor where the sizes are fixed, and a network tensor elsewhere.
+    """
+    rows, columns = sizes.size_of(ctx, query, -2), sizes.size_of(ctx, key, -2)
+    if sizes.is_static((rows, columns)):
+        return torch.ones(rows, columns, dtype=torch.bool).tril()
+    return creation.triangle_mask(ctx, rows, columns, 0, True)
+
+
+def with_causal(ctx: Any, query: Any, key: Any, mask: Any) -> Any:
+    """Returns a mask that hides what another mask hides, and from each query the keys behind it."""
+    seen = causal_mask(ctx, query, key)
+    if isinstance(mask, torch.Tensor) and isinstance(seen, torch.Tensor):
+        mask = mask.cpu()
+        return seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, -math.inf)
+    dtype = mask_dtype(ctx, mask)
+    if dtype is torch.bool:
+        return elementwise.logical(ctx, "AND", seen, mask)
+    return elementwise.select(ctx, seen, mask, -math.inf, dtype)
+
+
+def seeing_queries(ctx: Any, mask: Any) -> Any:
+    """Returns which queries see a key: booleans ``(..., queries, 1)``, or ``None`` if all are known to see one.
+
+    Args:
+        ctx: The conversion context.
+        mask: A network or PyTorch tensor that broadcasts to ``(..., queries, keys)``: bool, or floating point.
+    """
+    return (_any_key if mask_dtype(ctx, mask) is torch.bool else _any_finite)(ctx, mask)
 
 
 def _lowest(dtype: torch.dtype) -> float:

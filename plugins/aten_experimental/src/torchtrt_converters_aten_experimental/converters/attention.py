@@ -7,25 +7,27 @@ matrix products and a softmax, and step aside with a reason where they do not ap
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import arguments_of, is_network_tensor, value_of
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt.selection import describe
-from torchtrt_converters_aten_core.impl import attention, elementwise
+from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes, types
 from torchtrt_converters_aten_experimental import pack
-from torchtrt_converters_aten_experimental.shims import add_attention, has_attention
+from torchtrt_converters_aten_experimental.shims import (
+    add_attention,
+    has_attention,
+    says_which_corner_is_causal,
+)
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def unlike_fused_attention(node: Node) -> str | None:
     """Says what ``IAttention`` does not compute exactly as PyTorch does, or returns ``None``."""
-    # Imported here because sympy, which it brings, takes longer to import than all packs together.
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
     if not has_attention():
         return f"{describe()} has no attention operator"
     op = arguments_of(node)
@@ -36,15 +38,22 @@ def unlike_fused_attention(node: Node) -> str | None:
         return "fused attention takes tensors of four dimensions"
     if query.dtype not in _DTYPES:
         return f"fused attention does not take {query.dtype}"
-    if op.is_causal and not statically_known_true(query.shape[2] == key.shape[2]):
-        return "a causal mask over queries and keys of different lengths"
-    if attention.mask_of(op) is not None:
-        return (
-            "a mask: PyTorch gives 0 to a query that attends to nothing, and what fused attention gives is not "
-            "documented"
-        )
+    if not isinstance(query.shape[-1], int):
+        return "the width of a head must be fixed"
+    if op.scale is not None and not isinstance(op.scale, (int, float)):
+        return "the scale must be fixed"
+    if not all(isinstance(tensor.shape[1], int) for tensor in (query, key, value)):
+        return "fused attention needs a fixed number of heads"
+    return _unlike_heads(query.shape[1], key.shape[1], value.shape[1], op)
+
+
+def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
+    """Says why the heads of an attention do not fit ``IAttention``, or returns ``None``."""
     if getattr(op, "enable_gqa", False):
-        return "fewer heads of keys than of queries, which fused attention does not document"
+        if keys != values or queries % keys:
+            return "fused attention needs as many heads of keys as of values, which divide the queries'"
+    elif not queries == keys == values:
+        return "fused attention does not broadcast heads"
     return None
 
 
@@ -53,12 +62,58 @@ def unlike_fused_attention(node: Node) -> str | None:
     unless=unlike_fused_attention,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
+    keep_constants=True,
 )
-def scaled_dot_product_attention(ctx, query, key, value, is_causal, scale, **_):
-    """``softmax(query @ key.T * scale) @ value`` in one operator, causal or not."""
+def scaled_dot_product_attention(
+    ctx, query, key, value, attn_mask, is_causal, scale, attn_bias=None, **_
+):
+    """``softmax(query @ key.T * scale + mask) @ value`` in one operator, causal or not."""
+    result = types.output_value(ctx)
+    dtype = (result[0] if isinstance(result, tuple) else result).dtype
+    query, key, value = (types.operand(ctx, part, dtype, 4) for part in (query, key, value))
+    mask = attn_bias if attn_mask is None else attn_mask
+    if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
+        mask = types.cast(ctx, mask, dtype)
+    if is_causal and not _is_square(ctx, query, key) and not says_which_corner_is_causal():
+        mask = attention.causal_mask(ctx, query, key) if mask is None else mask
+    if is_causal and mask is not None:
+        mask, is_causal = attention.with_causal(ctx, query, key, mask), False
+    keep = None
+    if mask is not None:
+        mask, keep = _whole_mask(ctx, mask, query, key, dtype)
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scaled = elementwise.arithmetic(ctx, "PROD", query, factor, ctx.dtype_of(query))
-    return add_attention(ctx.net, scaled, key, value, is_causal)
+    scaled = elementwise.arithmetic(ctx, "PROD", query, factor, dtype)
+    attended = add_attention(ctx.net, scaled, key, value, is_causal, mask)
+    # The layer's result for a query that sees no key is not documented; PyTorch's is 0.
+    return attended if keep is None else elementwise.select(ctx, keep, attended, 0.0, dtype)
+
+
+def _is_square(ctx: Any, query: Any, key: Any) -> bool:
+    """Returns whether there are as many queries as keys, whatever the sizes."""
+    # Imported here because sympy, which it brings, takes longer to import than all packs together.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    rows, columns = (ctx.symbolic_shape(tensor)[2] for tensor in (query, key))
+    return rows is not None and columns is not None and statically_known_true(rows == columns)
+
+
+def _whole_mask(ctx: Any, mask: Any, query: Any, key: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+    """Returns a mask as the layer takes it, and which queries see a key; made once for all layers that share it.
+
+    The layer broadcasts over sequences and heads only: the mask becomes ``(..., ..., queries, keys)``.
+    """
+    made = ctx.attachments.setdefault(__name__, {})
+    known = (mask.name, dtype) if is_network_tensor(mask) and not ctx.depth else None
+    if known is not None and known in made:
+        return made[known]  # type: ignore[no-any-return]
+    keep = attention.seeing_queries(ctx, mask)
+    if not is_network_tensor(mask):
+        mask = ctx.tensor(mask, mask.dtype if mask.dtype is torch.bool else dtype)
+    lengths = [sizes.size_of(ctx, query, 2), sizes.size_of(ctx, key, 2)]
+    whole = shape.expand(ctx, shape.to_rank(ctx, mask, 4), [-1, -1, *lengths])
+    if known is not None:
+        made[known] = whole, keep
+    return whole, keep
 
 
 @pack.converter(
@@ -66,8 +121,9 @@ def scaled_dot_product_attention(ctx, query, key, value, is_causal, scale, **_):
     unless=(attention.unlike_attention, unlike_fused_attention),
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
+    keep_constants=True,
 )
-def sdpa_kernel(ctx, **arguments):
+def sdpa_kernel(ctx, attn_mask=None, **arguments):
     """The same where PyTorch has chosen a kernel for it already; the outputs for training are missing."""
-    result = scaled_dot_product_attention(ctx, **arguments)
+    result = scaled_dot_product_attention(ctx, attn_mask=attn_mask, **arguments)
     return result, *[None] * (len(ctx.node.target._schema.returns) - 1)

@@ -9,12 +9,13 @@ helps. ``aliasing`` knows which tensors may share memory, and has the last word 
 from torchtrt_compiler.lowering.aliasing import keep_results_apart
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
-from torchtrt_compiler.lowering.decomposition import resolve_nodes
+from torchtrt_compiler.lowering.decomposition import decompose_added_ops, resolve_nodes
 from torchtrt_compiler.lowering.pipeline import lower
 from torchtrt_compiler.lowering.program import Program, open_program
 
 __all__ = [
     "Program",
+    "decompose_added_ops",
     "fold_constants",
     "keep_results_apart",
     "lower",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -46,6 +46,8 @@ from torchtrt_compiler.torch_internals import (
 )
 
 _DEPTH_LIMIT = 16
+_PYTORCH = frozenset({"aten", "prim", "prims"})
+"""The namespaces of ops that every process with PyTorch has."""
 
 
 def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
@@ -55,6 +57,29 @@ def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> N
     """
     with no_new_assumptions(graph_module.graph):
         _Resolver(graph_module, settings).run()
+
+
+def decompose_added_ops(graph_module: GraphModule, own: Collection[Any]) -> None:
+    """Decomposes the ops of packs that PyTorch would run and that the model itself does not call.
+
+    Passes make them for TensorRT. A process that loads the compiled model need not have the pack.
+
+    Args:
+        graph_module: The graph around the engines.
+        own: The ops that the model calls.
+    """
+    known = decompositions()
+    pending = list(graph_module.graph.nodes)
+    while pending:
+        node = pending.pop()
+        if node.op != "call_function" or node.target in own or node.target not in known:
+            continue
+        if node.target.namespace in _PYTORCH:
+            continue
+        before = set(graph_module.graph.nodes)
+        _inline(graph_module, node, _trace(known[node.target][0], node))
+        pending += [part for part in graph_module.graph.nodes if part not in before]
+    graph_module.recompile()
 
 
 @dataclass

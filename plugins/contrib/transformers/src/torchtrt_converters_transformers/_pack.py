@@ -5,7 +5,7 @@ from torchtrt.packs import ConverterPack
 pack = ConverterPack(
     "transformers",
     api=(1, 0),
-    summary="attention over a cache, for text generation with transformers",
+    summary="attention over a cache and mixtures of experts of transformers",
     torch=">=2.9",
     tensorrt=">=8.6",
     modules=("decompositions", "exporting"),

@@ -1,0 +1,1 @@
+"""Passes that recognize what a current TensorRT has a layer for."""

@@ -1,0 +1,330 @@
+"""Rotary position embeddings, written as products with cosines and sines.
+
+Models write ``x * cos + rotated(x) * sin``, where ``rotated`` maps each pair of features ``(a, b)`` to ``(-b, a)``: the
+halves of the features are the pairs (``rotate_half`` of transformers), or neighbors are (diffusers). The cosines and
+sines hold each angle twice, once for either feature of its pair. TensorRT's layer reads each angle once.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from torchtrt.conversion import arguments_of, constant_of
+from torchtrt.settings import CompilationSettings
+from torchtrt_converters_aten_experimental import pack
+from torchtrt_converters_aten_experimental.converters.rotary_embedding import rotary_embedding_op
+from torchtrt_converters_aten_experimental.shims import has_rotary_embedding
+
+aten = torch.ops.aten
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+_CASTS = (aten.to.dtype, aten._to_copy.default, aten.to.dtype_layout, aten.to.device)
+_MERGES = (
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.flatten.using_ints,
+)
+_PASSED = (
+    *_CASTS, aten.clone.default, aten.contiguous.default, aten.alias.default, aten.detach.default,
+    aten.cos.default, aten.sin.default, aten.neg.default,
+)  # fmt: skip
+"""Functions of one tensor that compute each element by itself, wherever it is."""
+_BY_ELEMENT = (aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
+"""Functions of two operands: with a number, they compute each element by itself."""
+_LEADING = (aten.unsqueeze.default, aten.expand.default)
+"""Ops that keep the order of the last dimension."""
+
+
+@dataclass(frozen=True)
+class _Rotation:
+    """A tensor of features whose pairs ``(a, b)`` have become ``(-b, a)``.
+
+    Attributes:
+        source: The features, ``(batch, heads, length, width)``.
+        interleaved: Whether the features of a pair are neighbors; else they are half the width apart.
+    """
+
+    source: Node
+    interleaved: bool
+
+
+@pack.lowering_pass()
+def rotary_embeddings(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Makes one op of a rotary embedding where TensorRT has a layer for it."""
+    if not has_rotary_embedding() or rotary_embedding_op in settings.torch_executed_ops:
+        return
+    graph = graph_module.graph
+    for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
+        if node.kwargs or not _is_supported(node.meta["val"]):
+            continue
+        for plain, turned in (node.args, node.args[::-1]):
+            if _replace(graph, node, plain, turned):
+                break
+    graph.eliminate_dead_code()
+
+
+def _is_supported(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor)
+        and value.dim() == 4
+        and value.dtype in _DTYPES
+        and isinstance(value.shape[-1], int)
+        and value.shape[-1] % 2 == 0
+    )
+
+
+def _replace(graph: Graph, node: Node, plain: Any, turned: Any) -> bool:
+    """Replaces ``plain + turned`` by a rotary embedding, if it is one; returns whether it did."""
+    for features, cos in _factors(plain):
+        for rotated, sin in _factors(turned):
+            rotation = _rotation(rotated)
+            if rotation is None or _cast_source(features) is not _cast_source(rotation.source):
+                continue
+            if features.meta["val"].dtype is not node.meta["val"].dtype:
+                continue
+            if _fits(features, cos, sin, rotation.interleaved):
+                with graph.inserting_before(node):
+                    angles = (
+                        _angles(graph, each, features, rotation.interleaved) for each in (cos, sin)
+                    )
+                    result = graph.call_function(
+                        rotary_embedding_op, (features, *angles, rotation.interleaved)
+                    )
+                result.meta.update(node.meta)
+                node.replace_all_uses_with(result)
+                return True
+    return False
+
+
+def _factors(node: Any) -> list[tuple[Node, Node]]:
+    """Returns the factors of a product in both orders; nothing where a node is none."""
+    if not isinstance(node, Node) or node.target is not aten.mul.Tensor:
+        return []
+    first, second = node.args
+    if not isinstance(first, Node) or not isinstance(second, Node):
+        return []
+    return [(first, second), (second, first)]
+
+
+def _cast_source(node: Node) -> Node:
+    """Returns what a node casts to another dtype, or the node itself."""
+    while node.target in _CASTS and isinstance(node.args[0], Node):
+        node = node.args[0]
+    return node
+
+
+def _rotation(node: Node) -> _Rotation | None:
+    """Returns which features a node has rotated by a right angle; None if it does something else."""
+    node = _cast_source(node)
+    if node.target is aten.cat.default:
+        parts, dim = (*node.args, 0)[:2]
+        if dim in (-1, 3) and isinstance(parts, (list, tuple)) and len(parts) == 2:
+            return _rotated_halves(*parts)
+    if node.target in _MERGES and isinstance(node.args[0], Node):
+        return _rotated_neighbors(node, node.args[0])
+    return None
+
+
+def _rotated_halves(first: Node, second: Node) -> _Rotation | None:
+    """Returns the features of ``cat([-x[..., half:], x[..., :half]], -1)``."""
+    if first.target is not aten.neg.default or not isinstance(first.args[0], Node):
+        return None
+    upper, lower = _part(first.args[0]), _part(second)
+    if upper is None or lower is None or upper[0] is not lower[0]:
+        return None
+    width = upper[0].meta["val"].shape[-1]
+    if width % 2 or upper[1:] != (width // 2, width) or lower[1:] != (0, width // 2):
+        return None
+    return _Rotation(upper[0], interleaved=False)
+
+
+def _part(node: Node) -> tuple[Node, int, int] | None:
+    """Returns of which tensor a node is a part in the last dimension, where it starts and where it ends."""
+    if node.target is operator.getitem:
+        pieces, index = node.args
+        if not isinstance(pieces, Node) or pieces.target not in (
+            aten.split.Tensor, aten.chunk.default, aten.split_with_sizes.default,
+        ):  # fmt: skip
+            return None
+        op = arguments_of(pieces)
+        rank = op.self.meta["val"].dim()
+        if op.dim not in (-1, rank - 1):
+            return None
+        widths = [piece.shape[-1] for piece in pieces.meta["val"]]
+        start = sum(widths[:index])
+        return op.self, start, start + widths[index]
+    if node.target is not aten.slice.Tensor:
+        return None
+    op = arguments_of(node)
+    rank, width = op.self.meta["val"].dim(), op.self.meta["val"].shape[-1]
+    bounds = (op.start or 0, width if op.end is None else op.end)
+    if op.dim not in (-1, rank - 1) or op.step != 1 or not isinstance(width, int):
+        return None
+    if not all(isinstance(bound, int) for bound in bounds):
+        return None
+    start, end, _ = slice(*bounds).indices(width)
+    return op.self, start, end
+
+
+def _rotated_neighbors(node: Node, stacked: Node) -> _Rotation | None:
+    """Returns the features of ``stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)``."""
+    if stacked.target is not aten.stack.default:
+        return None
+    parts, dim = (*stacked.args, 0)[:2]
+    value, rank = node.meta["val"], stacked.meta["val"].dim()
+    if dim not in (-1, rank - 1) or rank != value.dim() + 1 or len(parts) != 2:
+        return None
+    negated, second = parts
+    if negated.target is not aten.neg.default:
+        return None
+    odd, even = _of_pairs(negated.args[0]), _of_pairs(second)
+    if odd is None or even is None or odd[0] is not even[0] or (odd[1], even[1]) != (1, 0):
+        return None
+    if odd[0].meta["val"].shape[-1] != value.shape[-1]:
+        return None
+    return _Rotation(odd[0], interleaved=True)
+
+
+def _of_pairs(node: Node) -> tuple[Node, int] | None:
+    """Returns of which tensor a node is every other feature, and whether it is the first or the second of each pair."""
+    if node.target is operator.getitem:
+        unbound, index = node.args
+        if not isinstance(unbound, Node) or unbound.target is not aten.unbind.int:
+            return None
+        op = arguments_of(unbound)
+        pairs = op.self
+        rank = pairs.meta["val"].dim()
+        if op.dim not in (-1, rank - 1):
+            return None
+    elif node.target is aten.select.int:
+        pairs, dim, index = node.args
+        if dim not in (-1, pairs.meta["val"].dim() - 1):
+            return None
+    elif node.target is aten.slice.Tensor:
+        op = arguments_of(node)
+        rank, width = op.self.meta["val"].dim(), op.self.meta["val"].shape[-1]
+        ends = op.end is None or (
+            isinstance(op.end, int) and isinstance(width, int) and op.end >= width
+        )
+        is_other = op.dim in (-1, rank - 1) and op.step == 2 and ends and (op.start or 0) in (0, 1)
+        return (op.self, op.start or 0) if is_other else None
+    else:
+        return None
+    value = pairs.meta["val"]
+    if pairs.target not in _MERGES or value.shape[-1] != 2 or value.dim() != 5:
+        return None
+    return pairs.args[0], index
+
+
+def _fits(features: Node, cos: Node, sin: Node, interleaved: bool) -> bool:
+    """Returns whether cosines and sines are those of positions, the same for all heads, each angle twice."""
+    value = features.meta["val"]
+    if not _is_supported(value):
+        return False
+    for angles in (cos, sin):
+        other = angles.meta["val"]
+        if not isinstance(other, torch.Tensor) or other.dtype is not value.dtype:
+            return False
+        shape = (1,) * (4 - other.dim()) + tuple(other.shape)
+        if len(shape) != 4 or shape[1] != 1 or shape[3] != value.shape[-1]:
+            return False
+        if isinstance(shape[2], int) and shape[2] == 1 and value.shape[2] != 1:
+            return False
+        if not _holds_angles_twice(angles, interleaved):
+            return False
+    return True
+
+
+def _holds_angles_twice(node: Any, interleaved: bool) -> bool:
+    """Returns whether both features of each pair are known to have one value, as the graph computes it."""
+    if not isinstance(node, Node):
+        return True
+    constant = constant_of(node)
+    if constant is not None:
+        return _is_doubled(constant, interleaved)
+    value = node.meta.get("val")
+    if node.op != "call_function" or not isinstance(value, torch.Tensor):
+        return False
+    if value.dim() == 0 or value.shape[-1] == 1:
+        return True
+    if node.target in _BY_ELEMENT:
+        return all(_holds_angles_twice(operand, interleaved) for operand in node.args[:2])
+    if node.target in _PASSED or node.target in _LEADING:
+        return _keeps_features(node) and _holds_angles_twice(node.args[0], interleaved)
+    return (_repeats_neighbors if interleaved else _repeats_halves)(node)
+
+
+def _keeps_features(node: Node) -> bool:
+    """Returns whether the last dimension of a call's result is that of its argument."""
+    value, source = node.meta["val"], node.args[0]
+    if node.target is aten.unsqueeze.default and node.args[1] in (-1, value.dim() - 1):
+        return False
+    before = source.meta["val"]
+    return before.dim() > 0 and before.shape[-1] == value.shape[-1]
+
+
+def _repeats_halves(node: Node) -> bool:
+    """Returns whether a node is ``cat([x, x], -1)``."""
+    if node.target is not aten.cat.default:
+        return False
+    parts, dim = (*node.args, 0)[:2]
+    return dim in (-1, node.meta["val"].dim() - 1) and len(parts) == 2 and parts[0] is parts[1]
+
+
+def _repeats_neighbors(node: Node) -> bool:
+    """Returns whether a node is ``x.repeat_interleave(2, -1)`` or ``stack([x, x], -1).flatten(-2)``."""
+    rank = node.meta["val"].dim()
+    if node.target is aten.repeat_interleave.self_int:
+        op = arguments_of(node)
+        return op.repeats == 2 and op.dim in (-1, rank - 1)
+    if node.target not in _MERGES or node.args[0].target is not aten.stack.default:
+        return False
+    stacked = node.args[0]
+    parts, dim = (*stacked.args, 0)[:2]
+    is_last = dim in (-1, rank) and stacked.meta["val"].dim() == rank + 1
+    return is_last and len(parts) == 2 and parts[0] is parts[1]
+
+
+def _is_doubled(angles: torch.Tensor, interleaved: bool) -> bool:
+    """Returns whether a constant has one value for both features of each pair."""
+    if angles.dim() == 0 or angles.shape[-1] == 1:
+        return True
+    if angles.shape[-1] % 2:
+        return False
+    pairs = angles.unflatten(-1, (-1, 2)).mT if interleaved else angles.unflatten(-1, (2, -1))
+    return torch.equal(pairs[..., 0, :], pairs[..., 1, :])
+
+
+def _angles(graph: Graph, doubled: Node, features: Node, interleaved: bool) -> Node:
+    """Adds nodes that hold each cosine, or sine, once for each sequence: ``(batch, length, width / 2)``."""
+    value, width = features.meta["val"], features.meta["val"].shape[-1]
+
+    def call(target: Any, *args: Any) -> Node:
+        node = graph.call_function(target, args)
+        values = map_arg(args, lambda each: each.meta["val"])
+        node.meta["val"] = target(*values)
+        return node
+
+    if interleaved:
+        once = call(aten.slice.Tensor, doubled, -1, 0, width, 2)
+    else:
+        once = call(aten.slice.Tensor, doubled, -1, 0, width // 2)
+    while once.meta["val"].dim() > 3:
+        once = call(aten.squeeze.dim, once, 1)
+    while once.meta["val"].dim() < 3:
+        once = call(aten.unsqueeze.default, once, 0)
+    if once.meta["val"].shape[0] == 1 and not (
+        isinstance(value.shape[0], int) and value.shape[0] == 1
+    ):
+        batch = value.shape[0]
+        if not isinstance(batch, int):
+            batch = call(aten.sym_size.int, features, 0)
+        once = call(aten.expand.default, once, [batch, -1, -1])
+    return once
