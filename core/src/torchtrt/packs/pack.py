@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from torchtrt.contract import (
     calling_convention,
     looks_like_converter,
     with_settings,
+    with_table_value,
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
@@ -97,10 +98,17 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class LoweringPass:
-    """A function that rewrites a graph before partitioning."""
+    """A function that rewrites a graph before partitioning.
+
+    Attributes:
+        name: Its name in reports.
+        function: The function, of a graph module and the settings.
+        before: The pass of another pack, as ``"pack.pass"``, that it runs directly before; empty for pack order.
+    """
 
     name: str
     function: Callable[..., Any]
+    before: str = ""
 
 
 class ConverterPack:
@@ -186,7 +194,7 @@ class ConverterPack:
 
     def converter(
         self,
-        *targets: Target | str,
+        *targets: Target | str | Mapping[Any, Any],
         enabled: bool = True,
         capability_validator: Validator | None = None,
         unless: Validator | Sequence[Validator] = (),
@@ -201,7 +209,8 @@ class ConverterPack:
         Args:
             *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
-                does not have is noted, not an error.
+                does not have is noted, not an error. A mapping from ops to values stands for its ops:
+                the function receives the op's value in its keyword-only parameter.
             enabled: With ``False`` the function is not registered.
             capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
                 and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
@@ -226,10 +235,10 @@ class ConverterPack:
 
         def register(function: Function) -> Function:
             """Registers a function for each of the ops, and returns it."""
-            for target in targets:
+            for target, registered in _each_op(targets, function):
                 self.add(
                     target,
-                    function,
+                    registered,
                     enabled=enabled,
                     capability_validator=capability_validator,
                     unless=unless,
@@ -316,18 +325,23 @@ class ConverterPack:
 
         return register
 
-    def lowering_pass(self, name: object = None) -> Callable[[Function], Function]:
+    def lowering_pass(
+        self, name: object = None, *, before: str = ""
+    ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
 
         Args:
             name: What to call it in reports; the function's own name if omitted.
+            before: A pass of another pack, as ``"aten_core.autocast"``. The new pass runs directly before that
+                pass instead of in pack order. If there is no such pass, pack order applies.
         """
         if callable(name):
             raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
 
         def register(function: Function) -> Function:
             self._check_open()
-            self.lowering_passes += (LoweringPass(str(name or function.__name__), function),)
+            added = LoweringPass(str(name or function.__name__), function, before)
+            self.lowering_passes += (added,)
             self._changed()
             return function
 
@@ -396,6 +410,18 @@ class ConverterPack:
         source = _module_being_imported(PACKS.package_name(self._owner)) if self.modules else ""
         for kind, sources in self._sources.items():
             sources += [source] * (len(getattr(self, kind)) - len(sources))
+
+
+def _each_op(
+    targets: Sequence[Target | str | Mapping[Any, Any]], function: Converter
+) -> Iterator[tuple[Any, Converter]]:
+    """Yields each op of ops and tables, and the function with the op's value if it is in a table."""
+    for target in targets:
+        if isinstance(target, Mapping):
+            for op, value in target.items():
+                yield op, with_table_value(function, value)
+        else:
+            yield target, function
 
 
 def _module_being_imported(package: str) -> str:
