@@ -373,7 +373,7 @@ def with_table_value(converter: Converter, value: Any) -> Converter:
     Raises:
         ConverterSignatureError: The converter is no plain function, or has none or several such parameters.
     """
-    code = getattr(converter, "__code__", None)
+    code: Any = getattr(converter, "__code__", None)
     count = 0 if code is None or hasattr(converter, "__wrapped__") else code.co_kwonlyargcount
     if count != 1:
         raise ConverterSignatureError(

@@ -1,4 +1,4 @@
-"""Cases for every op of the first-party packs, a module for each family: for them, and for whoever overrides them."""
+"""The cases of installed packs: those in a pack's own package ``cases``, where each module has a table ``CASES``."""
 
 from __future__ import annotations
 
@@ -6,24 +6,50 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
 
-from torchtrt.errors import FullCompilationError
+from torchtrt.packs import PACKS, loaded_packs
+from torchtrt.packs.info import FIRST_PARTY_TIER
 from torchtrt.targets import parse_targets, qualified_name
-from torchtrt.tensorrt import trt
 from torchtrt_testing.cases import OpCase
-from torchtrt_testing.checking import check_case
 
 
 @functools.cache
-def _all() -> tuple[OpCase, ...]:
-    families = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    modules = [importlib.import_module(f"{__name__}.{family}") for family in families]
-    return tuple(case for module in modules for case in module.CASES)
+def families_of(pack: str) -> Mapping[str, tuple[OpCase, ...]]:
+    """Returns the cases beside the converters of a pack, by the names of their modules.
+
+    Args:
+        pack: The pack's name, such as ``"aten_core"``.
+
+    Returns:
+        For each module in the package ``cases`` of the pack its cases; nothing if there is no such package.
+    """
+    package = f"{PACKS.package_name(pack)}.cases"
+    try:
+        folder = importlib.import_module(package).__path__
+    except ModuleNotFoundError as error:
+        if error.name not in (package, PACKS.package_name(pack)):
+            raise
+        return MappingProxyType({})
+    names = sorted(module.name for module in pkgutil.iter_modules(folder))
+    return MappingProxyType(
+        {name: tuple(importlib.import_module(f"{package}.{name}").CASES) for name in names}
+    )
+
+
+def cases_of(pack: str) -> tuple[OpCase, ...]:
+    """Returns the cases beside the converters of a pack; none if its package has no package ``cases``."""
+    return tuple(case for family in families_of(pack).values() for case in family)
+
+
+def first_party_packs() -> tuple[str, ...]:
+    """Returns the names of the first-party packs in use, in pack order."""
+    infos = (loaded.info for loaded in loaded_packs())
+    return tuple(info.name for info in infos if info.tier <= FIRST_PARTY_TIER)
 
 
 def first_party_cases(*ops: str) -> tuple[OpCase, ...]:
-    """Returns the cases that the first-party packs are tested with.
+    """Returns the cases that the installed first-party packs are tested with.
 
     Args:
         *ops: Only those of these ops, in any spelling; all if omitted.
@@ -31,26 +57,9 @@ def first_party_cases(*ops: str) -> tuple[OpCase, ...]:
     Raises:
         UnknownTargetError: There is no such op.
     """
+    found = tuple(case for pack in first_party_packs() for case in cases_of(pack))
     if not ops:
-        return _all()
+        return found
     targets = {target for op in ops for target in parse_targets(op)}
     names = {qualified_name(target) for target in targets}
-    return tuple(case for case in _all() if names & set(case.ops) or case.function in targets)
-
-
-def is_expected_rejection(error: FullCompilationError) -> bool:
-    """Returns whether one of these cases may stay in PyTorch: this TensorRT has no exact integers, or no bfloat16."""
-    text = str(error)
-    lacks = "loses bits beyond 2^24" in text or "has no bfloat16" in text
-    return lacks and not hasattr(trt.DataType, "INT64")  # and then reduces them in float32
-
-
-def check_where_exact(
-    case: OpCase, settings: Mapping[str, Any] | None = None, *, varying: bool = True
-) -> None:
-    """As :func:`~torchtrt_testing.checking.check_case`; or the case is rejected as it may be."""
-    try:
-        check_case(case, varying=varying, settings=settings)
-    except FullCompilationError as error:
-        if not is_expected_rejection(error):
-            raise
+    return tuple(case for case in found if names & set(case.ops) or case.function in targets)

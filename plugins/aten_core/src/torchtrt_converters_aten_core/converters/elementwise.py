@@ -56,21 +56,19 @@ SUMS = {
     aten.sub.Tensor: "SUB",
     aten.sub.Scalar: "SUB",
     aten.subtract.Tensor: "SUB",
-    aten.rsub.Tensor: "SUB",
-    aten.rsub.Scalar: "SUB",
 }
 
 
-@converts_elementwise(*BINARY, keep_constants=True)
-def binary(ctx, self, other):
+@converts_elementwise(BINARY, keep_constants=True)
+def binary(ctx, self, other, *, kind):
     """Converts an op that is one layer."""
-    return _arithmetic(ctx, BINARY[ctx.node.target], self, other)
+    return _arithmetic(ctx, kind, self, other)
 
 
-@converts_elementwise(*EXTREMES, keep_constants=True)
-def extreme(ctx, self, other):
+@converts_elementwise(EXTREMES, keep_constants=True)
+def extreme(ctx, self, other, *, kind):
     """Converts the larger or smaller of two elements; where either is NaN, neither is the result."""
-    kind, dtype = EXTREMES[ctx.node.target], types.output_dtype(ctx)
+    dtype = types.output_dtype(ctx)
     if not dtype.is_floating_point:
         return _arithmetic(ctx, kind, self, other)
     # TensorRT returns the second operand where the first is NaN.
@@ -87,30 +85,36 @@ def _arithmetic(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-@converts_elementwise(*SUMS, keep_constants=True)
-def add_or_subtract(ctx, self, other, alpha):
-    """Converts ``self ± alpha * other``, and ``rsub`` with the two exchanged."""
+@converts_elementwise(SUMS, keep_constants=True)
+def add_or_subtract(ctx, self, other, alpha, *, kind):
+    """Converts ``self ± alpha * other``."""
+    return _arithmetic(ctx, kind, self, _scaled(ctx, other, alpha))
+
+
+@converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar, keep_constants=True)
+def subtract_from(ctx, self, other, alpha):
+    """Converts ``other - alpha * self``."""
+    return _arithmetic(ctx, "SUB", other, _scaled(ctx, self, alpha))
+
+
+def _scaled(ctx: Any, value: Any, alpha: Any) -> Any:
+    """Returns ``alpha * value`` in the dtype of the node's result; booleans are kept, or all false for 0."""
     dtype = types.output_dtype(ctx)
-    first, second = self, other
-    if ctx.node.target in (aten.rsub.Tensor, aten.rsub.Scalar):
-        first, second = second, first
-    if alpha == 0 and dtype is torch.bool:
-        second = False
-    elif alpha != 1 and dtype is not torch.bool:
-        second = elementwise.arithmetic(ctx, "PROD", alpha, second, dtype)
-    return _arithmetic(ctx, SUMS[ctx.node.target], first, second)
+    if dtype is torch.bool:
+        return value if alpha else False
+    return value if alpha == 1 else elementwise.arithmetic(ctx, "PROD", alpha, value, dtype)
 
 
-@converts_elementwise(*COMPARISONS, keep_constants=True)
-def comparison(ctx, self, other):
+@converts_elementwise(COMPARISONS, keep_constants=True)
+def comparison(ctx, self, other, *, kind):
     """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
-    return elementwise.compare(ctx, COMPARISONS[ctx.node.target], self, other)
+    return elementwise.compare(ctx, kind, self, other)
 
 
-@converts_elementwise(*LOGICAL, keep_constants=True)
-def logical(ctx, self, other):
+@converts_elementwise(LOGICAL, keep_constants=True)
+def logical(ctx, self, other, *, kind):
     """Converts a logical op: operands of any dtype are true where they are not zero."""
-    return elementwise.logical(ctx, LOGICAL[ctx.node.target], self, other)
+    return elementwise.logical(ctx, kind, self, other)
 
 
 @converts_elementwise(aten.logical_not.default)
@@ -179,10 +183,10 @@ REMAINDERS = {
 }
 
 
-@converts_elementwise(*REMAINDERS, keep_constants=True)
-def remainder(ctx, self, other):
+@converts_elementwise(REMAINDERS, keep_constants=True)
+def remainder(ctx, self, other, *, rounding):
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
-    dtype, rounding = types.output_dtype(ctx), REMAINDERS[ctx.node.target]
+    dtype = types.output_dtype(ctx)
     # The quotient by a power of 2 is exact, but may be infinite by one below 1.
     if dtype.is_floating_point and not (_is_power_of_two(other) and abs(other) >= 1):
         compute = remainders.remainder if rounding == "floor" else remainders.fmod

@@ -1,10 +1,10 @@
-"""How this pack registers converters, and what every one of them requires."""
+"""Checks that converters share: each returns why TensorRT cannot compute a node, or ``None``."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,7 +12,6 @@ from torch.fx import Node
 
 from torchtrt.conversion import constant_of, value_of
 from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
-from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
 
 COMPUTE_DTYPES = frozenset(
@@ -33,50 +32,6 @@ RANK_LIMIT = 8
 
 Check = Callable[[Node], str | None]
 """Looks at a node of the graph and returns why TensorRT cannot do it, in words, or ``None`` if it can."""
-
-
-def converts(
-    *targets: Any,
-    unless: Check | Sequence[Check] = (),
-    dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
-    keep_constants: bool = False,
-    empty: bool = False,
-    numbers: bool = False,
-    asks_sizes: bool = True,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns a decorator that registers a converter for each of the targets.
-
-    Every converter of this pack supports dynamic shapes. The tensors that a node reads and makes
-    must be of ``dtypes`` and of a rank that TensorRT has.
-
-    Args:
-        *targets: The ops.
-        unless: One check or several: each returns a reason to reject a node, or ``None``.
-        dtypes: The dtypes that the converter handles.
-        keep_constants: Whether the converter wants weights as PyTorch tensors. Otherwise it
-            receives them as network tensors.
-        empty: Whether it handles tensors known to have no elements. TensorRT refuses many layers
-            over them.
-        numbers: Whether numbers among the arguments become elements, and not sizes or places.
-        asks_sizes: Whether it may ask for a tensor's sizes at run time. Not every TensorRT tells
-            those that depend on data.
-    """
-    return pack.converter(
-        *targets,
-        unless=(
-            tensor_limits(dtypes, empty),
-            constants_within_32_bits,
-            *((numbers_within_32_bits,) if numbers else ()),
-            *((sizes_known_before_data,) if asks_sizes else ()),
-            *((unless,) if callable(unless) else unless),
-        ),
-        supports_dynamic_shapes=True,
-        keep_constants=keep_constants,
-    )
-
-
-converts_elementwise = functools.partial(converts, empty=True, numbers=True, asks_sizes=False)
-"""As :func:`converts`, for layers that work element by element: no elements are no trouble."""
 
 
 def _tensors_in(value: Any) -> Iterable[torch.Tensor]:

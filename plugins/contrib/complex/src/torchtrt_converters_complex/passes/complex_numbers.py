@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import arguments_of, constant_of, named_arguments
-from torchtrt_converters_aten_core import pack
+from torchtrt_converters_complex import pack
 
 aten = torch.ops.aten
 
@@ -180,7 +180,7 @@ _IN_PLACE = {
 TRANSFORMS = frozenset({aten._fft_r2c.default, aten._fft_c2c.default, aten._fft_c2r.default})
 
 
-@pack.lowering_pass("complex_numbers")
+@pack.lowering_pass("complex_numbers", before="aten_core.operand_dtypes")
 def rewrite(graph_module: GraphModule, settings: Any) -> None:
     """Replaces complex values by pairs of real ones, if that makes the whole graph real."""
     if not any(_has_complex(n) or _is_composite_transform(n) for n in graph_module.graph.nodes):

@@ -8,10 +8,13 @@ from typing import Any
 import torch
 
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, reduction, shape, types, unary
-from torchtrt_converters_aten_core.registration import converts
+from torchtrt_converters_aten_core.impl import elementwise, reduction, shape, types
+from torchtrt_converters_aten_core.impl.formulas import Formula
+from torchtrt_converters_aten_core.impl.registration import converts_for
+from torchtrt_converters_special import pack
 
 aten = torch.ops.aten
+converts = converts_for(pack)
 
 Line = tuple[float, float]
 """A function of the degree: what it is at 0, and by how much it grows."""
@@ -67,61 +70,66 @@ POLYNOMIALS = {
 _WIDE = torch.float32
 
 
-@converts(*POLYNOMIALS, keep_constants=True)
-def polynomial(ctx, x, n):
+@converts(POLYNOMIALS, keep_constants=True)
+def polynomial(ctx, x, n, *, family):
     """Converts polynomials of degrees known only at run time: a loop up to the highest, in which others wait."""
-    family = POLYNOMIALS[ctx.node.target]
     if not isinstance(n, (int, float)):
         n = types.operand(ctx, n, torch.int32, types.rank_of(n))
-    number, degree = shape.broadcast(ctx, types.operands(ctx, (x, n), _WIDE))
-    if family.shifted:
-        number = _line(ctx, number, 2.0, -1.0)
-    first = _line(ctx, number, family.slope, family.start)
-    one = _constant(ctx, 1.0, number)
-    highest = degree
-    if len(degree.shape):
-        highest = reduction.reduce(ctx, "MAX", degree, range(len(degree.shape)), True)
-    # A count, not a condition: what a condition reads TensorRT 8.6 keeps where no kernel of the body can.
-    steps = unary.apply(ctx, "CEIL", elementwise.arithmetic(ctx, "SUM", highest, -1.0, _WIDE))
-    steps = types.cast(ctx, shape.squeeze(ctx, steps, range(len(steps.shape))), torch.int32)
-    trips = elementwise.arithmetic(ctx, "MAX", steps, 0, torch.int32)
-    loop = ctx.net.add_loop()
-    place, before, current = (
-        loop.add_recurrence(start) for start in (one, shape.broadcast(ctx, [one, number])[0], first)
+    x, degree = (
+        Formula(ctx, each) for each in shape.broadcast(ctx, types.operands(ctx, (x, n), _WIDE))
     )
-    k, old, last = (layer.get_output(0) for layer in (place, before, current))
-    loop.add_trip_limit(trips, trt.TripLimit.COUNT)
-    waits = elementwise.combine(ctx, "LESS", k, degree)
-    a, b, c, d = (_at(ctx, line, k) for line in (family.a, family.b, family.c, family.d))
-    factor = elementwise.arithmetic(ctx, "PROD", a, number, _WIDE)
-    factor = elementwise.arithmetic(ctx, "SUM", factor, b, _WIDE)
-    following = elementwise.combine(ctx, "PROD", factor, last)
-    less = elementwise.arithmetic(ctx, "PROD", c, old, _WIDE)
-    following = elementwise.combine(ctx, "SUB", following, less)
-    following = elementwise.arithmetic(ctx, "DIV", following, d, _WIDE)
-    place.set_input(1, elementwise.arithmetic(ctx, "SUM", k, 1.0, _WIDE))
-    before.set_input(1, elementwise.select(ctx, waits, last, old, _WIDE))
-    current.set_input(1, elementwise.select(ctx, waits, following, last, _WIDE))
-    result = loop.add_loop_output(last, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
-    for kind, bound, value in (("lt", 1, 1.0), ("lt", 0, 0.0), ("gt", family.limit, torch.nan)):
-        if bound is not None:
-            outside = elementwise.compare(ctx, kind, degree, bound)
-            result = elementwise.select(ctx, outside, value, result, _WIDE)
-    return types.cast(ctx, result, types.output_dtype(ctx))
+    if family.shifted:
+        x = x * 2.0 - 1.0
+    one = Formula(ctx, types.operand(ctx, 1.0, _WIDE, types.rank_of(x.tensor)))
+    start = shape.broadcast(ctx, [one.tensor, x.tensor])[0]
+    loop = ctx.net.add_loop()
+    layers = [
+        loop.add_recurrence(each)
+        for each in (one.tensor, start, _line(x, (family.start, family.slope)).tensor)
+    ]
+    k, before, last = (Formula(ctx, layer.get_output(0)) for layer in layers)
+    loop.add_trip_limit(_steps(ctx, degree), trt.TripLimit.COUNT)
+    a, b, c, d = (_line(k, line) for line in (family.a, family.b, family.c, family.d))
+    following = ((x * a + b) * last - before * c) / d
+    waits = k < degree
+    for layer, value in zip(
+        layers,
+        (k + 1.0, waits.where(last, before), waits.where(following, last)),
+        strict=True,
+    ):
+        layer.set_input(1, value.tensor)
+    result = loop.add_loop_output(last.tensor, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
+    return types.cast(ctx, _within_limits(ctx, result, degree, family), types.output_dtype(ctx))
 
 
-def _constant(ctx: Any, value: float, like: Any) -> Any:
-    return types.operand(ctx, value, _WIDE, len(like.shape))
+def _steps(ctx: Any, degree: Formula) -> Any:
+    """Returns how many steps lead from degree 1 to the highest: a 0-d int32 tensor.
+
+    A count, not a condition: what a condition reads TensorRT 8.6 keeps where no kernel of the body can.
+    """
+    rank = len(degree.tensor.shape)
+    highest = degree.tensor
+    if rank:
+        highest = reduction.reduce(ctx, "MAX", highest, range(rank), True)
+    steps = (Formula(ctx, highest) + -1.0).apply("CEIL").tensor
+    steps = types.cast(ctx, shape.squeeze(ctx, steps, range(rank)), torch.int32)
+    return elementwise.arithmetic(ctx, "MAX", steps, 0, torch.int32)
 
 
-def _line(ctx: Any, tensor: Any, slope: float, start: float) -> Any:
-    """Returns ``slope * tensor + start``."""
-    if slope != 1:
-        tensor = elementwise.arithmetic(ctx, "PROD", tensor, slope, _WIDE)
-    return elementwise.arithmetic(ctx, "SUM", tensor, start, _WIDE) if start else tensor
-
-
-def _at(ctx: Any, line: Line, k: Any) -> Any:
+def _line(k: Formula, line: Line) -> Any:
     """Returns a line at a degree: a number where it does not grow."""
     start, slope = line
-    return _line(ctx, k, slope, start) if slope else start
+    if not slope:
+        return start
+    scaled = k if slope == 1 else k * slope
+    return scaled + start if start else scaled
+
+
+def _within_limits(ctx: Any, result: Any, degree: Formula, family: Family) -> Any:
+    """Returns a polynomial with the values that PyTorch gives to degrees below 1 and beyond the limit."""
+    value = Formula(ctx, result, _WIDE)
+    value = (degree < 1).where(1.0, value)
+    value = (degree < 0).where(0.0, value)
+    if family.limit is not None:
+        value = (degree > family.limit).where(torch.nan, value)
+    return value.tensor
