@@ -12,7 +12,7 @@ from torchtrt.conversion import value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl import elementwise, remainders, shape, types, unary
-from torchtrt_converters_aten_core.impl.elementwise import combine
+from torchtrt_converters_aten_core.impl.formulas import Formula
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
@@ -234,29 +234,29 @@ def power(ctx, self, exponent):
 
 def _power_by_bits(ctx: Any, base: Any, exponent: Any, dtype: torch.dtype) -> Any:
     """Returns a power of integers, by a loop over the bits of the exponent; products wrap as PyTorch's do."""
-    base, exponent = shape.broadcast(ctx, types.operands(ctx, (base, exponent), dtype))
-    one = types.operand(ctx, 1, dtype, len(base.shape))
+    operands = shape.broadcast(ctx, types.operands(ctx, (base, exponent), dtype))
+    base, exponent = (Formula(ctx, each) for each in operands)
+    one = types.operand(ctx, 1, dtype, types.rank_of(base.tensor))
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(8 * dtype.itemsize - 1), trt.TripLimit.COUNT)
-    starts = (shape.broadcast(ctx, [one, base])[0], base, exponent)
+    starts = (shape.broadcast(ctx, [one, base.tensor])[0], base.tensor, exponent.tensor)
     recurrences = [loop.add_recurrence(start) for start in starts]
-    product, square, rest = (layer.get_output(0) for layer in recurrences)
-    odd = elementwise.compare(ctx, "eq", elementwise.remainder(ctx, rest, 2, dtype, "floor"), 1)
-    taken = elementwise.select(ctx, odd, combine(ctx, "PROD", product, square), product, dtype)
-    half = elementwise.arithmetic(ctx, "FLOOR_DIV", rest, 2, dtype)
-    for layer, value in zip(
-        recurrences, (taken, combine(ctx, "PROD", square, square), half), strict=True
-    ):
-        layer.set_input(1, value)
-    power = loop.add_loop_output(product, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
+    product, square, rest = (Formula(ctx, layer.get_output(0)) for layer in recurrences)
+    taken = (_remainder_of_two(rest) == 1).where(product * square, product)
+    half = Formula(ctx, elementwise.arithmetic(ctx, "FLOOR_DIV", rest.tensor, 2, dtype))
+    for layer, value in zip(recurrences, (taken, square * square, half), strict=True):
+        layer.set_input(1, value.tensor)
+    result = loop.add_loop_output(product.tensor, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
     # Of what has an inverse among integers, the inverse is 1 or -1: the number itself.
-    parity = elementwise.remainder(ctx, exponent, 2, dtype, "floor")
-    even = elementwise.compare(ctx, "eq", parity, 0)
-    own = elementwise.select(ctx, even, combine(ctx, "PROD", base, base), base, dtype)
-    unit = elementwise.compare(ctx, "eq", unary.apply(ctx, "ABS", base), 1)
-    inverse = elementwise.select(ctx, unit, own, 0, dtype)
-    negative = elementwise.compare(ctx, "lt", exponent, 0)
-    return elementwise.select(ctx, negative, inverse, power, dtype)
+    own = (_remainder_of_two(exponent) == 0).where(base * base, base)
+    inverse = (abs(base) == 1).where(own, 0)
+    return (exponent < 0).where(inverse, Formula(ctx, result)).tensor
+
+
+def _remainder_of_two(number: Formula) -> Formula:
+    """Returns 0 for even integers, and 1 for odd ones."""
+    ctx, dtype = number.ctx, number.dtype
+    return Formula(ctx, elementwise.remainder(ctx, number.tensor, 2, dtype, "floor"))
 
 
 _POWERS = {0.5: "SQRT", -1: "RECIP"}
