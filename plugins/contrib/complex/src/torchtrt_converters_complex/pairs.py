@@ -119,12 +119,25 @@ def _as(result: Any, wanted: Any) -> Any:
     if not isinstance(wanted, Tensor):
         return result
     if not wanted.dtype.is_complex:
-        return result.to(wanted.dtype)
-    return as_pair(result).map(lambda part: _part(part, wanted))
+        # A cast to a real dtype leaves the imaginary part out.
+        return (result.real if isinstance(result, Pair) else result).to(wanted.dtype)
+    dtype, pair = PARTS[wanted.dtype], as_pair(result)
+    whole = pair.real if isinstance(pair.real, Tensor) else pair.imag
+    return pair.map(lambda part: spread(part, whole).to(dtype))
 
 
-def _part(part: Any, wanted: Tensor) -> Tensor:
-    dtype = PARTS[wanted.dtype]
+def spread(part: Any, whole: Tensor) -> Tensor:
+    """Returns a part in the shape of another tensor: a number, or a tensor that broadcasts to it."""
     if not isinstance(part, Tensor):
-        return torch.full(wanted.shape, part, dtype=dtype, device=wanted.device)
-    return part.to(dtype).expand(wanted.shape)
+        return torch.full_like(whole, part)
+    return part if _has_shape_of(part, whole) else part.expand(whole.shape)
+
+
+def _has_shape_of(part: Tensor, whole: Tensor) -> bool:
+    """Returns whether two shapes are known to be equal, without an assumption about sizes that vary."""
+    sizes = [list(map(_expression, each.shape)) for each in (part, whole)]
+    return sizes[0] == sizes[1]
+
+
+def _expression(size: Any) -> Any:
+    return size if isinstance(size, int) else size.node.expr

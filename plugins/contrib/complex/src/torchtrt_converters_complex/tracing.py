@@ -113,7 +113,8 @@ def add_constant(graph_module: GraphModule, before: Node, value: Tensor) -> Node
     setattr(graph_module, name, value)
     with graph_module.graph.inserting_before(before):
         node = graph_module.graph.create_node("get_attr", name)
-    node.meta["val"] = fake_mode_of(graph_module).from_tensor(value, static_shapes=True)
+    with fake_mode_of(graph_module):
+        node.meta["val"] = torch.empty(value.shape, dtype=value.dtype, device=value.device)
     return node
 
 

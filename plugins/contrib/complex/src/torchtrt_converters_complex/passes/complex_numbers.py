@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import constant_of
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.tensorrt.selection import describe
 from torchtrt_converters_complex import pack, tracing
 from torchtrt_converters_complex.pairs import PARTS, RULES, Pair, apply
 from torchtrt_converters_complex.rules import (
@@ -127,6 +127,8 @@ class _Rewriter:
         for node in list(parts.graph.nodes):
             if not _needs_rule(node) or node.target is operator.getitem or self.writes(node):
                 continue
+            if not isinstance(node.meta.get("val"), (Tensor, list, tuple)):
+                continue
             reason = self.objection(node)
             if reason is None or node.target in self.settings.torch_executed_ops:
                 continue
@@ -138,7 +140,7 @@ class _Rewriter:
             rest = dict(self.open_composites(inner, depth + 1))
             if rest:
                 (first, why), *_ = rest.items()
-                yield node, f"it needs {qualified_name(first.target)}: {why}"
+                yield node, f"It needs {qualified_name(first.target)}. {why}"
                 continue
             result = tracing.inline(parts, node, inner, sources, nesting)
             _replace_results(node, result)
@@ -147,16 +149,13 @@ class _Rewriter:
         """Returns why a node has no rule, or ``None``."""
         dtypes = _complex_dtypes(node)
         if torch.complex128 in dtypes and not self.settings.truncate_double:
-            return "TensorRT has no float64, of which complex128 is made. Compile with truncate_double=True."
-        if not dtypes <= PARTS.keys():
-            return (
-                f"there are no parts of {', '.join(sorted(map(dtype_name, dtypes - PARTS.keys())))}"
-            )
+            return f"{describe()} has no complex128, whose parts are float64. Compile with truncate_double=True."
         if node.target in TRANSFORMS:
-            return objection(node)
+            reason = objection(node)
+            return reason and f"TensorRT has no complex numbers, and {reason}."
         if node.target in RULES:
             return None
-        return "the pack complex computes it with no real numbers"
+        return "TensorRT has no complex numbers, and the pack complex has no rule for this op."
 
     def opened(self, node: Node) -> Any:
         """Returns the traced graph of what PyTorch computes an op by, or None where it has nothing."""
@@ -178,6 +177,10 @@ class _Rewriter:
         """Computes a node's value by parts, or leaves the node to PyTorch."""
         if node.target is operator.getitem:
             self.pick(node)
+        elif isinstance(node.meta.get("val"), (int, torch.SymInt, torch.SymBool, bool)):
+            for source in node.all_input_nodes:  # the sizes of either part are those of both
+                if _has_complex(source):
+                    node.replace_input_with(source, self.pair_of(source).real)
         elif self.writes(node):
             self.read_whole(
                 node, [each for each in node.all_input_nodes if each is not node.args[0]]
@@ -185,14 +188,18 @@ class _Rewriter:
         elif node in self.reasons:
             self.leave(node, self.reasons[node])
         elif node.target in self.settings.torch_executed_ops:
-            self.leave(node, "torch_executed_ops names it", "kept")
+            self.leave(node, "torch_executed_ops names it.", "kept")
         elif (reason := self.objection(node)) is not None:
             self.leave(node, reason)
         else:
             try:
                 result = self.computed(node)
             except NotImplementedError as error:
-                self.leave(node, str(error))
+                self.leave(node, f"TensorRT has no complex numbers, and {error}.")
+            except Exception as error:
+                self.leave(
+                    node, f"TensorRT has no complex numbers, and the op's rule raised {error!r}."
+                )
             else:
                 self.keep(node, result)
 
@@ -250,7 +257,8 @@ class _Rewriter:
     def leave(self, node: Node, reason: str, code: Any = "no-converter") -> None:
         """Leaves a node to PyTorch, which reads complex numbers."""
         self.read_whole(node, node.all_input_nodes)
-        self.leave_in_torch(node, f"TensorRT has no complex numbers, and {reason}", code)
+        is_double = torch.complex128 in _complex_dtypes(node)
+        self.leave_in_torch(node, reason, "dtype" if is_double else code)
 
     def read_whole(self, node: Node, sources: list[Node]) -> None:
         """Lets a node read complex numbers where it read those that are pairs now."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchtrt_converters_complex.pairs import Pair, as_pair, is_complex, rule
+from torchtrt_converters_complex.pairs import Pair, as_pair, is_complex, rule, spread
 
 aten = torch.ops.aten
 
@@ -19,14 +19,10 @@ def add(self: Any, other: Any, alpha: Any = 1) -> Pair:
     first, second = as_pair(self), as_pair(other if alpha == 1 else multiply(other, alpha))
     real = first.real + second.real
     if not is_complex(self):
-        return Pair(real, _like(second.imag, real))
+        return Pair(real, spread(second.imag, real))
     if not is_complex(other) and not is_complex(alpha):
-        return Pair(real, _like(first.imag, real))
+        return Pair(real, spread(first.imag, real))
     return Pair(real, first.imag + second.imag)
-
-
-def _like(part: Any, whole: Tensor) -> Any:
-    return part.expand(whole.shape) if isinstance(part, Tensor) else part
 
 
 @rule(aten.sub.Tensor, aten.sub.Scalar)

@@ -23,7 +23,7 @@ MOVED = (
     "im2col.default", "index.Tensor", "index_add.default", "index_copy.default", "index_put.default",
     "index_select.default", "lift_fresh_copy.default", "masked_fill.Scalar", "masked_fill.Tensor", "mean.default",
     "mean.dim", "movedim.int", "movedim.intlist", "mT.default", "nan_to_num.default", "narrow.default",
-    "new_empty.default", "numpy_T.default", "pad.default", "permute.default", "pixel_shuffle.default",
+    "numpy_T.default", "pad.default", "permute.default", "pixel_shuffle.default",
     "pixel_unshuffle.default", "reflection_pad1d.default", "reflection_pad2d.default", "reflection_pad3d.default",
     "repeat.default", "repeat_interleave.self_int", "replication_pad1d.default", "replication_pad2d.default",
     "replication_pad3d.default", "reshape.default", "roll.default", "rot90.default", "scatter.src", "scatter.value",
@@ -39,6 +39,7 @@ VALUES = frozenset(
     {"self", "other", "src", "source", "values", "value", "tensors", "tensor", "input", "weight", "fill_value"}
 )  # fmt: skip
 """The names of the arguments that hold elements; the others are indices, sizes and conditions."""
+_TYPES_OF_ELEMENTS = ("Tensor", "Optional[Tensor]", "List[Tensor]", "number", "Optional[float]")
 _NUMBERS_OF_REALS = frozenset({aten.nan_to_num.default})
 
 
@@ -62,12 +63,17 @@ def part_by_part(target: Any, names: frozenset[str] = VALUES) -> Callable[..., A
         target: The op.
         names: The names of its arguments that hold elements.
     """
+    of_elements = {
+        each.name
+        for each in target._schema.arguments
+        if each.name in names and str(each.type) in _TYPES_OF_ELEMENTS
+    }
 
     def compute(*args: Any, **kwargs: Any) -> Any:
         given = vars(named_arguments(target, args, kwargs))
         if isinstance(given.get("dtype"), torch.dtype):
             given["dtype"] = PARTS.get(given["dtype"], given["dtype"])
-        elements = {name: _parts(given[name]) for name in names & given.keys()}
+        elements = {name: _parts(given[name]) for name in of_elements}
         results = []
         for label in ("real", "imag"):
             chosen = {name: _pick(value, label) for name, value in elements.items()}
@@ -212,19 +218,29 @@ def full_like(self: Any, fill_value: Any, **_: Any) -> Pair:
     return as_pair(fill_value).map(lambda number: torch.full_like(part, number))
 
 
-def _made(place: int | None, number: float = 0.0) -> Callable[..., Any]:
-    """Returns the rule of an op that makes a tensor of one number, which is one of its arguments or fixed."""
+def _made(sizes_at: int | None, number_at: int | None, number: float = 0.0) -> Callable[..., Pair]:
+    """Returns the rule of an op that makes a tensor of one number.
 
-    def make(*args: Any, **kwargs: Any) -> Any:
-        return as_pair(number if place is None else args[place])
+    Args:
+        sizes_at: The place of the sizes among the op's arguments, or None for a tensor without dimensions.
+        number_at: The place of the number, or None for a fixed one.
+        number: The fixed number.
+    """
+
+    def make(*args: Any, device: Any = None, **_: Any) -> Pair:
+        value = number if number_at is None else args[number_at]
+        sizes = () if sizes_at is None else args[sizes_at]
+        own = as_pair(args[0]).real if isinstance(args[0], (Pair, Tensor)) else None
+        device = device if own is None else own.device
+        return as_pair(value).map(lambda part: torch.full(sizes, float(part), device=device))
 
     return make
 
 
-rule(aten.new_zeros.default, aten.zeros.default, aten.empty.memory_format, promotes=False)(
-    _made(None)
-)
-rule(aten.new_ones.default, aten.ones.default, promotes=False)(_made(None, 1.0))
-rule(aten.new_full.default, promotes=False)(_made(2))
-rule(aten.full.default, promotes=False)(_made(1))
-rule(aten.scalar_tensor.default, promotes=False)(_made(0))
+rule(aten.zeros.default, aten.empty.memory_format, promotes=False)(_made(0, None))
+rule(aten.ones.default, promotes=False)(_made(0, None, 1.0))
+rule(aten.full.default, promotes=False)(_made(0, 1))
+rule(aten.new_zeros.default, aten.new_empty.default, promotes=False)(_made(1, None))
+rule(aten.new_ones.default, promotes=False)(_made(1, None, 1.0))
+rule(aten.new_full.default, promotes=False)(_made(1, 2))
+rule(aten.scalar_tensor.default, promotes=False)(_made(None, 0))
