@@ -337,3 +337,21 @@ def test_a_server_loads_and_runs_a_saved_model_with_the_core_and_the_runtime(ser
 
     assert "[]" == modules
     assert "pip install torchtrt-compiler" in message
+
+
+class Spectrum(nn.Module):
+    """A model from complex to complex numbers."""
+
+    def forward(self, x):
+        return torch.fft.fft(x) * 2j
+
+
+def test_a_server_runs_a_model_of_complex_numbers(server, tmp_path):
+    """The views of its inputs and outputs are PyTorch's own ops."""
+    model, x = Spectrum().eval(), torch.randn(3, 8, dtype=torch.complex64)
+    torchtrt.save(torchtrt.compile(model, [x], min_block_size=1), tmp_path / "model.pt2")
+    torch.save({"input": x, "output": model(x)}, tmp_path / "values.pt")
+
+    modules, _ = server.run(SERVE, tmp_path / "model.pt2", tmp_path / "values.pt").splitlines()
+
+    assert "[]" == modules

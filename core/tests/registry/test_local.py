@@ -15,13 +15,7 @@ import torch
 import torchtrt
 from torchtrt import packs
 from torchtrt.errors import AmbiguousTargetError, PackError
-from torchtrt.packs import (
-    ConverterPack,
-    ConverterPriority,
-    LoadedPack,
-    PackInfo,
-    loaded_packs,
-)
+from torchtrt.packs import ConverterPack, ConverterPriority
 from torchtrt.packs.state import _state
 from torchtrt.registry import (
     DYNAMO_CONVERTERS,
@@ -30,7 +24,6 @@ from torchtrt.registry import (
     lowering_passes,
     register_torch_trt_decomposition,
 )
-from torchtrt.registry.order import passes_in_order
 
 erfinv = torch.ops.aten.erfinv.default
 
@@ -143,31 +136,10 @@ def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None
 
 
 def test_passes_run_in_pack_order() -> None:
-    """Whatever is installed, by tier and name, except for those that name a pass to run before."""
-    moved = {
-        (loaded.info.name, each.name)
-        for loaded in loaded_packs()
-        for each in loaded.pack.lowering_passes
-        if each.before
-    }
-    passes = [each for each in lowering_passes() if (each.pack.name, each.name) not in moved]
-    order = [entry.pack.order for entry in passes]
+    """Whatever is installed, by tier and name."""
+    order = [entry.pack.order for entry in lowering_passes()]
 
     assert order == sorted(order)
-
-
-def test_a_pass_runs_directly_before_the_one_that_it_names() -> None:
-    """A pack can place a pass among those of an earlier pack; without that pack its own order holds."""
-    names = ("first", "second", "third")
-    packs = {name: ConverterPack(name) for name in names}
-    packs["first"].lowering_pass("a")(print)
-    packs["first"].lowering_pass("b")(print)
-    packs["second"].lowering_pass("c", before="first.b")(print)
-    packs["third"].lowering_pass("d", before="first.b")(print)
-    packs["third"].lowering_pass("e", before="absent.a")(print)
-    loaded = [LoadedPack(PackInfo(name), packs[name]) for name in names]
-
-    assert [step.name for _, step in passes_in_order(loaded)] == ["a", "c", "d", "b", "e"]
 
 
 def test_a_pack_cannot_hide_behind_local_while_it_loads(

@@ -98,17 +98,10 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class LoweringPass:
-    """A function that rewrites a graph before partitioning.
-
-    Attributes:
-        name: Its name in reports.
-        function: The function, of a graph module and the settings.
-        before: The pass of another pack, as ``"pack.pass"``, that it runs directly before; empty for pack order.
-    """
+    """A function that rewrites a graph before partitioning."""
 
     name: str
     function: Callable[..., Any]
-    before: str = ""
 
 
 class ConverterPack:
@@ -325,23 +318,18 @@ class ConverterPack:
 
         return register
 
-    def lowering_pass(
-        self, name: object = None, *, before: str = ""
-    ) -> Callable[[Function], Function]:
+    def lowering_pass(self, name: object = None) -> Callable[[Function], Function]:
         """Returns a decorator that registers a pass over the graph, run in pack order before partitioning.
 
         Args:
             name: What to call it in reports; the function's own name if omitted.
-            before: A pass of another pack, as ``"aten_core.autocast"``. The new pass runs directly before that
-                pass instead of in pack order. If there is no such pass, pack order applies.
         """
         if callable(name):
             raise PackError(f"Pack {self.name!r}: write @pack.lowering_pass(), with parentheses.")
 
         def register(function: Function) -> Function:
             self._check_open()
-            added = LoweringPass(str(name or function.__name__), function, before)
-            self.lowering_passes += (added,)
+            self.lowering_passes += (LoweringPass(str(name or function.__name__), function),)
             self._changed()
             return function
 

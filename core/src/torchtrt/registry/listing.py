@@ -9,7 +9,7 @@ from torchtrt.contract import qualified_function
 from torchtrt.packs import Problem
 from torchtrt.packs.listing import IN_USE, PackRow, list_packs
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
-from torchtrt.registry.order import Entry, passes_in_order
+from torchtrt.registry.order import Entry
 from torchtrt.registry.table import Table
 from torchtrt.targets import Target, qualified_name
 
@@ -101,9 +101,10 @@ def _decomposition_lines(table: Table) -> Iterator[str]:
 
 
 def _pass_lines(table: Table) -> Iterator[str]:
-    for loaded, step in passes_in_order(table.packs.loaded):
-        yield from _wrapped("", f"{step.name} of {loaded.info.name} ({loaded.info.origin})")
-        yield f"     {qualified_function(step.function)}"
+    for loaded in table.packs.loaded:
+        for step in loaded.pack.lowering_passes:
+            yield from _wrapped("", f"{step.name} of {loaded.info.name} ({loaded.info.origin})")
+            yield f"     {qualified_function(step.function)}"
 
 
 def _counts(row: PackRow) -> Iterator[str]:

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torchtrt.packs import ConverterPriority, LoadedPack
+from torchtrt.packs import ConverterPriority
 from torchtrt.packs.info import THIRD_PARTY_TIER
-from torchtrt.packs.pack import LoweringPass
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate
 from torchtrt.targets import Target, qualified_name
 
@@ -61,25 +60,6 @@ def in_order(registered: Iterable[Entry], preferred: Sequence[str] = ()) -> tupl
         rank = {name: position for position, name in enumerate(preferred)}
         ordered.sort(key=lambda entry: rank.get(entry.pack.name, len(rank)))
     return tuple(ordered)
-
-
-def passes_in_order(loaded: Iterable[LoadedPack]) -> list[tuple[LoadedPack, LoweringPass]]:
-    """Returns the lowering passes of packs in the order in which they run.
-
-    That is pack order, and within a pack the order of registration. A pass that names another one in ``before``
-    then moves directly in front of that one.
-
-    Args:
-        loaded: The packs in pack order.
-    """
-    ordered = [(each, step) for each in loaded for step in each.pack.lowering_passes]
-    for entry in [entry for entry in ordered if entry[1].before]:
-        names = [f"{each.info.name}.{step.name}" for each, step in ordered]
-        if entry[1].before in names:
-            follower = ordered[names.index(entry[1].before)]
-            ordered.remove(entry)
-            ordered.insert(ordered.index(follower), entry)
-    return ordered
 
 
 def find_conflicts(

@@ -14,7 +14,6 @@ from torchtrt.errors import PackError, UnsupportedProgramError
 from torchtrt.packs import PackInfo, current_packs
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.state import local_pack
-from torchtrt.registry.order import passes_in_order
 from torchtrt.registry.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target
@@ -99,8 +98,9 @@ def export_contexts() -> Iterator[None]:
 
 
 def lowering_passes() -> tuple[PackPass, ...]:
-    """Returns the packs' passes in the order in which they run."""
+    """Returns the packs' passes in the order in which they run: by pack order, then as registered."""
     return tuple(
-        PackPass(step.name, step.function, loaded.info)
-        for loaded, step in passes_in_order(current_packs().loaded)
+        PackPass(lowering_pass.name, lowering_pass.function, loaded.info)
+        for loaded in current_packs().loaded
+        for lowering_pass in loaded.pack.lowering_passes
     )
