@@ -73,7 +73,7 @@ def _some(items: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
 def _test_of_changes(modules: set[str]) -> Callable[[pytest.Item], bool]:
     """Returns whether a test is of a case whose ops changed modules convert or decompose."""
     ops: set[str] = set()
-    if any(name.startswith(("torchtrt_converters_", "torchtrt_testing.aten.")) for name in modules):
+    if any(name.startswith("torchtrt_converters_") for name in modules):
         ops = _ops_of(modules) | _ops_of_cases(modules)
 
     def is_changed(item: pytest.Item) -> bool:
@@ -102,7 +102,9 @@ def _ops_of(modules: set[str]) -> set[str]:
 
 def _ops_of_cases(modules: set[str]) -> set[str]:
     """Returns the names of the ops that the cases of modules call."""
-    families = [name for name in modules if name.startswith("torchtrt_testing.aten.")]
+    families = [
+        name for name in modules if name.split(".")[1:2] == ["cases"] and name.count(".") == 2
+    ]
     cases = [case for name in families for case in importlib.import_module(name).CASES]
     return {op for case in cases for op in _ops_in(case)}
 

@@ -70,7 +70,7 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     validator = candidate.support.capability_validator
     for check in validator.checks if isinstance(validator, Unless) else (validator,):
         if not check.__module__.endswith(
-            "aten_core.registration"
+            "aten_core.impl.checks"
         ):  # what the introduction says of all
             yield from _messages(check)
 

@@ -21,6 +21,7 @@ from tests.house import ROOT, imported, packages
 PACKAGES = {package.name: package for package in packages()}
 CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"
 BUILDING_BLOCKS = "torchtrt_converters_aten_core"
+TEST_KIT = "torchtrt_testing"
 MAY_IMPORT = {
     CORE: set(),
     "torchtrt_reference": set(),
@@ -28,13 +29,18 @@ MAY_IMPORT = {
     COMPILER: {CORE, RUNTIME},
     BUILDING_BLOCKS: {CORE},
     "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},
-    "torchtrt_testing": {CORE, RUNTIME, COMPILER, "torchtrt_reference"},
+    "torchtrt_converters_linalg": {CORE, BUILDING_BLOCKS},
+    "torchtrt_converters_special": {CORE, BUILDING_BLOCKS},
+    "torchtrt_converters_complex": {CORE, BUILDING_BLOCKS, COMPILER},
+    TEST_KIT: {CORE, RUNTIME, COMPILER, "torchtrt_reference"},
 }
 """The other packages of the project that a package may import. Packages that are not here may import all."""
 FORWARDING = {"torchtrt", "torchtrt.operators", "torchtrt.testing"}
 """Modules of the core that forward to other distributions, so that users import one package."""
 IN_A_COMPILATION = "torchtrt_converters_aten_core.passes."
 """Modules whose functions only a compilation calls. They may import the compiler inside of these functions."""
+CASES = re.compile(r"torchtrt_converters_\w+\.cases(\..*)?")
+"""The packages in which packs keep the cases of their ops. They need the test kit, and only tests import them."""
 
 
 def foreign(name: str, package: str) -> set[str]:
@@ -76,9 +82,40 @@ def test_imports_run_from_the_core_up(name):
             continue
         reads = imported_at_once if module.startswith(IN_A_COMPILATION) else imported
         names = {*reads(path), *named_modules(path)}
+        if CASES.fullmatch(module):
+            names = {each for each in names if each.split(".")[0] != TEST_KIT}
         wrong += [f"{module}: {each}" for each in sorted(names) if foreign(each, name)]
 
     assert [] == wrong
+
+
+def test_only_tests_import_cases_and_the_test_kit():
+    """A pack works where the test kit is not installed, and the kit knows no pack."""
+    wrong = [
+        f"{module}: {name}"
+        for package in PACKAGES.values()
+        for module, path in package.modules().items()
+        for name in (*imported(path), *named_modules(path))
+        if not CASES.fullmatch(module)
+        and package.name != TEST_KIT
+        and module not in FORWARDING
+        and (CASES.fullmatch(name) or name.split(".")[0] == TEST_KIT)
+    ]
+
+    assert [] == wrong
+
+
+def test_the_test_kit_has_no_cases_of_its_own():
+    """The cases of an op are in the distribution that converts it."""
+    kit = PACKAGES[TEST_KIT].modules().values()
+    tables = [
+        f"{path.name}:{node.lineno}"
+        for path in kit
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("op_case", "TensorSpec"))
+    ]
+
+    assert set() == {each.partition(":")[0] for each in tables} - {"cases.py", "op_info.py"}
 
 
 PRIVATE_IS_THEIRS = {"self", "cls", "aten", "torch", "torch.ops.aten", "torch._C"}
@@ -300,3 +337,21 @@ def test_a_server_loads_and_runs_a_saved_model_with_the_core_and_the_runtime(ser
 
     assert "[]" == modules
     assert "pip install torchtrt-compiler" in message
+
+
+class Spectrum(nn.Module):
+    """A model from complex to complex numbers."""
+
+    def forward(self, x):
+        return torch.fft.fft(x) * 2j
+
+
+def test_a_server_runs_a_model_of_complex_numbers(server, tmp_path):
+    """The views of its inputs and outputs are PyTorch's own ops."""
+    model, x = Spectrum().eval(), torch.randn(3, 8, dtype=torch.complex64)
+    torchtrt.save(torchtrt.compile(model, [x], min_block_size=1), tmp_path / "model.pt2")
+    torch.save({"input": x, "output": model(x)}, tmp_path / "values.pt")
+
+    modules, _ = server.run(SERVE, tmp_path / "model.pt2", tmp_path / "values.pt").splitlines()
+
+    assert "[]" == modules

@@ -1,5 +1,6 @@
 """What a person can use is documented and used in a test, and what the pages show runs."""
 
+import ast
 import dataclasses
 import importlib
 import re
@@ -150,6 +151,33 @@ def test_quoted_code_is_in_its_file():
     assert 5 <= len(quotes)
     for path, code in (quote.groups() for quote in quotes):
         assert code in (ROOT / path).read_text(encoding="utf-8"), path
+
+
+def test_every_module_of_building_blocks_is_on_their_page():
+    """The page shows their docstrings, so each public function has one."""
+    folder = ROOT / "plugins/aten_core/src/torchtrt_converters_aten_core/impl"
+    modules = {
+        path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in folder.glob("[!_]*.py")
+    }
+    shown = re.findall(
+        r"^::: torchtrt_converters_aten_core\.impl\.(\w+)$", PAGES["building-blocks.md"], re.M
+    )
+    public = [
+        (name, each)
+        for name, tree in modules.items()
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+    ]
+
+    assert sorted(modules) == sorted(shown)
+    for name, each in public:
+        text, names = ast.get_docstring(each) or "", [arg.arg for arg in each.args.args]
+        assert text, f"{name}.{each.name}"
+        if names[:1] == ["ctx"] and not re.search(r"arguments are :func:", text):
+            missing = [
+                arg for arg in names if f"    {arg}: " not in text and f"\n{arg}: " not in text
+            ]
+            assert not missing, f"{name}.{each.name} does not document {missing}"
 
 
 def test_building_blocks_named_on_a_page_exist():

@@ -171,7 +171,11 @@ def test_loading_all_packs_imports_nothing_slow():
     [
         ("reference", "torch.nn.Tanh()", "pip install torchtrt-reference"),
         ("torchscript", "torch.jit.script(torch.nn.Tanh())", "pip install torchtrt-torchscript"),
-        ("aten_core aten_experimental quantization", "torch.nn.Tanh()", "pip install torchtrt"),
+        (
+            "aten_core aten_experimental special quantization",
+            "torch.nn.Tanh()",
+            "pip install torchtrt",
+        ),
     ],
 )
 def test_what_is_missing_is_named_when_something_is_compiled(disabled, model, hint):

@@ -47,7 +47,7 @@ X = torch.rand(4, 4)
     [
         (torch.relu, {"torch_executed_ops": {"aten.relu"}}, "kept"),
         (torch.relu, {"min_block_size": 2}, "block-too-small"),
-        (lambda x: x.to(torch.complex64).sum().abs(), {}, "dtype"),
+        (lambda x: x.to(torch.complex128).sum().abs(), {}, "dtype"),
         (torch.linalg.eigvalsh, {}, "no-converter"),
         (lambda x: x + torch.randn(4), {"torch_executed_ops": {"aten.add"}}, "no-input"),
         (lambda x: x.nonzero() * 2, {"torch_executed_ops": {"aten.nonzero"}}, "unbounded-size"),

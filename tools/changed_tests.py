@@ -20,8 +20,6 @@ ALWAYS = ("tests/test_house.py", "tests/test_repository.py")
 """The rules that any change can break."""
 
 OPTIONS = ("-m", "not slow", "--tensorrt=one", "--at-most=4", "-n", "auto", "--dist", "worksteal")
-CASES_OF_OPS = "plugins/testing/src/torchtrt_testing/aten/"
-TESTS_OF_CASES = "plugins/aten_core/tests"
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,7 @@ def tests_of(path: str) -> Iterator[str]:
     file = Path(path)
     if file.suffix == ".md":
         yield "tests/test_docs.py"
-    if path.startswith(CASES_OF_OPS):
-        yield TESTS_OF_CASES
-    elif "src" in file.parts:
+    if "src" in file.parts:
         yield path.partition("/src/")[0] + "/tests"
     elif "tests" in file.parts:
         yield from _of_test_file(file)

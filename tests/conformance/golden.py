@@ -1,7 +1,8 @@
-"""What is kept of a run: the pack's ``coverage.json``, which may only improve, and the page that shows it."""
+"""What is kept of a run: each pack's ``coverage.json``, which may only improve, and the page that shows all of them."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,7 +31,26 @@ from torchtrt_testing.op_info import ops
 from torchtrt_testing.outcome import Outcome
 
 ROOT = Path(__file__).parents[2]
-PATH = ROOT / "plugins/aten_core/src/torchtrt_converters_aten_core" / FILE
+PATHS = {
+    "linalg": ROOT / "plugins/contrib/linalg/src/torchtrt_converters_linalg" / FILE,
+    "special": ROOT / "plugins/contrib/special/src/torchtrt_converters_special" / FILE,
+    "complex": ROOT / "plugins/contrib/complex/src/torchtrt_converters_complex" / FILE,
+    "aten_core": ROOT / "plugins/aten_core/src/torchtrt_converters_aten_core" / FILE,
+}
+"""The file of each pack."""
+OWNERS = {
+    "linalg": (
+        "cholesky*", "geqrf", "linalg.c[ho]*", "linalg.det", "linalg.e*", "linalg.h*", "linalg.inv*", "linalg.l*",
+        "linalg.matrix_[pr]*", "linalg.pinv*", "linalg.qr", "linalg.s*", "linalg.tensor*", "logdet", "lu*", "ormqr",
+        "pinverse", "qr", "svd*", "triangular_solve",
+    ),
+    "special": (
+        "digamma", "erf?*", "i0", "igamma*", "lgamma", "logit", "mvlgamma*", "polygamma*", "special.*",
+    ),
+    "complex": ("complex", "fft.*", "polar", "stft", "view_as_complex"),
+    "aten_core": ("*",),
+}  # fmt: skip
+"""The names of the ops in a pack's file; the first pack whose patterns match owns an op."""
 PAGE = ROOT / "docs/coverage.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
@@ -39,8 +59,29 @@ _RANK = {CRASHED: 0, WRONG: 1, REJECTED: 2, NOT_EXPORTABLE: 2, NOTHING: 3, CORRE
 
 
 def read() -> Coverage:
-    """Returns what is kept."""
-    return Coverage.from_json(PATH.read_text(encoding="utf-8"))
+    """Returns what is kept, of all packs together."""
+    files = [path.read_text(encoding="utf-8") for path in PATHS.values() if path.exists()]
+    parts = [Coverage.from_json(text) for text in files]
+    merged = {name: op for part in parts for name, op in part.ops.items()}
+    torch_version = parts[0].torch if parts else ""
+    return Coverage(torch_version, VERSIONS, {name: merged[name] for name in sorted(merged)})
+
+
+def owner(name: str) -> str:
+    """Returns the pack in whose file an op is."""
+    return next(
+        pack
+        for pack, patterns in OWNERS.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    )
+
+
+def write(coverage: Coverage) -> None:
+    """Writes the file of each pack."""
+    for pack, path in PATHS.items():
+        own = {name: op for name, op in coverage.ops.items() if owner(name) == pack}
+        part = Coverage(coverage.torch, coverage.versions, own)
+        path.write_text(to_json(part), encoding="utf-8")
 
 
 def is_worse(outcome: str, kept: str) -> bool:
@@ -50,7 +91,7 @@ def is_worse(outcome: str, kept: str) -> bool:
 
 def keep(found: Iterable[Found], accept_worse: bool) -> int:
     """Replaces what is kept of the ops that were run, except of those with a worse outcome, and the page."""
-    kept = read().ops if PATH.exists() else {}
+    kept = read().ops
     merged = dict(kept)
     refused = []
     for name, op in collect(found).items():
@@ -65,7 +106,7 @@ def keep(found: Iterable[Found], accept_worse: bool) -> int:
         VERSIONS,
         {name: merged[name] for name in sorted(merged) if name in ops()},
     )
-    PATH.write_text(to_json(coverage), encoding="utf-8")
+    write(coverage)
     document(coverage)
     if refused:
         print(f"Worse than before, so what is kept of them stays: {', '.join(refused)}")
@@ -87,7 +128,7 @@ def to_json(coverage: Coverage) -> str:
         lines += [f"  {json.dumps(reason)}," for reason in op.reasons]
         lines[-1] = lines[-1].removesuffix(",")
         lines.append(" ]},")
-    lines[-1] = lines[-1].removesuffix(",")
+    lines[-1] = lines[-1].removesuffix(",") if coverage.ops else lines[-1]
     return "\n".join((*lines, "}}", ""))
 
 

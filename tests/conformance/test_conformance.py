@@ -146,10 +146,10 @@ def test_what_is_kept_only_improves(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object, before: str, after: str, kept: str
 ) -> None:
     """A run with a worse outcome is not written; one with a better outcome is."""
-    path = tmp_path / "coverage.json"  # type: ignore[operator]
+    paths = {pack: tmp_path / f"{pack}.json" for pack in golden.PATHS}  # type: ignore[operator]
     page = tmp_path / "coverage.md"  # type: ignore[operator]
     page.write_text(f"{golden.BEGIN}\n{golden.END}\n")
-    monkeypatch.setattr(golden, "PATH", path)
+    monkeypatch.setattr(golden, "PATHS", paths)
     monkeypatch.setattr(golden, "PAGE", page)
     assert golden.keep(found(before, "the rule"), accept_worse=False) == 0
     worse = golden.keep(found(after, "the rule"), accept_worse=False)

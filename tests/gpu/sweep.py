@@ -58,7 +58,7 @@ class Part:
 def cases() -> dict[str, Callable[[], None]]:
     """Returns every pack's cases by label."""
     from torchtrt.testing import first_party_cases
-    from torchtrt_testing.aten import check_where_exact
+    from torchtrt_testing.checking import check_where_exact
 
     return {
         f"{place} {case.label}": lambda case=case: check_where_exact(case, REAL)
@@ -87,7 +87,7 @@ def _check_extreme(case: Any, name: str) -> None:
     import torch
 
     from torchtrt.errors import InputError
-    from torchtrt_testing.aten import check_where_exact
+    from torchtrt_testing.checking import check_where_exact
     from torchtrt_testing.tensors import MINIMUM
 
     low, usual, high = zip(*case.dimensions.values(), strict=True)

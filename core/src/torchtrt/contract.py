@@ -345,7 +345,7 @@ def _as_parameter(name: str) -> str:
 def _keywords(converter: Converter) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
     """Returns the names of a converter's parameters without and with a default, and whether it has ``**``."""
     code = getattr(converter, "__code__", None)
-    if code is None or code.co_kwonlyargcount or hasattr(converter, "__wrapped__"):
+    if code is None or hasattr(converter, "__wrapped__"):
         parameters = list(inspect.signature(converter).parameters.values())[1:]
         rest = [each for each in parameters if each.kind is inspect.Parameter.VAR_KEYWORD]
         required = [each for each in parameters if each.default is inspect.Parameter.empty]
@@ -356,7 +356,38 @@ def _keywords(converter: Converter) -> tuple[tuple[str, ...], tuple[str, ...], b
         )
     names = code.co_varnames[1 : code.co_argcount]  # inspect.signature takes ten times as long
     count = len(names) - len(getattr(converter, "__defaults__", None) or ())
-    return names[:count], names[count:], bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    given = getattr(converter, "__kwdefaults__", None) or {}
+    return (
+        (*names[:count], *(name for name in keywords if name not in given)),
+        (*names[count:], *given),
+        bool(code.co_flags & inspect.CO_VARKEYWORDS),
+    )
+
+
+def with_table_value(converter: Converter, value: Any) -> Converter:
+    """Returns a converter with a value for its keyword-only parameter, which a table gives it.
+
+    The result is a function with the same code and name, so that a call costs nothing more.
+
+    Raises:
+        ConverterSignatureError: The converter is no plain function, or has none or several such parameters.
+    """
+    code: Any = getattr(converter, "__code__", None)
+    count = 0 if code is None or hasattr(converter, "__wrapped__") else code.co_kwonlyargcount
+    if count != 1:
+        raise ConverterSignatureError(
+            f"The converter {qualified_function(converter)} is registered with a table, whose values go to its "
+            f"keyword-only parameter, and it has {count} of these. Write `def convert(ctx, self, *, value)`."
+        )
+    function: Any = converter
+    copy = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = {code.co_varnames[code.co_argcount]: value}
+    copy.__doc__, copy.__qualname__ = function.__doc__, function.__qualname__
+    copy.__annotations__, copy.__module__ = function.__annotations__, function.__module__
+    return copy
 
 
 def looks_like_converter(value: object) -> bool:

@@ -227,6 +227,36 @@ def test_a_string_implementation_has_one_form(where: str) -> None:
         ConverterPack("vision").add(relu, where)
 
 
+def test_a_table_passes_each_op_its_value() -> None:
+    """One function serves several ops, and reads nothing back from the node."""
+    pack = ConverterPack("vision")
+
+    @pack.converter({"aten.cos.default": "COS", "aten.sin.default": "SIN"}, "aten.tan.default")
+    def function(ctx: Any, self: Any, *, kind: str = "TAN") -> str:
+        return kind
+
+    kinds = {
+        str(each.target): each.support.converter_implementation(None, None)  # type: ignore[operator]
+        for each in pack.converters
+    }
+    assert kinds == {
+        "aten.cos.default": "COS",
+        "aten.sin.default": "SIN",
+        "aten.tan.default": "TAN",
+    }
+    names = {each.support.converter_implementation.__qualname__ for each in pack.converters}  # type: ignore[union-attr]
+    assert names == {function.__qualname__}
+
+
+def test_a_table_needs_a_converter_with_one_parameter_for_its_values() -> None:
+    """The value has to go somewhere, and only one place is clear."""
+    pack = ConverterPack("vision")
+
+    for wrong in (convert, lambda ctx, self, *, kind, other: self):
+        with pytest.raises(ConverterSignatureError, match=r"keyword-only\s+parameter"):
+            pack.converter({"aten.cos": "COS"})(wrong)
+
+
 def test_a_sealed_pack_refuses_registrations() -> None:
     """A converter that nobody would see is an error, not a surprise."""
     pack = ConverterPack("vision")

@@ -21,7 +21,7 @@ COLLECTIVE = "it is another library's op for several devices"
 
 COMPLEX = (
     "TensorRT has no complex numbers; where a model is real before and after, a pass makes matrix products of it: "
-    "test_complex_numbers.py"
+    "the tests of the pack complex"
 )
 
 LEFT_OUT = {

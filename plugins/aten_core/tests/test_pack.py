@@ -9,9 +9,9 @@ import torch
 import torchtrt
 from torchtrt.errors import FullCompilationError
 from torchtrt.targets import qualified_name
-from torchtrt.testing import PackConformance, check_case, first_party_cases, op_case, run_compiled
+from torchtrt.testing import PackConformance, cases_of, check_case, op_case, run_compiled
 from torchtrt_converters_aten_core import pack
-from torchtrt_testing.aten import is_expected_rejection
+from torchtrt_testing.checking import is_expected_rejection
 
 WITHOUT_OWN_CASE = {
     **{
@@ -51,7 +51,7 @@ class TestAtenCore(PackConformance):
     """Every op of the pack, with sizes that vary where they can."""
 
     pack = "aten_core"
-    cases = first_party_cases()
+    cases = cases_of("aten_core")
     sizes = ("varying sizes",)
     without_case = WITHOUT_OWN_CASE
     readme = Path(__file__).parents[3] / "docs" / "ops.md"

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import torchtrt
 from torchtrt.testing import TensorSpec, op_case, run_compiled
-from torchtrt_testing.aten import check_where_exact
+from torchtrt_testing.checking import check_where_exact
 
 from .test_pack import Function
 

@@ -3,16 +3,13 @@
 ``python -m tools.rtx_builds`` does so with every case, dtype and size.
 """
 
-import importlib
-import pkgutil
-
 import pytest
 import torch
 
 import torchtrt
 import torchtrt_rtx
-import torchtrt_testing.aten
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
+from torchtrt_testing.pack_cases import families_of, first_party_packs
 
 pytestmark = [
     pytest.mark.skipif(
@@ -35,7 +32,7 @@ ALWAYS = (
 """What TensorRT for RTX refused once."""
 ONE_LAYER_LESS = "attention_v2"
 """The reference has one layer for an attention, and TensorRT two."""
-SLOW = ("linear_algebra",)
+SLOW = ("factorizations",)
 """Families whose networks take long to build."""
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -43,10 +40,10 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 def sample():
     """Returns the first case of each family and one from its middle, and those that were refused once."""
     found = {}
-    for module in pkgutil.iter_modules(torchtrt_testing.aten.__path__):
-        family = importlib.import_module(f"{torchtrt_testing.aten.__name__}.{module.name}")
-        cases = [case for case in family.CASES if not case.rejected]
-        chosen = [] if module.name in SLOW else [cases[0], cases[len(cases) // 2]]
+    families = [pair for pack in first_party_packs() for pair in families_of(pack).items()]
+    for name, family in families:
+        cases = [case for case in family if not case.rejected]
+        chosen = [] if name in SLOW else [cases[0], cases[len(cases) // 2]]
         chosen += [case for case in cases if case.label in ALWAYS]
         found |= {case.label: case for case in chosen}
     return found

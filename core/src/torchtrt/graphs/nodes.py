@@ -7,9 +7,10 @@ from operator import attrgetter
 import torch
 from torch.fx import GraphModule, Node
 
-from torchtrt.registry.candidate import Resolution
+from torchtrt.registry.candidate import RejectionCode, Resolution
 
 _RESOLUTION = "torchtrt_resolution"
+_LEFT = "torchtrt_left_in_torch"
 
 
 def resolution_of(node: Node) -> Resolution | None:
@@ -20,6 +21,23 @@ def resolution_of(node: Node) -> Resolution | None:
 def remember_resolution(node: Node, resolution: Resolution) -> None:
     """Keeps the registry's answer with ``node``, for partitioning and conversion."""
     node.meta[_RESOLUTION] = resolution
+
+
+def leave_in_torch(node: Node, reason: str, code: RejectionCode = "no-converter") -> None:
+    """Leaves a node to PyTorch, whatever converters there are. A lowering pass calls it.
+
+    Args:
+        node: The node.
+        reason: Why, as a sentence for reports.
+        code: The kind of reason. A node with the code ``"view"`` costs nothing, so that it may stay in PyTorch where
+            ``require_full_compilation`` is set.
+    """
+    node.meta[_LEFT] = (reason, code)
+
+
+def left_in_torch(node: Node) -> tuple[str, RejectionCode] | None:
+    """Returns the reason and its code that :func:`leave_in_torch` was given, or ``None``."""
+    return node.meta.get(_LEFT)
 
 
 def inner_graphs(node: Node) -> list[GraphModule]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from torchtrt.contract import (
     calling_convention,
     looks_like_converter,
     with_settings,
+    with_table_value,
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
@@ -186,7 +187,7 @@ class ConverterPack:
 
     def converter(
         self,
-        *targets: Target | str,
+        *targets: Target | str | Mapping[Any, Any],
         enabled: bool = True,
         capability_validator: Validator | None = None,
         unless: Validator | Sequence[Validator] = (),
@@ -201,7 +202,8 @@ class ConverterPack:
         Args:
             *targets: The ops: each an ``OpOverload``, a Python function on sizes, a packet with only
                 a ``default`` overload, or the name of one of these. A name of an op that this PyTorch
-                does not have is noted, not an error.
+                does not have is noted, not an error. A mapping from ops to values stands for its ops:
+                the function receives the op's value in its keyword-only parameter.
             enabled: With ``False`` the function is not registered.
             capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
                 and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
@@ -226,10 +228,10 @@ class ConverterPack:
 
         def register(function: Function) -> Function:
             """Registers a function for each of the ops, and returns it."""
-            for target in targets:
+            for target, registered in _each_op(targets, function):
                 self.add(
                     target,
-                    function,
+                    registered,
                     enabled=enabled,
                     capability_validator=capability_validator,
                     unless=unless,
@@ -396,6 +398,18 @@ class ConverterPack:
         source = _module_being_imported(PACKS.package_name(self._owner)) if self.modules else ""
         for kind, sources in self._sources.items():
             sources += [source] * (len(getattr(self, kind)) - len(sources))
+
+
+def _each_op(
+    targets: Sequence[Target | str | Mapping[Any, Any]], function: Converter
+) -> Iterator[tuple[Any, Converter]]:
+    """Yields each op of ops and tables, and the function with the op's value if it is in a table."""
+    for target in targets:
+        if isinstance(target, Mapping):
+            for op, value in target.items():
+                yield op, with_table_value(function, value)
+        else:
+            yield target, function
 
 
 def _module_being_imported(package: str) -> str:

@@ -88,7 +88,7 @@ class Input:
             for minimum, optimal, maximum in zip(*self.bounds, strict=True)
         ]
         target = torch.device(self.device) if self.device is not None else device
-        if self.dtype.is_floating_point:
+        if self.dtype.is_floating_point or self.dtype.is_complex:
             own = torch.Generator(target).manual_seed(0)  # the caller's draws what it would without
             return torch.rand(shape, generator=own, device=target).to(self.dtype)
         return torch.ones(shape, dtype=self.dtype, device=target)

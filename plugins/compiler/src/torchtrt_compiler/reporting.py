@@ -53,8 +53,8 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
 
 
 def check_complete(report: CompilationReport) -> None:
-    """Raises a ``FullCompilationError`` where more stays in PyTorch than writes to buffers and inputs."""
-    missing = tuple(entry for entry in report.in_torch if "write" not in entry.codes)
+    """Raises a :class:`FullCompilationError` where more than writes and views stays in PyTorch."""
+    missing = tuple(each for each in report.in_torch if not {"write", "view"} & {*each.codes})
     if not missing:
         return
     lines = []
@@ -71,7 +71,11 @@ def check_complete(report: CompilationReport) -> None:
 
 def warn_without_engines(report: CompilationReport, smallest: int) -> None:
     """Warns that all ops stay in PyTorch, unless they must, or somebody asked for each by name."""
-    ops = [each for each in report.in_torch if not {"write", "no-input", "kept"} & {*each.codes}]
+    ops = [
+        each
+        for each in report.in_torch
+        if not {"write", "view", "no-input", "kept"} & {*each.codes}
+    ]
     small = sum("block-too-small" in each.codes for each in ops)
     message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"
     if small:

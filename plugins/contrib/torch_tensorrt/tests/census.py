@@ -23,8 +23,8 @@ import torchtrt
 from tests.benchmarks.peer import stand_in
 from torchtrt.errors import ConversionError, TorchTRTError
 from torchtrt.targets import parse_target, qualified_name
+from torchtrt.testing import first_party_cases
 from torchtrt_converters_torch_tensorrt import adopt_torch_tensorrt
-from torchtrt_testing.aten import first_party_cases
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import assert_close, export, run_compiled
 from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL

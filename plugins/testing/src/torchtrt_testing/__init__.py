@@ -11,10 +11,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchtrt_testing.aten import first_party_cases
     from torchtrt_testing.cases import OpCase, decomposition_case, op_case
     from torchtrt_testing.checking import assert_close, check_case, run_compiled
     from torchtrt_testing.conformance import PackConformance
+    from torchtrt_testing.pack_cases import cases_of, first_party_cases
     from torchtrt_testing.tensors import DIMENSIONS, TensorSpec
     from torchtrt_testing.versions import tensorrts
 
@@ -24,6 +24,7 @@ __all__ = [
     "PackConformance",
     "TensorSpec",
     "assert_close",
+    "cases_of",
     "check_case",
     "decomposition_case",
     "first_party_cases",
@@ -38,9 +39,10 @@ _MODULES = {
     "PackConformance": "conformance",
     "TensorSpec": "tensors",
     "assert_close": "checking",
+    "cases_of": "pack_cases",
     "check_case": "checking",
     "decomposition_case": "cases",
-    "first_party_cases": "aten",
+    "first_party_cases": "pack_cases",
     "op_case": "cases",
     "run_compiled": "checking",
     "tensorrts": "versions",

@@ -13,10 +13,10 @@ from torch.testing._comparison import default_tolerances
 from torch.utils import _pytree as pytree
 
 import torchtrt
-from torchtrt.errors import NoEngineWarning
+from torchtrt.errors import FullCompilationError, NoEngineWarning
 from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
-from torchtrt.tensorrt import has_dtype, is_real
+from torchtrt.tensorrt import has_dtype, is_real, trt
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL
 
@@ -67,6 +67,24 @@ def check_case(
         with torch.no_grad():
             expected = model(*inputs)
         assert_close(actual, expected, case.tolerance)
+
+
+def is_expected_rejection(error: FullCompilationError) -> bool:
+    """Returns whether an op stays in PyTorch because this TensorRT has no exact integers, or no bfloat16."""
+    text = str(error)
+    lacks = "loses bits beyond 2^24" in text or "has no bfloat16" in text
+    return lacks and not hasattr(trt.DataType, "INT64")  # and then reduces them in float32
+
+
+def check_where_exact(
+    case: OpCase, settings: Mapping[str, Any] | None = None, *, varying: bool = True
+) -> None:
+    """Checks a case like :func:`check_case`, except that :func:`is_expected_rejection` may reject it."""
+    try:
+        check_case(case, varying=varying, settings=settings)
+    except FullCompilationError as error:
+        if not is_expected_rejection(error):
+            raise
 
 
 def assert_close(actual: Any, expected: Any, tolerance: float | None = None) -> None:

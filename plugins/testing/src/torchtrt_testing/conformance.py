@@ -42,9 +42,15 @@ from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
-from torchtrt_testing import aten, fresh, nodes
+from torchtrt_testing import fresh, nodes
 from torchtrt_testing.cases import OpCase
-from torchtrt_testing.checking import check_case, dtypes_lacking, export
+from torchtrt_testing.checking import (
+    check_case,
+    dtypes_lacking,
+    export,
+    is_expected_rejection,
+)
+from torchtrt_testing.pack_cases import first_party_cases
 from torchtrt_testing.tensors import USUAL
 from torchtrt_testing.versions import tensorrts
 
@@ -276,7 +282,7 @@ class PackConformance:
         """With this pack's HIGH converters before theirs, the first-party packs' own cases stay right."""
 
         def is_expected(error: FullCompilationError) -> bool:
-            return aten.is_expected_rejection(error) or self.is_expected_rejection(error)
+            return is_expected_rejection(error) or self.is_expected_rejection(error)
 
         self._check(override, VARYING, tensorrt, is_expected)
 
@@ -491,7 +497,7 @@ def _cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
             for each in DYNAMO_CONVERTERS.candidates(target)
         )
     ]
-    return aten.first_party_cases(*overridden) if overridden else ()
+    return first_party_cases(*overridden) if overridden else ()
 
 
 def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:

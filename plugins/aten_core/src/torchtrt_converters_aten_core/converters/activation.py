@@ -25,10 +25,10 @@ SIMPLE = {
 """Ops that are one layer with fixed parameters. PyTorch computes integers and booleans in float32."""
 
 
-@converts_elementwise(*SIMPLE)
-def simple(ctx, self):
+@converts_elementwise(SIMPLE)
+def simple(ctx, self, *, activation):
     """Converts an activation that is one layer."""
-    kind, parameters = SIMPLE[ctx.node.target]
+    kind, parameters = activation
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return impl.apply(ctx, kind, tensor, **parameters)
 

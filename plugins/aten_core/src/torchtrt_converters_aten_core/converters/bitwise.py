@@ -196,10 +196,10 @@ def _loses_bits(node: Node) -> str | None:
     return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 
 
-@converts_elementwise(*COMBINED, unless=_loses_bits, keep_constants=True)
-def combine(ctx, self, other):
+@converts_elementwise(COMBINED, unless=_loses_bits, keep_constants=True)
+def combine(ctx, self, other, *, kind):
     """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
-    dtype, kind = types.output_dtype(ctx), COMBINED[ctx.node.target]
+    dtype = types.output_dtype(ctx)
     if dtype is torch.bool:
         return elementwise.logical(ctx, kind, self, other)
     return _combine(ctx, kind, self, other, dtype)
@@ -218,11 +218,10 @@ def _no_integer(node: Node) -> str | None:
     return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
-@converts_elementwise(*SHIFTED_LEFT, unless=(_no_integer, _loses_bits), keep_constants=True)
-def shift(ctx, self, other):
+@converts_elementwise(SHIFTED_LEFT, unless=(_no_integer, _loses_bits), keep_constants=True)
+def shift(ctx, self, other, *, left):
     """Converts a shift by any number of bits."""
-    dtype = types.output_dtype(ctx)
-    return _shift(ctx, self, other, SHIFTED_LEFT[ctx.node.target], dtype)
+    return _shift(ctx, self, other, left, types.output_dtype(ctx))
 
 
 _STEPS = {torch.int32: 46, torch.int64: 91}

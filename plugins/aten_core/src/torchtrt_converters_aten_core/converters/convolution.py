@@ -162,7 +162,11 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
     return tuple(numbers * count if len(numbers) == 1 else numbers)
 
 
-@converts(*CONVOLUTIONS, *TRANSPOSED, unless=_unfit, keep_constants=True)
+@converts(
+    dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True),
+    unless=_unfit,
+    keep_constants=True,
+)
 def convolution(
     ctx,
     input,
@@ -174,14 +178,15 @@ def convolution(
     groups,
     output_padding=None,
     transposed=None,
+    *,
+    is_transposed,
     **_,
 ):
     """Converts a convolution or a transposed one."""
     kernel_size = tuple(weight.shape)[2:]
     count = len(kernel_size)
     stride, dilation = _each(stride, count), _each(dilation, count)
-    if transposed is None:
-        transposed = ctx.node.target in TRANSPOSED
+    transposed = is_transposed if transposed is None else transposed
     if padding == "same":
         before, after = _same_padding(kernel_size, dilation)
     else:

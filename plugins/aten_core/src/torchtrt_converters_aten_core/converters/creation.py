@@ -38,18 +38,16 @@ FILLED_LIKE = {
 """Ops that fill the shape of another tensor."""
 
 
-@converts(*FILLED, numbers=True)
-def filled(ctx, size, fill_value=None, **_):
+@converts(FILLED, numbers=True)
+def filled(ctx, size, fill_value=None, *, number, **_):
     """Converts a tensor of given sizes that holds one number."""
-    number = FILLED[ctx.node.target]
     value = fill_value if number is None else number
     return impl.full(ctx, value, size, types.output_dtype(ctx))
 
 
-@converts(*FILLED_LIKE, numbers=True)
-def filled_like(ctx, self, fill_value=None, value=None, **_):
+@converts(FILLED_LIKE, numbers=True)
+def filled_like(ctx, self, fill_value=None, value=None, *, number, **_):
     """Converts a tensor of another's shape that holds one number."""
-    number = FILLED_LIKE[ctx.node.target]
     if number is None:
         number = value if fill_value is None else fill_value
     extents = sizes.sizes_of(ctx, self)
@@ -82,8 +80,7 @@ def arange(ctx, end, start=0, step=1, **_):
     return impl.arange(ctx, start, end, step, result.shape[0], result.dtype)
 
 
-@converts(aten.tril.default, aten.triu.default)
-def triangle(ctx, self, diagonal):
+@converts({aten.tril.default: True, aten.triu.default: False})
+def triangle(ctx, self, diagonal, *, lower):
     """Converts the part of the last two dimensions below (or above) a diagonal, with zeros elsewhere."""
-    lower = ctx.node.target is aten.tril.default
     return impl.triangle(ctx, self, diagonal, lower, types.output_dtype(ctx))

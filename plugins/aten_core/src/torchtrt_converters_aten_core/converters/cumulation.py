@@ -19,19 +19,19 @@ KINDS = {
 EXTREMES = {aten.cummax.default: "MAX", aten.cummin.default: "MIN"}
 
 
-@converts(*KINDS)
-def cumulate(ctx, self, dim, **_):
+@converts(KINDS)
+def cumulate(ctx, self, dim, *, kind, **_):
     """Converts running sums and products; half precision is computed in float32."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
     if not len(tensor.shape):
         return types.cast(ctx, tensor, dtype)
     size = types.output_value(ctx).shape[dim]
-    return types.cast(ctx, impl.cumulate(ctx, KINDS[ctx.node.target], tensor, dim, size), dtype)
+    return types.cast(ctx, impl.cumulate(ctx, kind, tensor, dim, size), dtype)
 
 
-@converts(*EXTREMES)
-def cumulate_extremes(ctx, self, dim):
+@converts(EXTREMES)
+def cumulate_extremes(ctx, self, dim, *, kind):
     """Converts running maxima and minima with their indices, of equal elements the last."""
     result = types.output_value(ctx, 0)
     dtype, size = result.dtype, result.shape[dim] if result.dim() else 1
@@ -39,7 +39,7 @@ def cumulate_extremes(ctx, self, dim):
     tensor = types.cast(ctx, self, inner)
     if scalar := not len(tensor.shape):
         tensor = shape.to_rank(ctx, tensor, 1)
-    results = impl.extremes(ctx, EXTREMES[ctx.node.target], tensor, dim, size)
+    results = impl.extremes(ctx, kind, tensor, dim, size)
     if scalar:
         results = (
             shape.squeeze(ctx, results[0], [0]),

@@ -12,7 +12,7 @@ from torchtrt.conversion import value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl import elementwise, remainders, shape, types, unary
-from torchtrt_converters_aten_core.impl.elementwise import combine
+from torchtrt_converters_aten_core.impl.formulas import Formula
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
@@ -56,21 +56,19 @@ SUMS = {
     aten.sub.Tensor: "SUB",
     aten.sub.Scalar: "SUB",
     aten.subtract.Tensor: "SUB",
-    aten.rsub.Tensor: "SUB",
-    aten.rsub.Scalar: "SUB",
 }
 
 
-@converts_elementwise(*BINARY, keep_constants=True)
-def binary(ctx, self, other):
+@converts_elementwise(BINARY, keep_constants=True)
+def binary(ctx, self, other, *, kind):
     """Converts an op that is one layer."""
-    return _arithmetic(ctx, BINARY[ctx.node.target], self, other)
+    return _arithmetic(ctx, kind, self, other)
 
 
-@converts_elementwise(*EXTREMES, keep_constants=True)
-def extreme(ctx, self, other):
+@converts_elementwise(EXTREMES, keep_constants=True)
+def extreme(ctx, self, other, *, kind):
     """Converts the larger or smaller of two elements; where either is NaN, neither is the result."""
-    kind, dtype = EXTREMES[ctx.node.target], types.output_dtype(ctx)
+    dtype = types.output_dtype(ctx)
     if not dtype.is_floating_point:
         return _arithmetic(ctx, kind, self, other)
     # TensorRT returns the second operand where the first is NaN.
@@ -87,30 +85,36 @@ def _arithmetic(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-@converts_elementwise(*SUMS, keep_constants=True)
-def add_or_subtract(ctx, self, other, alpha):
-    """Converts ``self ± alpha * other``, and ``rsub`` with the two exchanged."""
+@converts_elementwise(SUMS, keep_constants=True)
+def add_or_subtract(ctx, self, other, alpha, *, kind):
+    """Converts ``self ± alpha * other``."""
+    return _arithmetic(ctx, kind, self, _scaled(ctx, other, alpha))
+
+
+@converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar, keep_constants=True)
+def subtract_from(ctx, self, other, alpha):
+    """Converts ``other - alpha * self``."""
+    return _arithmetic(ctx, "SUB", other, _scaled(ctx, self, alpha))
+
+
+def _scaled(ctx: Any, value: Any, alpha: Any) -> Any:
+    """Returns ``alpha * value`` in the dtype of the node's result; booleans are kept, or all false for 0."""
     dtype = types.output_dtype(ctx)
-    first, second = self, other
-    if ctx.node.target in (aten.rsub.Tensor, aten.rsub.Scalar):
-        first, second = second, first
-    if alpha == 0 and dtype is torch.bool:
-        second = False
-    elif alpha != 1 and dtype is not torch.bool:
-        second = elementwise.arithmetic(ctx, "PROD", alpha, second, dtype)
-    return _arithmetic(ctx, SUMS[ctx.node.target], first, second)
+    if dtype is torch.bool:
+        return value if alpha else False
+    return value if alpha == 1 else elementwise.arithmetic(ctx, "PROD", alpha, value, dtype)
 
 
-@converts_elementwise(*COMPARISONS, keep_constants=True)
-def comparison(ctx, self, other):
+@converts_elementwise(COMPARISONS, keep_constants=True)
+def comparison(ctx, self, other, *, kind):
     """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
-    return elementwise.compare(ctx, COMPARISONS[ctx.node.target], self, other)
+    return elementwise.compare(ctx, kind, self, other)
 
 
-@converts_elementwise(*LOGICAL, keep_constants=True)
-def logical(ctx, self, other):
+@converts_elementwise(LOGICAL, keep_constants=True)
+def logical(ctx, self, other, *, kind):
     """Converts a logical op: operands of any dtype are true where they are not zero."""
-    return elementwise.logical(ctx, LOGICAL[ctx.node.target], self, other)
+    return elementwise.logical(ctx, kind, self, other)
 
 
 @converts_elementwise(aten.logical_not.default)
@@ -179,10 +183,10 @@ REMAINDERS = {
 }
 
 
-@converts_elementwise(*REMAINDERS, keep_constants=True)
-def remainder(ctx, self, other):
+@converts_elementwise(REMAINDERS, keep_constants=True)
+def remainder(ctx, self, other, *, rounding):
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
-    dtype, rounding = types.output_dtype(ctx), REMAINDERS[ctx.node.target]
+    dtype = types.output_dtype(ctx)
     # The quotient by a power of 2 is exact, but may be infinite by one below 1.
     if dtype.is_floating_point and not (_is_power_of_two(other) and abs(other) >= 1):
         compute = remainders.remainder if rounding == "floor" else remainders.fmod
@@ -230,29 +234,29 @@ def power(ctx, self, exponent):
 
 def _power_by_bits(ctx: Any, base: Any, exponent: Any, dtype: torch.dtype) -> Any:
     """Returns a power of integers, by a loop over the bits of the exponent; products wrap as PyTorch's do."""
-    base, exponent = shape.broadcast(ctx, types.operands(ctx, (base, exponent), dtype))
-    one = types.operand(ctx, 1, dtype, len(base.shape))
+    operands = shape.broadcast(ctx, types.operands(ctx, (base, exponent), dtype))
+    base, exponent = (Formula(ctx, each) for each in operands)
+    one = types.operand(ctx, 1, dtype, types.rank_of(base.tensor))
     loop = ctx.net.add_loop()
     loop.add_trip_limit(ctx.tensor(8 * dtype.itemsize - 1), trt.TripLimit.COUNT)
-    starts = (shape.broadcast(ctx, [one, base])[0], base, exponent)
+    starts = (shape.broadcast(ctx, [one, base.tensor])[0], base.tensor, exponent.tensor)
     recurrences = [loop.add_recurrence(start) for start in starts]
-    product, square, rest = (layer.get_output(0) for layer in recurrences)
-    odd = elementwise.compare(ctx, "eq", elementwise.remainder(ctx, rest, 2, dtype, "floor"), 1)
-    taken = elementwise.select(ctx, odd, combine(ctx, "PROD", product, square), product, dtype)
-    half = elementwise.arithmetic(ctx, "FLOOR_DIV", rest, 2, dtype)
-    for layer, value in zip(
-        recurrences, (taken, combine(ctx, "PROD", square, square), half), strict=True
-    ):
-        layer.set_input(1, value)
-    power = loop.add_loop_output(product, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
+    product, square, rest = (Formula(ctx, layer.get_output(0)) for layer in recurrences)
+    taken = (_remainder_of_two(rest) == 1).where(product * square, product)
+    half = Formula(ctx, elementwise.arithmetic(ctx, "FLOOR_DIV", rest.tensor, 2, dtype))
+    for layer, value in zip(recurrences, (taken, square * square, half), strict=True):
+        layer.set_input(1, value.tensor)
+    result = loop.add_loop_output(product.tensor, trt.LoopOutput.LAST_VALUE, 0).get_output(0)
     # Of what has an inverse among integers, the inverse is 1 or -1: the number itself.
-    parity = elementwise.remainder(ctx, exponent, 2, dtype, "floor")
-    even = elementwise.compare(ctx, "eq", parity, 0)
-    own = elementwise.select(ctx, even, combine(ctx, "PROD", base, base), base, dtype)
-    unit = elementwise.compare(ctx, "eq", unary.apply(ctx, "ABS", base), 1)
-    inverse = elementwise.select(ctx, unit, own, 0, dtype)
-    negative = elementwise.compare(ctx, "lt", exponent, 0)
-    return elementwise.select(ctx, negative, inverse, power, dtype)
+    own = (_remainder_of_two(exponent) == 0).where(base * base, base)
+    inverse = (abs(base) == 1).where(own, 0)
+    return (exponent < 0).where(inverse, Formula(ctx, result)).tensor
+
+
+def _remainder_of_two(number: Formula) -> Formula:
+    """Returns 0 for even integers, and 1 for odd ones."""
+    ctx, dtype = number.ctx, number.dtype
+    return Formula(ctx, elementwise.remainder(ctx, number.tensor, 2, dtype, "floor"))
 
 
 _POWERS = {0.5: "SQRT", -1: "RECIP"}

@@ -7,7 +7,8 @@ import operator
 from torch.fx import Node
 
 from torchtrt.conversion import value_of
-from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts_elementwise
+from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
+from torchtrt_converters_aten_core.registration import converts_elementwise
 
 
 def _not_a_sequence(node: Node) -> str | None:

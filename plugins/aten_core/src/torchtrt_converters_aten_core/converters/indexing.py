@@ -9,11 +9,8 @@ from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import indexing as impl
 from torchtrt_converters_aten_core.impl import scatter as scatter_impl
 from torchtrt_converters_aten_core.impl import shape, types
-from torchtrt_converters_aten_core.registration import (
-    converts,
-    is_backed,
-    sizes_known_before_data,
-)
+from torchtrt_converters_aten_core.impl.checks import is_backed, sizes_known_before_data
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 

@@ -18,8 +18,8 @@ from torchtrt.conversion import (
     value_of,
 )
 from torchtrt.tensorrt import trt
-from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
-from torchtrt_converters_aten_core.impl.reduction import reduce
+from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
+from torchtrt_converters_aten_core.impl.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -75,17 +75,9 @@ def _layer_norm(ctx: Any, tensor: Any, count: int, weight: Any, bias: Any, epsil
 def _rms_norm(ctx: Any, tensor: Any, count: int, weight: Any, epsilon: float) -> Any:
     """Returns ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last ``count`` dimensions; computed in float32."""
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
-    wide = types.cast(ctx, tensor, torch.float32)
-    square = elementwise.combine(ctx, "PROD", wide, wide)
-    mean = reduce(ctx, "AVG", square, range(rank - count, rank), True)
-    shifted = elementwise.arithmetic(ctx, "SUM", mean, epsilon, torch.float32)
-    root = unary.apply(ctx, "SQRT", shifted)
-    if weight is None:
-        result = elementwise.combine(ctx, "DIV", wide, root)
-        return types.cast(ctx, result, dtype)
-    unit = elementwise.combine(ctx, "DIV", wide, root)
-    result = elementwise.arithmetic(ctx, "PROD", unit, weight, torch.float32)
-    return types.cast(ctx, result, dtype)
+    x = Formula(ctx, tensor, torch.float32)
+    result = x / ((x * x).mean(range(rank - count, rank)) + epsilon).apply("SQRT")
+    return (result if weight is None else result * weight).cast(dtype).tensor
 
 
 def _scale_channels(ctx: Any, tensor: Any, scale: torch.Tensor, shift: torch.Tensor) -> Any:
@@ -213,16 +205,20 @@ def _unfit_batch_norm(node: Node) -> str | None:
     return None
 
 
+@converts(aten.batch_norm.default, unless=_unfit_batch_norm, keep_constants=True)
+def batch_norm(ctx, input, weight, bias, running_mean, running_var, eps, **_):
+    """Converts batch normalization with the statistics that training left."""
+    return _batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
+
+
 @converts(
-    aten.batch_norm.default,
     aten._native_batch_norm_legit_no_training.default,
     unless=_unfit_batch_norm,
     keep_constants=True,
 )
-def batch_norm(ctx, input, weight, bias, running_mean, running_var, eps, **_):
-    """Converts batch normalization with the statistics that training left."""
-    result = _batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
-    return result if ctx.node.target is aten.batch_norm.default else (result, None, None)
+def native_batch_norm(ctx, **arguments):
+    """Converts the same op as inference traces it, whose further results are empty."""
+    return batch_norm(ctx, **arguments), None, None
 
 
 def _unfit_group_norm(node: Node) -> str | None:

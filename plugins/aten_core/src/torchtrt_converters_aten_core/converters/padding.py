@@ -47,22 +47,20 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(*MODES, aten.pad.default, unless=_unfit, numbers=True)
-def pad(ctx, self, pad=None, padding=None, mode=None, value=None):
+@converts(MODES | {aten.pad.default: None}, unless=_unfit, numbers=True)
+def pad(ctx, self, pad=None, padding=None, mode=None, value=None, *, kind):
     """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
     amounts = padding if pad is None else pad
-    mode = MODES.get(ctx.node.target) or mode
     rest = len(self.shape) - len(amounts) // 2
     before = [0] * rest + list(amounts[::2][::-1])
     after = [0] * rest + list(amounts[1::2][::-1])
-    return impl.pad(ctx, self, before, after, SAMPLES[mode], 0 if value is None else value)
+    return impl.pad(ctx, self, before, after, SAMPLES[kind or mode], 0 if value is None else value)
 
 
-@converts(aten.flip.default, aten.fliplr.default, aten.flipud.default)
-def flip(ctx, self, dims=None):
+@converts({aten.flip.default: None, aten.fliplr.default: (1,), aten.flipud.default: (0,)})
+def flip(ctx, self, dims=None, *, fixed):
     """Converts a reversed order of elements."""
-    fixed = {aten.fliplr.default: [1], aten.flipud.default: [0]}
-    return impl.flip(ctx, self, fixed.get(ctx.node.target, dims))
+    return impl.flip(ctx, self, dims if fixed is None else fixed)
 
 
 def _unknown_shift(node: Node) -> str | None:

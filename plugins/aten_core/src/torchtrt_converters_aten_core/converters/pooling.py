@@ -219,9 +219,8 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
 
 
 def _geometry(
-    target: Any, kernel_size: Any, stride: Any, padding: Any
+    count: int, kernel_size: Any, stride: Any, padding: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    count = SPATIAL[target]
     size = _each(kernel_size, count)
     steps = _each(stride, count) if stride not in (None, []) else size
     return size, steps, _each(padding, count)
@@ -241,7 +240,7 @@ def _unfit(node: Node) -> str | None:
         return "TensorRT pools floating-point numbers only"
     if any(step != 1 for step in _each(getattr(op, "dilation", 1), 1)):
         return "TensorRT pools without dilation"
-    size, stride, padding = _geometry(node.target, op.kernel_size, op.stride, op.padding)
+    size, stride, padding = _geometry(SPATIAL[node.target], op.kernel_size, op.stride, op.padding)
     if op.ceil_mode and not _rounds_alike(size, stride, padding):
         fixed = all(isinstance(extent, int) for extent in tensor.shape[-len(size) :])
         if not fixed or getattr(op, "count_include_pad", False):
@@ -260,9 +259,9 @@ def _reads_indices(node: Node) -> str | None:
 
 
 def _window(
-    ctx: Any, tensor: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool
+    ctx: Any, tensor: Any, geometry: tuple[tuple[int, ...], ...], ceil_mode: bool
 ) -> Window:
-    size, stride, padding = _geometry(ctx.node.target, kernel_size, stride, padding)
+    size, stride, padding = geometry
     if not ceil_mode:
         return Window(size, stride, padding, padding)
     if _rounds_alike(size, stride, padding):
@@ -279,34 +278,41 @@ def _window(
     return Window(size, stride, padding, after)
 
 
-@converts(*MAXIMA, unless=_unfit)
-def maximum(ctx, self, kernel_size, stride, padding, ceil_mode, **_):
+@converts(MAXIMA, unless=_unfit)
+def maximum(ctx, self, kernel_size, stride, padding, ceil_mode, *, count, **_):
     """Converts the largest element of each window."""
-    return _pool(ctx, "MAX", self, _window(ctx, self, kernel_size, stride, padding, ceil_mode))
+    geometry = _geometry(count, kernel_size, stride, padding)
+    return _pool(ctx, "MAX", self, _window(ctx, self, geometry, ceil_mode))
 
 
-@converts(*MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
-def maximum_with_indices(ctx, **arguments):
+@converts(MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
+def maximum_with_indices(ctx, *, count, **arguments):
     """Converts the largest element of each window, where nothing asks for its index."""
-    return maximum(ctx, **arguments), None
+    return maximum(ctx, count=count, **arguments), None
 
 
-@converts(*AVERAGES, unless=_unfit)
+@converts(AVERAGES, unless=_unfit)
 def average(
-    ctx, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None
+    ctx,
+    self,
+    kernel_size,
+    stride,
+    padding,
+    ceil_mode,
+    count_include_pad,
+    divisor_override=None,
+    *,
+    count,
 ):
     """Converts the average of each window, or its sum over a divisor of its own."""
-    window = _window(ctx, self, kernel_size, stride, padding, ceil_mode)
+    window = _window(ctx, self, _geometry(count, kernel_size, stride, padding), ceil_mode)
     if divisor_override is None:
         # Without padding there is nothing to count but what ceil_mode adds, which PyTorch does not.
         count_padding = count_include_pad and any(window.padding)
         return _pool(ctx, "AVERAGE", self, window, count_padding)
-    count = 1
-    for extent in window.size:
-        count *= extent
     whole = _pool(ctx, "AVERAGE", self, window, count_padding=True)
-    dtype = types.output_dtype(ctx)
-    return elementwise.arithmetic(ctx, "PROD", whole, count / divisor_override, dtype)
+    factor = math.prod(window.size) / divisor_override
+    return elementwise.arithmetic(ctx, "PROD", whole, factor, types.output_dtype(ctx))
 
 
 def _varying_parts(node: Node) -> str | None:
@@ -321,10 +327,10 @@ def _varying_parts(node: Node) -> str | None:
     return None
 
 
-@converts(*ADAPTIVE_AVERAGES, unless=_varying_parts)
-def adaptive_average(ctx, self, output_size):
+@converts(ADAPTIVE_AVERAGES, unless=_varying_parts)
+def adaptive_average(ctx, self, output_size, *, count):
     """Converts averages of as many equal parts as asked for."""
-    return _adaptive_average(ctx, self, _each(output_size, SPATIAL[ctx.node.target]))
+    return _adaptive_average(ctx, self, _each(output_size, count))
 
 
 def _unequal_parts(node: Node) -> str | None:
@@ -339,10 +345,10 @@ def _unequal_parts(node: Node) -> str | None:
     return "parts of unequal or unknown sizes have no fixed window"
 
 
-@converts(*ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
-def adaptive_maximum(ctx, self, output_size):
+@converts(ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
+def adaptive_maximum(ctx, self, output_size, *, count):
     """Converts the largest element of each of equal parts, where nothing asks for its index."""
-    wanted = _each(output_size, SPATIAL[ctx.node.target])
+    wanted = _each(output_size, count)
     extents = tuple(self.shape)[-len(wanted) :]
     steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))
     zeros = (0,) * len(steps)

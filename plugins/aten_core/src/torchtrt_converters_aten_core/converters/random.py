@@ -137,10 +137,10 @@ def _extents(ctx: Any, tensor: Any, size: Any) -> Any:
     return sizes.sizes_of(ctx, tensor) if size is None else list(size)
 
 
-@converts(*DRAWN)
-def drawn(ctx, self=None, size=None, **_):
+@converts(DRAWN)
+def drawn(ctx, self=None, size=None, *, draw, **_):
     """Converts numbers of the uniform distribution from 0 to 1, or of the standard normal one."""
-    return DRAWN[ctx.node.target](ctx, _extents(ctx, self, size), types.output_dtype(ctx))
+    return draw(ctx, _extents(ctx, self, size), types.output_dtype(ctx))
 
 
 INTEGERS = (
@@ -171,7 +171,7 @@ def integers(ctx, high, low=0, self=None, size=None, **_):
 @converts(aten.bernoulli.default, aten.bernoulli.p)
 def bernoulli(ctx, self, p=None, **_):
     """Converts ones with a probability, the elements themselves or a number, and zeros otherwise."""
-    probability = self if ctx.node.target is aten.bernoulli.default else p
+    probability = self if p is None else p
     chosen = _chance(ctx, sizes.sizes_of(ctx, self), probability)
     return types.cast(ctx, chosen, types.output_dtype(ctx))
 
@@ -211,23 +211,24 @@ def _broadcast_sizes(ctx: Any, *values: Any) -> list[Any]:
 
 
 DROPOUTS = {
-    aten.dropout.default: _dropout,
-    aten.feature_dropout.default: _dropout,
-    aten.alpha_dropout.default: _alpha_dropout,
-    aten.feature_alpha_dropout.default: _alpha_dropout,
+    aten.dropout.default: (_dropout, False),
+    aten.feature_dropout.default: (_dropout, True),
+    aten.alpha_dropout.default: (_alpha_dropout, False),
+    aten.feature_alpha_dropout.default: (_alpha_dropout, True),
 }
-BY_CHANNEL = (aten.feature_dropout.default, aten.feature_alpha_dropout.default)
+"""For each op its function, and whether it drops whole channels."""
 
 
-@converts_elementwise(*DROPOUTS, asks_sizes=True)
-def dropout(ctx, input, p, train):
+@converts_elementwise(DROPOUTS, asks_sizes=True)
+def dropout(ctx, input, p, train, *, kind):
     """Converts dropout of elements or of whole channels; in evaluation mode it does nothing."""
     if not train or p == 0:
         return input
     extents = sizes.sizes_of(ctx, input)
-    if ctx.node.target in BY_CHANNEL:
+    drop, by_channel = kind
+    if by_channel:
         extents[2:] = [1] * len(extents[2:])
-    return DROPOUTS[ctx.node.target](ctx, input, extents, p, types.output_dtype(ctx))
+    return drop(ctx, input, extents, p, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.native_dropout.default, asks_sizes=True)
@@ -308,10 +309,10 @@ DISTRIBUTIONS = {
 """Distributions made of a uniform ``u`` or a standard normal number, in float32."""
 
 
-@converts(*DISTRIBUTIONS)
-def distribution(ctx, self, generator=None, **parameters):
+@converts(DISTRIBUTIONS)
+def distribution(ctx, self, generator=None, *, draw, **parameters):
     """Converts numbers of a distribution that is a function of a simpler one."""
-    number = DISTRIBUTIONS[ctx.node.target](ctx, sizes.sizes_of(ctx, self), **parameters)
+    number = draw(ctx, sizes.sizes_of(ctx, self), **parameters)
     return types.cast(ctx, number, types.output_dtype(ctx))
 
 

@@ -17,7 +17,13 @@ aten = torch.ops.aten
 
 PLACES = {aten.argmax.default: "MAX", aten.argmin.default: "MIN"}
 EXTREMES = {aten.max.dim: "MAX", aten.min.dim: "MIN"}
-SORTS = (aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable)
+SORTS = {
+    aten.sort.default: False,
+    aten.sort.stable: False,
+    aten.argsort.default: True,
+    aten.argsort.stable: True,
+}
+"""Ops that put elements in order, and whether they return the indices alone."""
 
 
 def _unsorted(node: Node) -> str | None:
@@ -35,14 +41,14 @@ def _unsorted(node: Node) -> str | None:
     )
 
 
-@converts(*PLACES)
-def place(ctx, self, dim, keepdim):
+@converts(PLACES)
+def place(ctx, self, dim, keepdim, *, kind):
     """Converts the index of the largest or smallest element, along one dimension or of the flattened tensor."""
     rank = len(self.shape)
     tensor = self if dim is not None else shape.flatten(ctx, self)
     if not len(tensor.shape):
         tensor = shape.to_rank(ctx, tensor, 1)
-    index = impl.first_extreme(ctx, PLACES[ctx.node.target], tensor, 0 if dim is None else dim)
+    index = impl.first_extreme(ctx, kind, tensor, 0 if dim is None else dim)
     if dim is None or not rank:
         index = shape.squeeze(ctx, index, [0])
         if keepdim:
@@ -52,12 +58,12 @@ def place(ctx, self, dim, keepdim):
     return types.cast(ctx, index, torch.int64)
 
 
-@converts(*EXTREMES)
-def extreme(ctx, self, dim, keepdim):
+@converts(EXTREMES)
+def extreme(ctx, self, dim, keepdim, *, kind):
     """Converts the largest or smallest element along a dimension, and its index."""
     scalar = not len(self.shape)
     tensor = shape.to_rank(ctx, self, 1) if scalar else self
-    index = impl.first_extreme(ctx, EXTREMES[ctx.node.target], tensor, dim)
+    index = impl.first_extreme(ctx, kind, tensor, dim)
     value = indexing.gather_elements(ctx, tensor, index, dim)
     if scalar or not keepdim:
         dim = 0 if scalar else dim
@@ -89,9 +95,9 @@ def _first(ctx: Any, tensor: Any, dim: int, count: Any) -> Any:
     return shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank)
 
 
-@converts(*SORTS, unless=_unsorted)
-def sort(ctx, self, dim, descending, **_):
+@converts(SORTS, unless=_unsorted)
+def sort(ctx, self, dim, descending, *, indices_only, **_):
     """Converts all elements along a dimension in order, and their indices."""
     values, indices = impl.sort(ctx, self, dim, descending)
     indices = types.cast(ctx, indices, torch.int64)
-    return indices if ctx.node.target.overloadpacket is aten.argsort else (values, indices)
+    return indices if indices_only else (values, indices)

@@ -250,8 +250,8 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(*CELLS, unless=_unfit, keep_constants=True)
-def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, **_):
+@converts(CELLS, unless=_unfit, keep_constants=True)
+def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, *, cell, **_):
     """Converts stacked recurrent layers in one or two directions as loops over sequences of any length."""
     result = types.output_dtype(ctx, 0)
     # Where networks are weakly typed, half precision does not come around a loop.
@@ -262,7 +262,7 @@ def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, **
     given = hx if isinstance(hx, (list, tuple)) else [hx]
     states = [types.operand(ctx, types.widened(ctx, state, dtype), dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
-    outputs, last = _run(ctx, CELLS[ctx.node.target], sequence, states, weights)
+    outputs, last = _run(ctx, cell, sequence, states, weights)
     if batch_first:
         outputs = shape.swap(ctx, outputs, 0, 1)
     return tuple(types.cast(ctx, tensor, result) for tensor in (outputs, *last))

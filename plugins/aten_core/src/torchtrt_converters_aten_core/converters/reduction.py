@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -61,10 +62,10 @@ def _inexact(node: Node) -> str | None:
     return None
 
 
-@converts(*TOTALS, unless=_inexact, empty=True, asks_sizes=False)
-def reduce(ctx, self, dim=None, keepdim=False, **_):
+@converts(TOTALS, unless=_inexact, empty=True, asks_sizes=False)
+def reduce(ctx, self, dim=None, keepdim=False, *, kind, **_):
     """Converts a sum, product, mean, maximum or minimum."""
-    kind, dtype = TOTALS[ctx.node.target], types.output_dtype(ctx)
+    dtype = types.output_dtype(ctx)
     dims = impl.all_dims(self, dim)
     if dtype is torch.bool:  # maximum and minimum of booleans
         reduce = impl.any_true if kind == "MAX" else impl.all_true
@@ -97,44 +98,50 @@ def all_true(ctx, self, dim=None, keepdim=False):
     return impl.all_true(ctx, self, dims, keepdim)
 
 
-VARIANCES = (
-    aten.var.correction,
-    aten.var.dim,
-    aten.var.default,
-    aten.std.correction,
-    aten.std.dim,
-    aten.std.default,
-)
-VARIANCES_WITH_MEAN = (
-    aten.var_mean.correction,
-    aten.var_mean.dim,
-    aten.var_mean.default,
-    aten.std_mean.correction,
-    aten.std_mean.dim,
-    aten.std_mean.default,
-)
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A measure of how far elements lie apart.
+
+    Attributes:
+        is_deviation: Whether it is the standard deviation, and not the variance.
+        with_mean: Whether the op returns the mean, too.
+    """
+
+    is_deviation: bool
+    with_mean: bool
 
 
-@converts(*VARIANCES, *VARIANCES_WITH_MEAN)
-def variance(ctx, self, dim=None, correction=None, keepdim=False, unbiased=True):
+SPREADS = {
+    getattr(getattr(aten, packet), overload): spread
+    for packet, spread in {
+        "var": Spread(is_deviation=False, with_mean=False),
+        "std": Spread(is_deviation=True, with_mean=False),
+        "var_mean": Spread(is_deviation=False, with_mean=True),
+        "std_mean": Spread(is_deviation=True, with_mean=True),
+    }.items()
+    for overload in ("correction", "dim", "default")
+}
+
+
+@converts(SPREADS)
+def variance(ctx, self, dim=None, correction=None, keepdim=False, unbiased=True, *, measure):
     """Converts variance or standard deviation, and the mean where it is asked for; computed in float32 or better."""
-    with_mean = ctx.node.target in VARIANCES_WITH_MEAN
-    dtype = types.output_dtype(ctx, 0 if with_mean else None)
+    dtype = types.output_dtype(ctx, 0 if measure.with_mean else None)
     if correction is None:
         correction = float(unbiased)
     tensor = types.cast(ctx, self, types.wide(dtype))
     dims = impl.all_dims(tensor, dim)
     spread, mean = impl.variance(ctx, tensor, dims, float(correction), keepdim)
-    if ctx.node.target.overloadpacket in (aten.std, aten.std_mean):
+    if measure.is_deviation:
         spread = unary.apply(ctx, "SQRT", spread)
     spread = types.cast(ctx, spread, dtype)
-    return (spread, types.cast(ctx, mean, dtype)) if with_mean else spread
+    return (spread, types.cast(ctx, mean, dtype)) if measure.with_mean else spread
 
 
 @converts(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
 def norm(ctx, self, ord=None, dim=None, keepdim=False, p=None, **_):
     """Converts a vector norm of any order; half precision is computed in float32, as PyTorch does."""
-    order = ord if ctx.node.target is aten.linalg_vector_norm.default else p
+    order = p if ord is None else ord
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.wide(dtype))
     dims = impl.all_dims(tensor, dim)

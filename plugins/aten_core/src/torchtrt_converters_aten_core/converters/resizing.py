@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -190,13 +190,12 @@ def _image(op: Any) -> Any:
     return op.input if hasattr(op, "input") else op.self
 
 
-@converts(*KINDS, unless=_unfit)
-def resize(ctx, self=None, input=None, output_size=None, align_corners=False, **_):
+@converts(KINDS, unless=_unfit)
+def resize(ctx, self=None, input=None, output_size=None, align_corners=False, *, kind, **_):
     """Converts resampling by the nearest element, or linear or cubic interpolation."""
-    if _unlike_layer(ctx.node) is not None:
-        return resize_smoothly(ctx, self, input)
     tensor = input if self is None else self
-    kind = KINDS[ctx.node.target]
+    if _unlike_layer(ctx.node) is not None:
+        return _by_weights(ctx, tensor, _choose if kind.mode == "NEAREST" else _mix)
     result = types.output_value(ctx).shape[2:]
     scales = _scales(arguments_of(ctx.node), len(result))
     extents = []
@@ -223,13 +222,16 @@ def _scaled(ctx: Any, size: sizes.Size, scale: float) -> sizes.Size:
 @converts(*SMOOTHED, unless=_varying)
 def resize_smoothly(ctx, self=None, input=None, **_):
     """Converts resampling along one dimension after the other, by the weights that PyTorch itself uses."""
-    tensor, target, op = input if self is None else self, ctx.node.target, arguments_of(ctx.node)
+    return _by_weights(ctx, input if self is None else self, _mix)
+
+
+def _by_weights(ctx: Any, tensor: Any, resample: Callable[..., Any]) -> Any:
+    """Returns what the op in conversion makes of a tensor: one dimension after the other, by PyTorch's own weights."""
+    target, op = ctx.node.target, arguments_of(ctx.node)
     extents = types.output_value(ctx).shape[2:]
     scales = _scales(op, len(extents))
     for place, extent in enumerate(extents):
         weights = _weights(target, op, tensor.shape[place + 2], extent, place, scales)
-        nearest = target in KINDS and KINDS[target].mode == "NEAREST"
-        resample = _choose if nearest else _mix
         tensor = resample(ctx, tensor, weights, place + 2)
     return tensor
 

@@ -11,7 +11,8 @@ from torch.fx import Node
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape as impl
 from torchtrt_converters_aten_core.impl import sizes, types
-from torchtrt_converters_aten_core.registration import RANK_LIMIT, converts
+from torchtrt_converters_aten_core.impl.checks import RANK_LIMIT
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
@@ -71,18 +72,18 @@ def swapaxes(ctx, self, axis0, axis1):
 
 @converts(
     aten.t.default,
-    aten.numpy_T.default,
     aten.mT.default,
     aten.adjoint.default,
 )
 def matrix_transpose(ctx, self):
-    """Converts an exchange of rows and columns (``numpy_T`` reverses all dimensions)."""
-    rank = len(self.shape)
-    if rank < 2:
-        return self
-    if ctx.node.target is aten.numpy_T.default:
-        return impl.permute(ctx, self, range(rank)[::-1])
-    return impl.swap(ctx, self, -2, -1)
+    """Converts an exchange of rows and columns."""
+    return self if len(self.shape) < 2 else impl.swap(ctx, self, -2, -1)
+
+
+@converts(aten.numpy_T.default)
+def reverse_dimensions(ctx, self):
+    """Converts a reversal of all dimensions."""
+    return impl.permute(ctx, self, range(len(self.shape))[::-1])
 
 
 @converts(

@@ -10,7 +10,8 @@ from torch.fx import Node
 from torchtrt.conversion import add, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.impl import slicing as impl
-from torchtrt_converters_aten_core.registration import converts, is_empty, sizes_known_before_data
+from torchtrt_converters_aten_core.impl.checks import is_empty, sizes_known_before_data
+from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 

@@ -51,10 +51,9 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(*ARITHMETIC, unless=_not_numbers)
-def arithmetic(ctx, first, second):
+@converts_elementwise(ARITHMETIC, unless=_not_numbers)
+def arithmetic(ctx, first, second, *, kind):
     """Converts integer arithmetic on sizes, and the same on quotients."""
-    kind = ARITHMETIC[ctx.node.target]
     dtype = _dtype(ctx, (first, second))
     if dtype is torch.int32:
         return sizes.combine(ctx, kind, first, second)
@@ -121,10 +120,10 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(*COMPARISONS, unless=_not_numbers)
-def comparison(ctx, first, second):
+@converts_elementwise(COMPARISONS, unless=_not_numbers)
+def comparison(ctx, first, second, *, kind):
     """Converts a comparison of sizes: a 0-d bool tensor."""
-    return elementwise.compare(ctx, COMPARISONS[ctx.node.target], first, second)
+    return elementwise.compare(ctx, kind, first, second)
 
 
 LOGICAL: dict[Callable[..., Any], str] = {
@@ -139,10 +138,10 @@ def _not_conditions(node: Node) -> str | None:
     return "the operands are not conditions on sizes"
 
 
-@converts_elementwise(*LOGICAL, unless=_not_conditions)
-def logical(ctx, first, second):
+@converts_elementwise(LOGICAL, unless=_not_conditions)
+def logical(ctx, first, second, *, kind):
     """Converts a combination of conditions on sizes."""
-    return elementwise.logical(ctx, LOGICAL[ctx.node.target], first, second)
+    return elementwise.logical(ctx, kind, first, second)
 
 
 @converts_elementwise(torch.sym_not, unless=_not_conditions)
@@ -170,12 +169,12 @@ def _rounds_to_digits(node: Node) -> str | None:
     return None
 
 
-@converts_elementwise(*ROUNDING, unless=_rounds_to_digits)
-def rounding(ctx, first, digits=None):
+@converts_elementwise(ROUNDING, unless=_rounds_to_digits)
+def rounding(ctx, first, digits=None, *, kind):
     """Converts a quotient of sizes rounded to a size."""
     if not ctx.dtype_of(first).is_floating_point:
         return first
-    rounded = unary.apply(ctx, ROUNDING[ctx.node.target], first)
+    rounded = unary.apply(ctx, kind, first)
     return types.cast(ctx, rounded, torch.int32)
 
 

@@ -6,7 +6,8 @@ import torch
 
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl import unary as impl
-from torchtrt_converters_aten_core.registration import STORAGE_DTYPES, converts_elementwise
+from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
+from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
 
@@ -39,19 +40,19 @@ ROUNDING = {
 """Ops that leave integers as they are."""
 
 
-@converts_elementwise(*FLOATING)
-def unary_float(ctx, self):
+@converts_elementwise(FLOATING)
+def unary_float(ctx, self, *, kind):
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
-    return impl.apply(ctx, FLOATING[ctx.node.target], tensor)
+    return impl.apply(ctx, kind, tensor)
 
 
-@converts_elementwise(*ROUNDING)
-def rounding(ctx, self):
+@converts_elementwise(ROUNDING)
+def rounding(ctx, self, *, kind):
     """Converts rounding to an integer; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(self).is_floating_point:
         return self
-    return impl.apply(ctx, ROUNDING[ctx.node.target], self)
+    return impl.apply(ctx, kind, self)
 
 
 @converts_elementwise(aten.trunc.default, aten.fix.default)
@@ -95,12 +96,12 @@ ACCURATE = {
 """Functions that are accurate near 0, computed in float32 or better."""
 
 
-@converts_elementwise(*ACCURATE)
-def expm1_log1p(ctx, self):
+@converts_elementwise(ACCURATE)
+def expm1_log1p(ctx, self, *, function):
     """Converts a function that must not lose the digits of small numbers."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.wide(dtype))
-    return types.cast(ctx, ACCURATE[ctx.node.target](ctx, tensor), dtype)
+    return types.cast(ctx, function(ctx, tensor), dtype)
 
 
 @converts_elementwise(aten.isnan.default)

@@ -34,7 +34,12 @@ def apply(
 
 
 def relu(ctx: Any, tensor: Any) -> Any:
-    """Returns the larger of zero and a tensor of any numeric dtype."""
+    """Returns the larger of zero and a tensor of any numeric dtype.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a numeric dtype and any shape.
+    """
     dtype = ctx.dtype_of(tensor)
     if dtype.is_floating_point:
         return apply(ctx, "RELU", tensor)
@@ -42,7 +47,13 @@ def relu(ctx: Any, tensor: Any) -> Any:
 
 
 def gelu(ctx: Any, tensor: Any, approximate: str) -> Any:
-    """Returns GELU by erf (``approximate="none"``) or by tanh, in one layer where TensorRT has it."""
+    """Returns GELU by erf (``approximate="none"``) or by tanh, in one layer where TensorRT has it.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        approximate: ``"none"`` or ``"tanh"``.
+    """
     fused = add_gelu(ctx.net, tensor, approximate)
     if fused is not None:
         return fused
@@ -67,7 +78,12 @@ def _tanh_argument(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
 
 
 def silu(ctx: Any, tensor: Any) -> Any:
-    """Returns ``x * sigmoid(x)``."""
+    """Returns ``x * sigmoid(x)``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+    """
     gate = apply(ctx, "SIGMOID", tensor)
     return elementwise.combine(ctx, "PROD", tensor, gate)
 
@@ -76,6 +92,12 @@ def softplus(ctx: Any, tensor: Any, beta: float, threshold: float) -> Any:
     """Returns ``log(1 + exp(beta * x)) / beta`` without overflow, and ``x`` where ``beta * x`` exceeds ``threshold``.
 
     By ``max(z, 0) + log(1 + exp(-|z|))`` for ``z = beta * x``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        beta: The factor of the elements.
+        threshold: The limit of ``beta * x``.
     """
     dtype = ctx.dtype_of(tensor)
     scaled = tensor if beta == 1 else elementwise.arithmetic(ctx, "PROD", tensor, beta, dtype)
@@ -91,7 +113,13 @@ def softplus(ctx: Any, tensor: Any, beta: float, threshold: float) -> Any:
 
 
 def prelu(ctx: Any, tensor: Any, slope: Any) -> Any:
-    """Returns ``x`` where positive and ``slope * x`` elsewhere; ``slope`` broadcasts to the tensor."""
+    """Returns ``x`` where positive and ``slope * x`` elsewhere; ``slope`` broadcasts to the tensor.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        slope: A network tensor of the same dtype and rank.
+    """
     rank = len(tensor.shape)
     slope = types.operand(ctx, slope, ctx.dtype_of(tensor), rank)
     return add_layer(ctx, "parametric_relu", tensor, slope).get_output(0)

@@ -174,7 +174,13 @@ def _any_finite(ctx: Any, mask: Any) -> Any:
 
 
 def repeat_heads(ctx: Any, tensor: Any, times: int) -> Any:
-    """Returns ``(batch, heads, length, width)`` with each head ``times`` times in a row."""
+    """Returns ``(batch, heads, length, width)`` with each head ``times`` times in a row.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of shape ``(batch, heads, length, width)``.
+        times: How often each head occurs.
+    """
     if times == 1:
         return tensor
     outline = sizes.outline(ctx, tensor)

@@ -68,7 +68,15 @@ def _count(ctx: Any, start: Size, end: Size, step: int) -> Size:
 
 
 def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool) -> Any:
-    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is up to (or from) ``diagonal``."""
+    """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is up to (or from) ``diagonal``.
+
+    Args:
+        ctx: The conversion context.
+        rows: The number of rows: an ``int`` or a 0-d int32 network tensor.
+        columns: The number of columns, likewise.
+        diagonal: The diagonal; 0 is the main one.
+        lower: Whether the mask holds below the diagonal, and not above.
+    """
     if sizes.is_static((rows, columns, diagonal)):
         ones = torch.ones(rows, columns, dtype=torch.bool)
         part = torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)
@@ -82,7 +90,15 @@ def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bo
 
 
 def triangle(ctx: Any, tensor: Any, diagonal: Size, lower: bool, dtype: torch.dtype) -> Any:
-    """Returns ``tensor`` with zeros above (``lower``) or below a diagonal of the last two dimensions."""
+    """Returns ``tensor`` with zeros above (``lower``) or below a diagonal of the last two dimensions.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of at least two dimensions.
+        diagonal: The diagonal; 0 is the main one.
+        lower: Whether the part below stays, and not the one above.
+        dtype: The dtype of the result.
+    """
     rows, columns = (sizes.size_of(ctx, tensor, dim) for dim in (-2, -1))
     mask = triangle_mask(ctx, rows, columns, diagonal, lower)
     if dtype is torch.bool:
@@ -91,7 +107,14 @@ def triangle(ctx: Any, tensor: Any, diagonal: Size, lower: bool, dtype: torch.dt
 
 
 def places(ctx: Any, tensor: Any, dim: int, dtype: torch.dtype) -> Any:
-    """Returns the indices along a dimension of a tensor, in a shape that broadcasts to it."""
+    """Returns the indices along a dimension of a tensor, in a shape that broadcasts to it.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dim: The dimension; negative ones count from the last.
+        dtype: The integer dtype of the indices.
+    """
     size = sizes.size_of(ctx, tensor, dim)
     numbers = arange(ctx, 0, size, 1, ctx.symbolic_shape(tensor)[dim], dtype)
     others = [place for place in range(len(tensor.shape)) if place != dim % len(tensor.shape)]

@@ -95,7 +95,15 @@ def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
 
 
 def extremes(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> tuple[Any, Any]:
-    """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found."""
+    """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"MAX"`` or ``"MIN"``.
+        tensor: A network tensor of a numeric dtype, with at least one dimension.
+        dim: The dimension; negative ones count from the last.
+        size: The size of the dimension: an ``int`` or a symbolic size.
+    """
     dim %= len(tensor.shape)
     best = cumulate(ctx, kind, tensor, dim, size)
     found = elementwise.combine(ctx, "EQUAL", tensor, best)

@@ -33,6 +33,13 @@ def arithmetic(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype)
     """Returns ``first <kind> second`` computed in ``dtype``: network tensors, PyTorch tensors or numbers, broadcast.
 
     Half precision with a number that it cannot represent is computed in float32, as PyTorch does.
+
+    Args:
+        ctx: The conversion context.
+        kind: The name of a ``trt.ElementWiseOperation``.
+        first: A network tensor, a PyTorch tensor or a number.
+        second: A network tensor, a PyTorch tensor or a number.
+        dtype: The dtype to compute in, and of the result.
     """
     scalars = [value for value in (first, second) if isinstance(value, (int, float))]
     inner = types.compute_dtype(dtype, scalars)
@@ -98,7 +105,14 @@ def _compare_with_infinity(
 
 
 def logical(ctx: Any, kind: str, first: Any, second: Any) -> Any:
-    """Returns ``AND``, ``OR`` or ``XOR`` of two values taken as booleans."""
+    """Returns ``AND``, ``OR`` or ``XOR`` of two values taken as booleans.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"AND"``, ``"OR"`` or ``"XOR"``.
+        first: A network tensor, a PyTorch tensor or a number.
+        second: A network tensor, a PyTorch tensor or a number.
+    """
     left, right = types.operands(ctx, (first, second), torch.bool)
     return combine(ctx, kind, left, right)
 
@@ -128,7 +142,14 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
 
 
 def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
-    """Returns the quotient of integers, rounded down; not by FLOOR_DIV, which overflows near the smallest in 8.6."""
+    """Returns the quotient of integers, rounded down; not by FLOOR_DIV, which overflows near the smallest in 8.6.
+
+    Args:
+        ctx: The conversion context.
+        first: A network tensor, a PyTorch tensor or a number.
+        second: A network tensor, a PyTorch tensor or a number.
+        dtype: The integer dtype of the result.
+    """
     if reduces_integers_exactly():
         return arithmetic(ctx, "FLOOR_DIV", first, second, dtype)
     left, right = types.operands(ctx, (first, second), dtype)
@@ -144,6 +165,13 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: s
     """Returns the remainder: with the divisor's sign for ``"floor"``, the dividend's for ``"trunc"``.
 
     Exact for integers, and for floating point where the divisor is a power of two.
+
+    Args:
+        ctx: The conversion context.
+        first: A network tensor, a PyTorch tensor or a number.
+        second: A network tensor, a PyTorch tensor or a number.
+        dtype: The dtype of the result.
+        rounding: ``"floor"`` or ``"trunc"``.
     """
     left, right = types.operands(ctx, (first, second), dtype)
     quotient = divide(ctx, left, right, dtype, rounding)
@@ -152,7 +180,15 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: s
 
 
 def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype) -> Any:
-    """Returns ``chosen`` where ``condition`` is true and ``other`` elsewhere, as ``dtype``; all three broadcast."""
+    """Returns ``chosen`` where ``condition`` is true and ``other`` elsewhere, as ``dtype``; all three broadcast.
+
+    Args:
+        ctx: The conversion context.
+        condition: A bool network tensor or PyTorch tensor.
+        chosen: A network tensor, a PyTorch tensor or a number.
+        other: A network tensor, a PyTorch tensor or a number.
+        dtype: The dtype of the result.
+    """
     rank = types.common_rank((condition, chosen, other))
     condition = types.operand(ctx, condition, torch.bool, rank)
     if not keeps_infinite_numbers():
@@ -188,6 +224,13 @@ def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
     """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross.
 
     What is NaN, be it the value or a limit, makes the result NaN.
+
+    Args:
+        ctx: The conversion context.
+        value: A network tensor, a PyTorch tensor or a number.
+        low: The lower limit: a network tensor, a PyTorch tensor, a number or ``None``.
+        high: The upper limit, likewise.
+        dtype: The dtype of the result.
     """
     if dtype is torch.bool:  # booleans are limited as numbers
         return types.cast(ctx, clamp(ctx, value, low, high, torch.int32), dtype)
@@ -213,7 +256,13 @@ def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> A
 
 
 def chain(ctx: Any, kind: str, tensors: Sequence[Any]) -> Any:
-    """Returns ``tensors`` combined from left to right; all of one dtype and rank."""
+    """Returns ``tensors`` combined from left to right; all of one dtype and rank.
+
+    Args:
+        ctx: The conversion context.
+        kind: The name of a ``trt.ElementWiseOperation``.
+        tensors: Network tensors of one dtype and rank, at least one.
+    """
     result = tensors[0]
     for tensor in tensors[1:]:
         result = combine(ctx, kind, result, tensor)

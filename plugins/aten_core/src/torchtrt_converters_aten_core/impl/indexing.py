@@ -14,19 +14,41 @@ from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 
 
 def gather(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
-    """Returns ``tensor`` with one dimension replaced by the dimensions of ``indices``, which must be from 0 on."""
+    """Returns ``tensor`` with one dimension replaced by the dimensions of ``indices``, which must be from 0 on.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        indices: An integer network tensor of any shape, with indices from 0 on.
+        dim: The dimension; negative ones count from the last.
+    """
     return add(ctx, "gather", tensor, indices, dim % len(tensor.shape))
 
 
 def gather_elements(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
-    """Returns, for each place of ``indices``, the element there with ``dim`` replaced by the index."""
+    """Returns, for each place of ``indices``, the element there with ``dim`` replaced by the index.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        indices: An integer network tensor of the same rank, with indices from 0 on.
+        dim: The dimension; negative ones count from the last.
+    """
     layer = add_layer(ctx, "gather_v2", tensor, indices, trt.GatherMode.ELEMENT)
     layer.axis = dim % len(tensor.shape)
     return layer.get_output(0)
 
 
 def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int) -> Any:
-    """Returns ``tensor`` with ``updates`` written at the places that ``indices`` name along ``dim``."""
+    """Returns ``tensor`` with ``updates`` written at the places that ``indices`` name along ``dim``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        indices: An integer network tensor of the same rank, with indices from 0 on.
+        updates: A network tensor of the same dtype as ``tensor`` and the shape of ``indices``.
+        dim: The dimension; negative ones count from the last.
+    """
     layer = add_layer(ctx, "scatter", tensor, indices, updates, trt.ScatterMode.ELEMENT)
     layer.axis = dim % len(tensor.shape)
     return layer.get_output(0)
@@ -56,7 +78,14 @@ def scatter_source(
 
 
 def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any) -> Any:
-    """Returns ``tensor`` with rows of its first dimension replaced by those of ``updates``."""
+    """Returns ``tensor`` with rows of its first dimension replaced by those of ``updates``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        indices: An integer network tensor of shape ``(count,)``.
+        updates: A network tensor of the same dtype, of shape ``(count, *row)``.
+    """
     places = shape.unsqueeze(ctx, indices, [len(indices.shape)])
     return add(ctx, "scatter", tensor, places, updates, trt.ScatterMode.ND)
 
@@ -101,7 +130,13 @@ class Merged:
 
 
 def merge_indexed(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Merged:
-    """Brings the indexed dimensions together and makes them one, and their indices one index into it."""
+    """Brings the indexed dimensions together and makes them one, and their indices one index into it.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        indices: For each dimension an integer network tensor or ``None``; the tensors broadcast.
+    """
     rank = len(tensor.shape)
     dims = [dim for dim, index in enumerate(indices) if index is not None]
     others = [dim for dim in range(rank) if dim not in dims]

@@ -23,7 +23,14 @@ SUM_LIMIT = 1 << 16
 
 
 def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the exact sum of integers; of sizes beyond ``SUM_LIMIT`` only where TensorRT's own is."""
+    """Returns the exact sum of integers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is.
+
+    Args:
+        ctx: The conversion context.
+        tensor: An integer network tensor of any shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
+    """
     if reduces_integers_exactly():
         return reduce(ctx, "SUM", tensor, dims, keep)
     if has_halves(tensor, dims):
@@ -33,7 +40,15 @@ def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
 
 
 def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int) -> Any:
-    """Returns the sum of at most ``count`` (no more than ``SUM_LIMIT``) int32 numbers."""
+    """Returns the sum of at most ``count`` (no more than :data:`SUM_LIMIT`) int32 numbers.
+
+    Args:
+        ctx: The conversion context.
+        tensor: An int32 network tensor of any shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
+        count: How many numbers at most become one.
+    """
     bits = 16 if count <= EXACT_LIMIT >> 16 else 8
     rest, parts = tensor, []
     for _ in range(32 // bits - 1):
@@ -48,7 +63,15 @@ def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int
 
 
 def exact_extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the ``MAX`` or ``MIN`` of int32 numbers: by their upper halves, then by the lower."""
+    """Returns the ``MAX`` or ``MIN`` of int32 numbers: by their upper halves, then by the lower.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"MAX"`` or ``"MIN"``.
+        tensor: An int32 network tensor of any shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
+    """
     high, low = cut(ctx, tensor, 1 << 16)
     best = reduce(ctx, kind, high, dims, True)
     worst = -1 if kind == "MAX" else 1 << 16
@@ -64,6 +87,13 @@ def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool)
 
     Halves are combined element by element, then quarters, and so on: no reduction that TensorRT would
     fuse with what follows and compute in float32.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"SUM"``, ``"PROD"``, ``"MAX"`` or ``"MIN"``.
+        tensor: An int32 network tensor of any shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
     """
     for dim in dims:
         while tensor.shape[dim] > 1:
@@ -82,7 +112,13 @@ def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
 
 
 def cut(ctx: Any, tensor: Any, base: int) -> tuple[Any, Any]:
-    """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``."""
+    """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: An int32 network tensor of any shape.
+        base: The divisor, a positive ``int``.
+    """
     high = elementwise.floor_divide(ctx, tensor, base, torch.int32)
     whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
     return high, elementwise.combine(ctx, "SUB", tensor, whole)

@@ -95,6 +95,11 @@ def multiply_whole(ctx: Any, first: Any, second: Any) -> Any:
     """Returns the product of two network tensors of one integer dtype, by the rules of ``torch.matmul``.
 
     Each product is computed by itself and then summed up, which is exact.
+
+    Args:
+        ctx: The conversion context.
+        first: An integer network tensor of at least one dimension.
+        second: A network tensor of the same dtype, likewise.
     """
     ranks = len(first.shape), len(second.shape)
     if ranks[1] > 1:
@@ -131,7 +136,16 @@ def linear(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
 def add_scaled(
     ctx: Any, addend: Any, product: Any, beta: float, alpha: float, dtype: torch.dtype
 ) -> Any:
-    """Returns ``beta * addend + alpha * product``; with ``beta`` 0 the addend is not read, whatever it holds."""
+    """Returns ``beta * addend + alpha * product``; with ``beta`` 0 the addend is not read, whatever it holds.
+
+    Args:
+        ctx: The conversion context.
+        addend: A network tensor, a PyTorch tensor or a number. It broadcasts to the product.
+        product: A network tensor.
+        beta: A number.
+        alpha: A number.
+        dtype: The dtype of the result.
+    """
     if alpha != 1:
         product = elementwise.arithmetic(ctx, "PROD", product, alpha, dtype)
     if beta == 0:

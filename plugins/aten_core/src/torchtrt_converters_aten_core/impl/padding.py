@@ -78,7 +78,13 @@ def _pad_by_joining(
 
 
 def flip(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
-    """Returns ``tensor`` with the order of elements reversed along dimensions."""
+    """Returns ``tensor`` with the order of elements reversed along dimensions.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dims: The dimensions; negative ones count from the last.
+    """
     rank = len(tensor.shape)
     flipped = {dim % rank for dim in dims} if rank else set()
     if not flipped:

@@ -40,6 +40,12 @@ def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
 
     Of equal elements it is the first, and of elements that are NaN before any that is one.
     TensorRT's TopK promises neither.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"MAX"`` or ``"MIN"``.
+        tensor: A network tensor of a numeric or bool dtype, with at least one dimension.
+        dim: The dimension; negative ones count from the last.
     """
     dtype = ctx.dtype_of(tensor)
     if dtype is torch.bool:
@@ -151,6 +157,12 @@ def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
 
     Up to ``LIMIT`` elements are one TopK; up to twice as many are two, from either end; others
     are put where the count of elements that come before them says.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a dtype and shape that :func:`sorts` accepts.
+        dim: The dimension; negative ones count from the last.
+        descending: Whether the largest element is first.
     """
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if not rank:

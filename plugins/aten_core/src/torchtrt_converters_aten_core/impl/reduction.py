@@ -35,6 +35,13 @@ def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -
     """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: NaN where one element is none.
 
     TensorRT's own passes over elements that are not numbers.
+
+    Args:
+        ctx: The conversion context.
+        kind: ``"MAX"`` or ``"MIN"``.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
     """
     if not len(tensor.shape) or not dims:
         return tensor
@@ -53,12 +60,26 @@ def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
 
 
 def any_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns a bool tensor: whether any element is not zero."""
+    """Returns a bool tensor: whether any element is not zero.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
+    """
     return _reduce_bool(ctx, "MAX", tensor, dims, keep)
 
 
 def all_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns a bool tensor: whether all elements are not zero."""
+    """Returns a bool tensor: whether all elements are not zero.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
+    """
     return _reduce_bool(ctx, "MIN", tensor, dims, keep)
 
 
@@ -109,7 +130,15 @@ def _divisor(ctx: Any, tensor: Any, dims: Sequence[int], correction: float) -> A
 
 
 def norm(ctx: Any, tensor: Any, order: float, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the vector norm of any order over ``dims`` of a floating-point tensor."""
+    """Returns the vector norm of any order over ``dims`` of a floating-point tensor.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        order: The order: a number, infinities included.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
+    """
     dtype = ctx.dtype_of(tensor)
     if order == 2:
         square = elementwise.combine(ctx, "PROD", tensor, tensor)

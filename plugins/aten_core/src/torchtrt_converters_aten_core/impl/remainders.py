@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from torchtrt_converters_aten_core.impl import elementwise, types, unary
+from torchtrt_converters_aten_core.impl import types
+from torchtrt_converters_aten_core.impl.formulas import Formula
 
 _WIDE = torch.float32
 _STEP = 12
@@ -31,9 +32,9 @@ _BOTTOMS = {torch.float16: -24, torch.bfloat16: -149, torch.float32: -149, torch
 class _Multiple(NamedTuple):
     """A multiple of the divisor, and two tensors of 12 bits whose sum it is."""
 
-    whole: Any
-    high: Any
-    low: Any
+    whole: Formula
+    high: Formula
+    low: Formula
 
 
 def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
@@ -45,16 +46,15 @@ def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
         second: The divisor, likewise.
         dtype: The floating-point dtype of the result; half precision is computed in float32.
     """
-    return types.cast(ctx, _Division(ctx, first, second, dtype).remainder(), dtype)
+    return _Division(ctx, first, second, dtype).remainder().cast(dtype).tensor
 
 
 def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     """Returns the remainder with the divisor's sign; the arguments are ``fmod``'s."""
     division = _Division(ctx, first, second, dtype)
     rest = division.remainder()
-    moved = elementwise.combine(ctx, "SUM", rest, division.divisor)
-    result = elementwise.select(ctx, division.is_on_other_side(rest), moved, rest, _WIDE)
-    return types.cast(ctx, result, dtype)
+    moved = rest + division.divisor
+    return division.is_on_other_side(rest).where(moved, rest).cast(dtype).tensor
 
 
 def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
@@ -62,20 +62,12 @@ def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     division = _Division(ctx, first, second, dtype)
     dividend, divisor = division.dividend, division.divisor
     rest = division.remainder()
-    whole = elementwise.combine(ctx, "SUB", dividend, rest)
-    quotient = elementwise.combine(ctx, "DIV", whole, divisor)
-    less = elementwise.arithmetic(ctx, "SUB", quotient, 1.0, _WIDE)
-    quotient = elementwise.select(ctx, division.is_on_other_side(rest), less, quotient, _WIDE)
+    quotient = (dividend - rest) / divisor
+    quotient = division.is_on_other_side(rest).where(quotient - 1.0, quotient)
     # It is whole but for rounding, which PyTorch undoes like this.
-    floor = unary.floor(ctx, quotient)
-    excess = elementwise.combine(ctx, "SUB", quotient, floor)
-    above = elementwise.compare(ctx, "gt", excess, 0.5)
-    raised = elementwise.arithmetic(ctx, "SUM", floor, 1.0, _WIDE)
-    nearest = elementwise.select(ctx, above, raised, floor, _WIDE)
-    plain = elementwise.combine(ctx, "DIV", dividend, divisor)
-    by_zero = elementwise.compare(ctx, "eq", divisor, 0.0)
-    result = elementwise.select(ctx, by_zero, plain, nearest, _WIDE)
-    return types.cast(ctx, result, dtype)
+    floor = quotient.floor()
+    nearest = (quotient - floor > 0.5).where(floor + 1.0, floor)
+    return (divisor == 0.0).where(dividend / divisor, nearest).cast(dtype).tensor
 
 
 class _Division:
@@ -88,87 +80,66 @@ class _Division:
         bottom = _bottom(ctx, second) if self.number is None else math.frexp(self.number)[1] - 1
         self.steps = max(1, math.ceil((top - bottom + 1) / _STEP))
         self.may_be_large = top > math.log2(_LARGE)
-        dividend, divisor = types.operands(ctx, (first, second), dtype)
-        self.dividend = types.cast(ctx, dividend, _WIDE)
-        self.divisor = types.cast(ctx, divisor, _WIDE)
+        self.dividend, self.divisor = (
+            Formula(ctx, each, _WIDE) for each in types.operands(ctx, (first, second), dtype)
+        )
 
-    def is_on_other_side(self, rest: Any) -> Any:
+    def is_on_other_side(self, rest: Formula) -> Formula:
         """Returns whether a remainder is not zero and its sign is not the divisor's."""
-        signs = [elementwise.compare(self.ctx, "lt", each, 0.0) for each in (rest, self.divisor)]
-        differ = elementwise.combine(self.ctx, "XOR", *signs)
-        some = elementwise.compare(self.ctx, "ne", rest, 0.0)
-        return elementwise.combine(self.ctx, "AND", differ, some)
+        return ((rest < 0.0) ^ (self.divisor < 0.0)) & (rest != 0.0)
 
-    def remainder(self) -> Any:
+    def remainder(self) -> Formula:
         """Returns the remainder with the dividend's sign."""
-        ctx = self.ctx
-        size, unit = (unary.apply(ctx, "ABS", each) for each in (self.dividend, self.divisor))
+        size, unit = abs(self.dividend), abs(self.divisor)
         rest = self.rest_of_large(size, unit) if self.may_be_large else self.rest(size, unit)
-        smaller = elementwise.combine(ctx, "LESS", size, unit)  # than infinity, too
-        rest = elementwise.select(ctx, smaller, size, rest, _WIDE)
-        negative = elementwise.compare(ctx, "lt", self.dividend, 0.0)
-        return elementwise.select(ctx, negative, unary.negative(ctx, rest), rest, _WIDE)
+        rest = (size < unit).where(size, rest)  # than infinity, too
+        return (self.dividend < 0.0).where(-rest, rest)
 
-    def rest_of_large(self, size: Any, unit: Any) -> Any:
-        """Returns what ``rest`` does, for numbers whose products may be infinite."""
-        ctx = self.ctx
+    def rest_of_large(self, size: Formula, unit: Formula) -> Formula:
+        """Returns what :meth:`rest` does, for numbers whose products may be infinite."""
         factor = None
         if self.number is None:
-            large_unit = elementwise.compare(ctx, "gt", unit, _LARGE)
-            factor = elementwise.select(ctx, large_unit, 2.0**-30, 1.0, _WIDE)
-            size, unit = (elementwise.combine(ctx, "PROD", each, factor) for each in (size, unit))
-        large = elementwise.compare(ctx, "gt", size, _LARGE)
-        half = elementwise.arithmetic(ctx, "PROD", size, 0.5, _WIDE)
-        rest = self.rest(elementwise.select(ctx, large, half, size, _WIDE), unit)
-        double = elementwise.combine(ctx, "SUM", rest, rest)
-        less = elementwise.combine(ctx, "SUB", double, unit)
-        beyond = elementwise.compare(ctx, "lt", less, 0.0)
-        rest = elementwise.select(
-            ctx, large, elementwise.select(ctx, beyond, double, less, _WIDE), rest, _WIDE
-        )
-        return rest if factor is None else elementwise.combine(ctx, "DIV", rest, factor)
+            factor = (unit > _LARGE).where(2.0**-30, 1.0, _WIDE)
+            size, unit = size * factor, unit * factor
+        large = size > _LARGE
+        rest = self.rest(large.where(size * 0.5, size), unit)
+        double = rest + rest
+        less = double - unit
+        rest = large.where((less < 0.0).where(double, less), rest)
+        return rest if factor is None else rest / factor
 
-    def rest(self, size: Any, unit: Any) -> Any:
+    def rest(self, size: Formula, unit: Formula) -> Formula:
         """Returns the remainder of two numbers that are not negative."""
-        ctx, rest = self.ctx, size
+        rest = size
         for multiple in reversed(list(self.multiples(unit))):
-            quotient = elementwise.combine(ctx, "DIV", rest, multiple.whole)
-            whole = unary.apply(ctx, "ROUND", quotient)
-            for half in (multiple.high, multiple.low):
-                product = elementwise.combine(ctx, "PROD", whole, half)
-                rest = elementwise.combine(ctx, "SUB", rest, product)
-        raised = elementwise.combine(ctx, "SUM", rest, unit)
-        below = elementwise.compare(ctx, "lt", rest, 0.0)
-        return elementwise.select(ctx, below, raised, rest, _WIDE)
+            whole = (rest / multiple.whole).apply("ROUND")
+            rest = rest - whole * multiple.high - whole * multiple.low
+        return (rest < 0.0).where(rest + unit, rest)
 
-    def multiples(self, unit: Any) -> Iterator[_Multiple]:
+    def multiples(self, unit: Formula) -> Iterator[_Multiple]:
         """Yields the divisor and its multiples with powers of 2, for as long as they are numbers."""
         if self.number is None:
             yield from self.multiples_of_tensor(unit)
             return
-        rank = len(self.dividend.shape)
+        rank = types.rank_of(self.dividend.tensor)
         high = math.frexp(self.number)[1] - 12
         upper = math.ldexp(round(math.ldexp(self.number, -high)), high)
         parts = (self.number, upper, self.number - upper)
         for _ in range(self.steps):
-            yield _Multiple(*(types.operand(self.ctx, part, _WIDE, rank) for part in parts))
+            constants = (types.operand(self.ctx, part, _WIDE, rank) for part in parts)
+            yield _Multiple(*(Formula(self.ctx, each, _WIDE) for each in constants))
             if parts[0] < _ROOM:
                 parts = tuple(math.ldexp(part, _STEP) for part in parts)
 
-    def multiples_of_tensor(self, unit: Any) -> Iterator[_Multiple]:
+    def multiples_of_tensor(self, unit: Formula) -> Iterator[_Multiple]:
         """Yields the same for numbers that are known when the engine runs."""
-        ctx = self.ctx
-        scaled = elementwise.arithmetic(ctx, "PROD", unit, 4097.0, _WIDE)
-        excess = elementwise.combine(ctx, "SUB", scaled, unit)
-        high = elementwise.combine(ctx, "SUB", scaled, excess)
-        multiple = _Multiple(unit, high, elementwise.combine(ctx, "SUB", unit, high))
+        scaled = unit * 4097.0
+        high = scaled - (scaled - unit)
+        multiple = _Multiple(unit, high, unit - high)
         yield multiple
         for _ in range(self.steps - 1):
-            has_room = elementwise.compare(ctx, "lt", multiple.whole, _ROOM)
-            factor = elementwise.select(ctx, has_room, 2.0**_STEP, 1.0, _WIDE)
-            multiple = _Multiple(
-                *(elementwise.combine(ctx, "PROD", part, factor) for part in multiple)
-            )
+            factor = (multiple.whole < _ROOM).where(2.0**_STEP, 1.0, _WIDE)
+            multiple = _Multiple(*(part * factor for part in multiple))
             yield multiple
 
 

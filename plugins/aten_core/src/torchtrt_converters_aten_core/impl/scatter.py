@@ -55,7 +55,16 @@ def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: i
 
 
 def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim: int) -> Any:
-    """Returns ``tensor`` with a number at the places where ``combine_at`` would combine."""
+    """Returns ``tensor`` with a number at the places where :func:`combine_at` would combine.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        index: An integer network tensor of the same rank.
+        value: The number.
+        source: A network tensor or PyTorch tensor of the rank of ``index``, whose shape limits the places.
+        dim: The dimension; negative ones count from the last.
+    """
     dim %= len(tensor.shape)
     dtype = ctx.dtype_of(tensor)
     if _is_small(ctx, tensor, source, dim):
@@ -181,7 +190,14 @@ KINDS = {"sum": "SUM", "prod": "PROD", "mean": "SUM", "amax": "MAX", "amin": "MI
 
 
 def broadcast_index(ctx: Any, index: Any, rank: int, dim: int) -> Any:
-    """Returns a vector of indices as a tensor of a rank, along ``dim`` and of size 1 elsewhere."""
+    """Returns a vector of indices as a tensor of a rank, along ``dim`` and of size 1 elsewhere.
+
+    Args:
+        ctx: The conversion context.
+        index: An integer network tensor of shape ``(count,)``.
+        rank: The rank of the result.
+        dim: The dimension; negative ones count from the last.
+    """
     others: Sequence[int] = [place for place in range(rank) if place != dim % rank]
     return shape.unsqueeze(ctx, index, others)
 

@@ -86,7 +86,13 @@ def _reshape_empty(ctx: Any, layer: Any, sizes: Sequence[Size], target: Sequence
 
 
 def permute(ctx: Any, tensor: Any, order: Sequence[int]) -> Any:
-    """Returns ``tensor`` with its dimensions in another order: ``order[i]`` becomes dimension ``i``."""
+    """Returns ``tensor`` with its dimensions in another order: ``order[i]`` becomes dimension ``i``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        order: A dimension of ``tensor`` for each dimension of the result.
+    """
     rank = len(tensor.shape)
     order = [dim % rank for dim in order]
     if order == list(range(rank)):
@@ -97,7 +103,14 @@ def permute(ctx: Any, tensor: Any, order: Sequence[int]) -> Any:
 
 
 def swap(ctx: Any, tensor: Any, first: int, second: int) -> Any:
-    """Returns ``tensor`` with two dimensions exchanged."""
+    """Returns ``tensor`` with two dimensions exchanged.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        first: A dimension; negative ones count from the last.
+        second: The other dimension, likewise.
+    """
     rank = len(tensor.shape)
     order = list(range(rank))
     if rank:
@@ -111,6 +124,11 @@ def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
 
     One layer and no shape computation: the ones are appended, every other size is copied, and a
     transposition moves them into place.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dims: The places of the new dimensions in the result; negative ones count from its last.
     """
     rank = len(tensor.shape)
     result_rank = rank + len(dims)
@@ -138,6 +156,11 @@ def squeeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     """Returns ``tensor`` without the given dimensions, which must be of size 1.
 
     One layer and no shape computation: a transposition moves them to the end, and every other size is copied.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dims: The dimensions; negative ones count from the last.
     """
     shape = tuple(tensor.shape)
     rank = len(shape)
@@ -156,7 +179,13 @@ def squeeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
 
 
 def to_rank(ctx: Any, tensor: Any, rank: int) -> Any:
-    """Returns ``tensor`` with ``rank`` dimensions, the new ones in front and of size 1, ready to broadcast."""
+    """Returns ``tensor`` with ``rank`` dimensions, the new ones in front and of size 1, ready to broadcast.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        rank: The rank of the result, at least that of ``tensor``.
+    """
     return unsqueeze(ctx, tensor, range(rank - len(tensor.shape)))
 
 
@@ -187,7 +216,12 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size]) -> Any:
 
 
 def broadcast(ctx: Any, tensors: Sequence[Any]) -> list[Any]:
-    """Returns network tensors of one rank broadcast to their common shape."""
+    """Returns network tensors of one rank broadcast to their common shape.
+
+    Args:
+        ctx: The conversion context.
+        tensors: Network tensors of one rank and any dtypes.
+    """
     symbols = [ctx.symbolic_shape(tensor) for tensor in tensors]
     extents = []
     for dim, extent in enumerate(symbols[0]):
@@ -225,10 +259,20 @@ def slice_by(
 
 
 def flatten(ctx: Any, tensor: Any) -> Any:
-    """Returns ``tensor`` with one dimension."""
+    """Returns ``tensor`` with one dimension.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+    """
     return reshape(ctx, tensor, [-1] if len(tensor.shape) else [1])
 
 
 def numel(ctx: Any, tensor: Any) -> Size:
-    """Returns how many elements a tensor has."""
+    """Returns how many elements a tensor has.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+    """
     return size_math.product(ctx, size_math.sizes_of(ctx, tensor))

@@ -22,7 +22,12 @@ Size = Any
 
 
 def symbol_of(ctx: Any, size: Any) -> int | torch.SymInt | None:
-    """Returns what is known of a size before run time: a number, an expression, or ``None``."""
+    """Returns what is known of a size before run time: a number, an expression, or ``None``.
+
+    Args:
+        ctx: The conversion context.
+        size: A size: an ``int``, a symbolic size, a 0-d int32 network tensor or a :class:`Deferred` one.
+    """
     if isinstance(size, Deferred):
         return size.symbol
     if isinstance(size, (int, torch.SymInt)):
@@ -52,6 +57,10 @@ def may_be_zero(ctx: Any, symbol: int | torch.SymInt | None) -> bool:
     """Returns whether a size can be 0.
 
     The bounds of expressions do not say it: PyTorch takes all sizes of inputs for 2 or more.
+
+    Args:
+        ctx: The conversion context.
+        symbol: An ``int``, a symbolic size, or ``None`` for an unknown one.
     """
     if symbol is None or isinstance(symbol, int):
         return not symbol
@@ -72,7 +81,13 @@ def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
 
 
 def size_of(ctx: Any, tensor: Any, dim: int) -> Size:
-    """Returns one size of a tensor."""
+    """Returns one size of a tensor.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dim: The dimension; negative ones count from the last.
+    """
     dim %= len(tensor.shape)
     size = ctx.size_of(tensor, dim)
     if is_network_tensor(size) and ctx.known_value(size) is None:
@@ -83,7 +98,12 @@ def size_of(ctx: Any, tensor: Any, dim: int) -> Size:
 
 
 def sizes_of(ctx: Any, tensor: Any) -> list[Size]:
-    """Returns all sizes of a tensor."""
+    """Returns all sizes of a tensor.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+    """
     return [size_of(ctx, tensor, dim) for dim in range(len(tensor.shape))]
 
 
@@ -103,7 +123,12 @@ class Deferred:
 
 
 def outline(ctx: Any, tensor: Any) -> list[Any]:
-    """Returns all sizes of a tensor: numbers, and ``Deferred`` ones, which add no layer yet."""
+    """Returns all sizes of a tensor: numbers, and :class:`Deferred` ones, which add no layer yet.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+    """
     return [
         symbol if isinstance(symbol, int) else Deferred(tensor, dim, symbol)
         for dim, symbol in enumerate(ctx.symbolic_shape(tensor))
@@ -111,7 +136,12 @@ def outline(ctx: Any, tensor: Any) -> list[Any]:
 
 
 def resolve(ctx: Any, size: Any) -> Size:
-    """Returns a size that can be computed with: a deferred one is asked for now."""
+    """Returns a size that can be computed with: a deferred one is asked for now.
+
+    Args:
+        ctx: The conversion context.
+        size: An ``int``, a 0-d int32 network tensor or a :class:`Deferred` size.
+    """
     return size_of(ctx, size.tensor, size.dim) if isinstance(size, Deferred) else size
 
 
@@ -150,7 +180,12 @@ def combine(ctx: Any, kind: str, first: Size, second: Size) -> Size:
 
 
 def product(ctx: Any, sizes: Sequence[Size]) -> Size:
-    """Returns the product of sizes; 1 for none."""
+    """Returns the product of sizes; 1 for none.
+
+    Args:
+        ctx: The conversion context.
+        sizes: Sizes: each an ``int`` or a 0-d int32 network tensor.
+    """
     numbers = [size for size in sizes if isinstance(size, int)]
     result: Size = 1
     for number in numbers:
@@ -162,7 +197,13 @@ def product(ctx: Any, sizes: Sequence[Size]) -> Size:
 
 
 def ceil_divide(ctx: Any, size: Size, by: int) -> Size:
-    """Returns ``size / by`` rounded up."""
+    """Returns ``size / by`` rounded up.
+
+    Args:
+        ctx: The conversion context.
+        size: An ``int`` or a 0-d int32 network tensor.
+        by: The divisor, a positive ``int``.
+    """
     if by == 1:
         return size
     raised = combine(ctx, "SUM", size, by - 1)
@@ -170,7 +211,12 @@ def ceil_divide(ctx: Any, size: Size, by: int) -> Size:
 
 
 def to_tensor(ctx: Any, sizes: Sequence[Size]) -> Any:
-    """Returns sizes as one int32 network tensor of shape ``(len(sizes),)``."""
+    """Returns sizes as one int32 network tensor of shape ``(len(sizes),)``.
+
+    Args:
+        ctx: The conversion context.
+        sizes: Sizes: each an ``int`` or a 0-d int32 network tensor.
+    """
     if not sizes:
         return ctx.tensor(torch.empty(0, dtype=torch.int32))
     if all(isinstance(size, int) for size in sizes):

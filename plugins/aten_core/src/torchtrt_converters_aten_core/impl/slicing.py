@@ -88,7 +88,13 @@ def is_never_negative(symbol: Any) -> bool:
 
 
 def wrap(ctx: Any, index: Size, length: Size) -> Size:
-    """Returns an index that may count from the end as one that counts from the beginning."""
+    """Returns an index that may count from the end as one that counts from the beginning.
+
+    Args:
+        ctx: The conversion context.
+        index: An ``int`` or a 0-d integer network tensor.
+        length: The size of the dimension: an ``int`` or a 0-d int32 network tensor.
+    """
     if isinstance(index, int):
         return index if index >= 0 else sizes.combine(ctx, "SUM", length, index)
     zero = ctx.tensor(0)
@@ -98,7 +104,14 @@ def wrap(ctx: Any, index: Size, length: Size) -> Size:
 
 
 def pick(ctx: Any, tensor: Any, dim: int, index: Size) -> Any:
-    """Returns ``tensor`` at one index of a dimension, which is dropped."""
+    """Returns ``tensor`` at one index of a dimension, which is dropped.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dim: The dimension; negative ones count from the last.
+        index: An ``int`` or a 0-d integer network tensor; negative ones count from the end.
+    """
     dim %= len(tensor.shape)
     if isinstance(index, int):
         length = tensor.shape[dim]
@@ -114,7 +127,13 @@ def pick(ctx: Any, tensor: Any, dim: int, index: Size) -> Any:
 
 
 def concatenate(ctx: Any, tensors: Sequence[Any], dim: int) -> Any:
-    """Returns network tensors of one dtype and rank joined along a dimension."""
+    """Returns network tensors of one dtype and rank joined along a dimension.
+
+    Args:
+        ctx: The conversion context.
+        tensors: Network tensors of one dtype and rank, at least one.
+        dim: The dimension; negative ones count from the last.
+    """
     if len(tensors) == 1:
         return tensors[0]
     layer = add_layer(ctx, "concatenation", list(tensors))
@@ -123,7 +142,14 @@ def concatenate(ctx: Any, tensors: Sequence[Any], dim: int) -> Any:
 
 
 def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size]) -> tuple[Any, ...]:
-    """Returns consecutive pieces of ``tensor`` along a dimension."""
+    """Returns consecutive pieces of ``tensor`` along a dimension.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dim: The dimension; negative ones count from the last.
+        extents: The size of each piece: an ``int`` or a 0-d int32 network tensor.
+    """
     rank = len(tensor.shape)
     dim %= rank
     whole = [sizes.size_of(ctx, tensor, index) for index in range(rank)]

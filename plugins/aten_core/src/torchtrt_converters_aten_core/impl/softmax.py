@@ -11,7 +11,13 @@ from torchtrt_converters_aten_core.impl.reduction import reduce
 
 
 def softmax(ctx: Any, tensor: Any, dim: int) -> Any:
-    """Returns the softmax of a floating-point tensor over one dimension."""
+    """Returns the softmax of a floating-point tensor over one dimension.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        dim: The dimension; negative ones count from the last.
+    """
     rank = len(tensor.shape)
     if rank < 2:  # TensorRT needs two dimensions
         wide = shape.to_rank(ctx, tensor, 2)
@@ -26,6 +32,11 @@ def log_softmax(ctx: Any, tensor: Any, dim: int) -> Any:
     """Returns the logarithm of the softmax, without taking the logarithm of a number that underflowed.
 
     By ``z - log(sum(exp(z)))`` for ``z = x - max(x)``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        dim: The dimension; negative ones count from the last.
     """
     if not len(tensor.shape):
         return elementwise.combine(ctx, "SUB", tensor, tensor)
@@ -40,6 +51,12 @@ def log_sum_exp(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     """Returns ``log(sum(exp(x)))`` of a floating-point tensor over ``dims`` without overflow.
 
     By ``m + log(sum(exp(x - m)))`` for the largest element ``m``, or 0 where that is infinite.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+        dims: The dimensions; negative ones count from the last.
+        keep: Whether the dimensions stay, with size 1.
     """
     dtype = ctx.dtype_of(tensor)
     largest = reduce(ctx, "MAX", tensor, dims, True)

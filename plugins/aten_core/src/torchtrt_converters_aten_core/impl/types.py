@@ -25,6 +25,11 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
 
     A cast to the dtype that the tensor has adds no layer, which would keep TensorRT from fusing what is around it.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
+        dtype: The dtype of the result.
     """
     source, target = ctx.dtype_of(tensor), inner_dtype(dtype)
     if target is torch.float16:
@@ -67,6 +72,10 @@ def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
     """Returns the dtype that PyTorch gives a network tensor, or of what is inside a converter the one that it has.
 
     It differs from the network's in a weakly typed one, which calls float16 Float.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of any dtype and shape.
     """
     dtype: torch.dtype = ctx.dtype_of(tensor)
     if dtype is not torch.float32 or is_strongly_typed():
@@ -145,7 +154,13 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
 
 
 def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype) -> list[Any]:
-    """Returns the values as network tensors of ``dtype`` and of one rank, ready to broadcast."""
+    """Returns the values as network tensors of ``dtype`` and of one rank, ready to broadcast.
+
+    Args:
+        ctx: The conversion context.
+        values: Network tensors, PyTorch tensors or numbers.
+        dtype: The dtype to have.
+    """
     rank = common_rank(values)
     if dtype is torch.float32 and not all(map(_is_near_half, values)):
         values = [widened(ctx, value, dtype) for value in values]
@@ -173,7 +188,13 @@ def _makes_single(ctx: Any) -> bool:
 
 
 def widened(ctx: Any, value: Any, dtype: torch.dtype) -> Any:
-    """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth."""
+    """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth.
+
+    Args:
+        ctx: The conversion context.
+        value: A network tensor, a PyTorch tensor or a number.
+        dtype: The dtype to compute in.
+    """
     is_half = is_network_tensor(value) and held_dtype(ctx, value) is torch.float16
     return cast(ctx, value, dtype) if dtype is torch.float32 and is_half else value
 
@@ -189,7 +210,12 @@ def common_rank(values: Sequence[Any]) -> int:
 
 
 def stand_in(ctx: Any, value: Any) -> Any:
-    """Returns what promotion needs to know of a value: a tensor of its dtype and rank, or a number."""
+    """Returns what promotion needs to know of a value: a tensor of its dtype and rank, or a number.
+
+    Args:
+        ctx: The conversion context.
+        value: A network tensor, a PyTorch tensor or a number.
+    """
     if not is_network_tensor(value):
         return value
     known = ctx.known_value(value)
@@ -202,7 +228,12 @@ def stand_in(ctx: Any, value: Any) -> Any:
 
 
 def result_type(ctx: Any, *values: Any) -> torch.dtype:
-    """Returns the dtype in which PyTorch computes with these one or two values: tensors, numbers or sizes."""
+    """Returns the dtype in which PyTorch computes with these one or two values.
+
+    Args:
+        ctx: The conversion context.
+        *values: Network tensors, PyTorch tensors, numbers or sizes.
+    """
     stand_ins = [stand_in(ctx, value) for value in values]
     if len(stand_ins) == 1:
         return torch.result_type(stand_ins[0], stand_ins[0])
@@ -221,7 +252,12 @@ def output_dtype(ctx: Any, index: int | None = None) -> torch.dtype:
 
 
 def output_value(ctx: Any, index: int | None = None) -> Any:
-    """Returns PyTorch's own result for the node in conversion: a fake tensor, or a symbolic number."""
+    """Returns PyTorch's own result for the node in conversion: a fake tensor, or a symbolic number.
+
+    Args:
+        ctx: The conversion context.
+        index: For an op with several outputs, which one.
+    """
     value = None if ctx.node is None else ctx.node.meta.get("val")
     if value is None:
         message = "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."

@@ -22,7 +22,12 @@ def apply(ctx: Any, kind: str, tensor: Any) -> Any:
 
 
 def negative(ctx: Any, tensor: Any) -> Any:
-    """Returns ``-tensor``; integers by subtraction, since TensorRT negates only floating point."""
+    """Returns ``-tensor``; integers by subtraction, since TensorRT negates only floating point.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a numeric dtype and any shape.
+    """
     dtype = ctx.dtype_of(tensor)
     if dtype.is_floating_point:
         return apply(ctx, "NEG", tensor)
@@ -31,7 +36,12 @@ def negative(ctx: Any, tensor: Any) -> Any:
 
 
 def truncate(ctx: Any, tensor: Any) -> Any:
-    """Returns a floating-point tensor rounded toward zero, exact at every magnitude."""
+    """Returns a floating-point tensor rounded toward zero, exact at every magnitude.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+    """
     magnitude = apply(ctx, "ABS", tensor)
     whole = apply(ctx, "FLOOR", magnitude)
     sign = apply(ctx, "SIGN", tensor)
@@ -39,7 +49,12 @@ def truncate(ctx: Any, tensor: Any) -> Any:
 
 
 def floor(ctx: Any, tensor: Any) -> Any:
-    """Returns a floating-point tensor rounded down."""
+    """Returns a floating-point tensor rounded down.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+    """
     return apply(ctx, "FLOOR", tensor)
 
 
@@ -48,6 +63,10 @@ def expm1(ctx: Any, tensor: Any) -> Any:
 
     Its relative error is below ``0.5**8 / 9! / 0.78``, 2e-8, by Taylor's theorem. Not by ``tanh(x / 2)``, which
     TensorRT computes to 1e-5.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
     """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     operation = trt.ElementWiseOperation
@@ -66,7 +85,12 @@ def expm1(ctx: Any, tensor: Any) -> Any:
 
 
 def log1p(ctx: Any, tensor: Any) -> Any:
-    """Returns ``log(1 + x)`` of a floating-point tensor, accurate near 0, where it is ``2 * atanh(x / (2 + x))``."""
+    """Returns ``log(1 + x)`` of a floating-point tensor, accurate near 0, where it is ``2 * atanh(x / (2 + x))``.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+    """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     operation = trt.ElementWiseOperation
     one = types.operand(ctx, 1.0, dtype, rank)
@@ -84,12 +108,22 @@ def log1p(ctx: Any, tensor: Any) -> Any:
 
 
 def is_nan(ctx: Any, tensor: Any) -> Any:
-    """Returns a bool tensor: which elements are NaN, the ones that do not equal themselves."""
+    """Returns a bool tensor: which elements are NaN, the ones that do not equal themselves.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+    """
     equal = trt.ElementWiseOperation.EQUAL
     itself = add(ctx, "elementwise", tensor, tensor, equal)
     return apply(ctx, "NOT", itself)
 
 
 def is_infinite(ctx: Any, tensor: Any) -> Any:
-    """Returns a bool tensor: which elements are infinite."""
+    """Returns a bool tensor: which elements are infinite.
+
+    Args:
+        ctx: The conversion context.
+        tensor: A network tensor of a floating-point dtype and any shape.
+    """
     return apply(ctx, "ISINF", tensor)

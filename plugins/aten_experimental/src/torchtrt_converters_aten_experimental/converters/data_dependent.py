@@ -179,14 +179,16 @@ def unfit_unique(node: Node) -> str | None:
 
 
 @pack.converter(
-    torch.ops.aten._unique2.default,
-    torch.ops.aten.unique_consecutive.default,
-    torch.ops.aten.unique_dim.default,
+    {
+        torch.ops.aten._unique2.default: True,
+        torch.ops.aten.unique_consecutive.default: False,
+        torch.ops.aten.unique_dim.default: True,
+    },
     unless=(lacks_non_zero, unfit_unique, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def unique(ctx, self, return_inverse, return_counts, dim=None, **_):
+def unique(ctx, self, return_inverse, return_counts, dim=None, *, sorts, **_):
     """The elements (or slices) without repetitions, where each one is, and how often each occurs."""
     tensor = ctx.tensor(self)
     dtype = ctx.dtype_of(tensor)
@@ -194,7 +196,7 @@ def unique(ctx, self, return_inverse, return_counts, dim=None, **_):
     if dtype is torch.bool:
         rows = types.cast(ctx, rows, torch.int32)
     order = None
-    if ctx.node.target is not torch.ops.aten.unique_consecutive.default:
+    if sorts:
         by = ranking.sort if dim is None else _sort_rows
         rows, order = by(ctx, rows, 0, False)
     first = _differs_from_before(ctx, rows)

@@ -27,7 +27,7 @@ from torchtrt.errors import (
     UnsupportedDtypeError,
     UnsupportedProgramError,
 )
-from torchtrt.graphs.nodes import inner_graphs, remember_resolution, writes
+from torchtrt.graphs.nodes import inner_graphs, left_in_torch, remember_resolution, writes
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs.problem import describe
 from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
@@ -105,6 +105,8 @@ class _Resolver:
         if writes(node):
             reason = "It writes to a buffer or an input, which PyTorch does."
             return _rejected(node, reason, "write"), None
+        if (left := left_in_torch(node)) is not None:
+            return _rejected(node, *left), None
         resolution, parts = self._resolve(node, depth)
         if not resolution and parts is None and self.unusable_dtype(node) is None:
             late = DYNAMO_CONVERTERS.resolve(node, self.settings, decomposition_failed=True)

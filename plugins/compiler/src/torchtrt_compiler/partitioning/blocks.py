@@ -1,6 +1,6 @@
 """Groups the nodes that TensorRT can run into as few blocks as data flow allows.
 
-Every node gets a level. Blocks and PyTorch alternate: block 0, PyTorch 0, block 1, PyTorch 1, ... A
+Every node gets a level. PyTorch and blocks alternate: PyTorch -1, block 0, PyTorch 0, block 1, ... A
 TensorRT node's level is the maximum among its TensorRT inputs' levels and its PyTorch inputs'
 levels plus one; a PyTorch node's is the maximum of all its inputs'. TensorRT nodes of one level
 form one block. No block can depend on itself through PyTorch, and the whole takes linear time.
@@ -216,7 +216,7 @@ def _assign_levels(graph: Graph, reasons: Mapping[Node, _Reason]) -> dict[Node, 
     for node in graph.nodes:
         if node.op != "call_function" or is_scalar(node):
             continue
-        level = 0
+        level = -1 if node in reasons else 0
         for source in tensor_inputs(node):
             if source not in levels:
                 continue

@@ -45,7 +45,7 @@ class _Extraction:
             if node.op == "placeholder":
                 self.env[node] = self.graph.node_copy(node)
         last = [node for node in nodes if writes(node)]
-        for level in range(max(levels.values(), default=-1) + 1):
+        for level in range(-1, max(levels.values(), default=-1) + 1):
             if level in self.partition.blocks:
                 self.add_block(f"block_{len(self.blocks)}", self.partition.blocks[level])
             for node in levels:

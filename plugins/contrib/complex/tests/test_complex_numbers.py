@@ -6,7 +6,17 @@ import torch
 import torchtrt
 from torchtrt.testing import run_compiled
 
-from .test_pack import Function
+
+class Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
 
 X, ANGLES = torch.linspace(-2, 3, 48).reshape(2, 4, 6), torch.linspace(0, 3, 12).reshape(4, 3)
 
@@ -112,21 +122,35 @@ def test_rotary_embeddings_take_sizes_that_vary(version):
         )
 
 
-@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, a: torch.fft.rfft(x),
-        lambda x, a: torch.linalg.eigvals(x[:, :, :4]).abs(),
-        lambda x, a: torch.fft.rfft(x.repeat(1, 1, 400)).abs(),
+LEFT = {
+    "unknown op": (lambda x, a: torch.linalg.eigvals(x[:, :, :4]).abs(), "no rule for this op"),
+    "large prime": (lambda x, a: torch.fft.rfft(x.reshape(-1), 1031).abs(), "prime factor"),
+    "double precision": (
         lambda x, a: torch.fft.rfft(x).sum((0, 1), dtype=torch.complex128).abs(),
-    ],
-    ids=["complex result", "unknown op", "large transform", "double precision"],
-)
-def test_what_stays_complex_is_left_as_it_was(function):
-    """PyTorch runs the complex part, with the same result."""
+        "whose parts are float64",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+@pytest.mark.parametrize("label", LEFT)
+def test_what_has_no_real_form_stays_in_pytorch_with_the_reason(label):
+    """The rest is in engines, with the same result."""
+    function, reason = LEFT[label]
     model = Function(function).eval()
     compiled = torchtrt.compile(model, [X, ANGLES], min_block_size=1)
+
     torch.testing.assert_close(
         run_compiled(compiled, X, ANGLES), model(X, ANGLES), rtol=1e-4, atol=1e-4
     )
+    assert any(reason in row.reason for row in compiled.report.in_torch)
+    assert compiled.report.blocks
+
+
+def test_a_long_transform_is_made_of_short_ones(version):
+    """2400 is 48 times 50: one matrix would have six million elements."""
+    model = Function(lambda x: torch.fft.irfft(torch.fft.rfft(x) * 2, n=2400)).eval()
+    x = torch.randn(2, 2400)
+    compiled = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    torch.testing.assert_close(run_compiled(compiled, x), model(x), rtol=1e-4, atol=1e-4)

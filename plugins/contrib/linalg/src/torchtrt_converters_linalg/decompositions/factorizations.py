@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchtrt_converters_aten_core import pack
+from torchtrt_converters_linalg import pack
 
 aten = torch.ops.aten
 

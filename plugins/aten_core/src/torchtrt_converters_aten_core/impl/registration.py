@@ -1,0 +1,74 @@
+"""The decorator with which a pack registers converters that check dtypes, ranks and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torchtrt.packs import ConverterPack
+from torchtrt_converters_aten_core.impl.checks import (
+    COMPUTE_DTYPES,
+    Check,
+    constants_within_32_bits,
+    numbers_within_32_bits,
+    sizes_known_before_data,
+    tensor_limits,
+)
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def converts_for(pack: ConverterPack) -> Callable[..., Decorator]:
+    """Returns the function ``converts``, which registers converters in a pack.
+
+    Args:
+        pack: The pack.
+
+    Example:
+        >>> converts = converts_for(pack)
+        >>> @converts(aten.softmax.int)
+        ... def softmax(ctx, self, dim, **_): ...
+    """
+
+    def converts(
+        *targets: Any,
+        unless: Check | Sequence[Check] = (),
+        dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
+        keep_constants: bool = False,
+        empty: bool = False,
+        numbers: bool = False,
+        asks_sizes: bool = True,
+    ) -> Decorator:
+        """Returns a decorator that registers a converter for each of the targets.
+
+        The converter supports dynamic shapes. The tensors that a node reads and makes must have
+        one of ``dtypes`` and a rank that TensorRT supports.
+
+        Args:
+            *targets: The ops, or tables of ops with a value for each.
+            unless: One check or several: each returns a reason to reject a node, or ``None``.
+            dtypes: The dtypes that the converter supports.
+            keep_constants: Whether the converter receives weights as PyTorch tensors. Otherwise it
+                receives network tensors.
+            empty: Whether the converter supports tensors without elements. TensorRT refuses many
+                layers over them.
+            numbers: Whether numbers among the arguments become elements, rather than sizes or positions.
+            asks_sizes: Whether the converter may read a tensor's sizes at run time. TensorRT 8.6
+                does not return sizes that depend on data.
+        """
+        return pack.converter(
+            *targets,
+            unless=(
+                tensor_limits(dtypes, empty),
+                constants_within_32_bits,
+                *((numbers_within_32_bits,) if numbers else ()),
+                *((sizes_known_before_data,) if asks_sizes else ()),
+                *((unless,) if callable(unless) else unless),
+            ),
+            supports_dynamic_shapes=True,
+            keep_constants=keep_constants,
+        )
+
+    return converts

@@ -1,0 +1,12 @@
+"""Special functions: gamma, error and Bessel functions, orthogonal polynomials."""
+
+from torchtrt.packs import ConverterPack
+
+pack = ConverterPack(
+    "special",
+    api=(1, 0),
+    summary="special functions and orthogonal polynomials",
+    torch=">=2.9",
+    tensorrt=">=8.6",
+    modules=("converters", "decompositions"),
+)

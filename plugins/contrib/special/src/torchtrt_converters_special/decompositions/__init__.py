@@ -1,0 +1,1 @@
+"""Decompositions: functions with an op's own signature."""

@@ -1,0 +1,65 @@
+"""The cases of installed packs: those in a pack's own package ``cases``, where each module has a table ``CASES``."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from torchtrt.packs import PACKS, loaded_packs
+from torchtrt.packs.info import FIRST_PARTY_TIER
+from torchtrt.targets import parse_targets, qualified_name
+from torchtrt_testing.cases import OpCase
+
+
+@functools.cache
+def families_of(pack: str) -> Mapping[str, tuple[OpCase, ...]]:
+    """Returns the cases beside the converters of a pack, by the names of their modules.
+
+    Args:
+        pack: The pack's name, such as ``"aten_core"``.
+
+    Returns:
+        For each module in the package ``cases`` of the pack its cases; nothing if there is no such package.
+    """
+    package = f"{PACKS.package_name(pack)}.cases"
+    try:
+        folder = importlib.import_module(package).__path__
+    except ModuleNotFoundError as error:
+        if error.name not in (package, PACKS.package_name(pack)):
+            raise
+        return MappingProxyType({})
+    names = sorted(module.name for module in pkgutil.iter_modules(folder))
+    return MappingProxyType(
+        {name: tuple(importlib.import_module(f"{package}.{name}").CASES) for name in names}
+    )
+
+
+def cases_of(pack: str) -> tuple[OpCase, ...]:
+    """Returns the cases beside the converters of a pack; none if its package has no package ``cases``."""
+    return tuple(case for family in families_of(pack).values() for case in family)
+
+
+def first_party_packs() -> tuple[str, ...]:
+    """Returns the names of the first-party packs in use, in pack order."""
+    infos = (loaded.info for loaded in loaded_packs())
+    return tuple(info.name for info in infos if info.tier <= FIRST_PARTY_TIER)
+
+
+def first_party_cases(*ops: str) -> tuple[OpCase, ...]:
+    """Returns the cases that the installed first-party packs are tested with.
+
+    Args:
+        *ops: Only those of these ops, in any spelling; all if omitted.
+
+    Raises:
+        UnknownTargetError: There is no such op.
+    """
+    found = tuple(case for pack in first_party_packs() for case in cases_of(pack))
+    if not ops:
+        return found
+    targets = {target for op in ops for target in parse_targets(op)}
+    names = {qualified_name(target) for target in targets}
+    return tuple(case for case in found if names & set(case.ops) or case.function in targets)
