@@ -6,11 +6,12 @@ returns an object that is used like the module ``tensorrt``; without a version i
 
 - ``DESCRIPTION``, a sentence about it for people,
 - ``INTERFACE``, the version of TensorRT whose interface it has, where its own versions count differently,
+- ``DEVICES``, the devices that run its engines, in words,
 - ``device_objection(device)``, which returns why engines do not run on a PyTorch device (``""`` where they do); without
   it they run on CUDA and on the CPU,
-- ``feature_objection(feature)``, which returns why a feature is not available here (``""`` where it is): the name of a
-  ``BuilderFlag``, of a ``LayerType``, of a ``LayerType`` with a ``DataType`` behind it (``"DECONVOLUTION BF16"``), or
-  ``"TIMING_CACHE"``.
+- ``capability_objection(name)``, which declares what the implementation can do here: for the name of a
+  :class:`torchtrt.capability.Capability` it returns ``""`` if the implementation has it, the reason if it lacks it, and
+  ``None`` if the names in its module tell.
 """
 
 from __future__ import annotations
@@ -167,15 +168,10 @@ def device_objection(device: torch.device) -> str:
     return f"{describe()} runs on {names} tensors, and the tensors are on {device}"
 
 
-def feature_objection(feature: str) -> str:
-    """Returns why the TensorRT in use lacks a feature here; ``""`` where it has it.
-
-    Args:
-        feature: The name of a ``BuilderFlag``, of a ``LayerType``, of a ``LayerType`` with a ``DataType`` behind it
-            (``"DECONVOLUTION BF16"``), or ``"TIMING_CACHE"``.
-    """
-    declared = getattr(implementation(), "feature_objection", None)
-    return "" if declared is None else str(declared(feature))
+def devices() -> str:
+    """Returns the devices that run engines of the TensorRT in use, in words."""
+    default = "NVIDIA GPUs" if is_real() else "the CPU and NVIDIA GPUs"
+    return str(getattr(implementation(), "DEVICES", default))
 
 
 def version() -> str:

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
-from torchtrt.tensorrt import to_torch_dtype, trt
+from torchtrt.tensorrt import Capability, supports, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import collecting, logger, unclaimed_errors
 from torchtrt.tensorrt.selection import (
     current,
@@ -320,12 +320,13 @@ class EngineModule(torch.nn.Module):
     def deserialize(self, device: torch.device) -> LoadedEngine:
         """Returns the engine, loaded from the plan by a runtime of its own."""
         runtime = trt.Runtime(logger())
-        if hasattr(runtime, "torch_device"):  # the reference computes where the tensors are
+        if supports(Capability.TORCH_DEVICES):  # it computes where the tensors are
             runtime.torch_device = device
         if "version" in self.compatible:  # the plan brings the code that runs it
             runtime.engine_host_code_allowed = True
         engine = runtime.deserialize_cuda_engine(self.plan)
-        if engine is not None and getattr(engine, "streamable_weights_size", False):
+        streams = engine is not None and supports(Capability.WEIGHT_STREAMING)
+        if streams and engine.streamable_weights_size:
             budget = self.weight_budget
             if budget is None:
                 budget = engine.get_weight_streaming_automatic_budget()

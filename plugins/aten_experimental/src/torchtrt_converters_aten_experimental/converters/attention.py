@@ -13,10 +13,10 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, value_of
 from torchtrt.registry import ConverterPriority
-from torchtrt.tensorrt.selection import describe
+from torchtrt.tensorrt import Capability
 from torchtrt_converters_aten_core.impl import attention, elementwise
 from torchtrt_converters_aten_experimental import pack
-from torchtrt_converters_aten_experimental.shims import add_attention, has_attention
+from torchtrt_converters_aten_experimental.shims import add_attention
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -26,8 +26,6 @@ def unlike_fused_attention(node: Node) -> str | None:
     # Imported here because sympy, which it brings, takes longer to import than all packs together.
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-    if not has_attention():
-        return f"{describe()} has no attention operator"
     op = arguments_of(node)
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:
@@ -51,6 +49,7 @@ def unlike_fused_attention(node: Node) -> str | None:
 @pack.converter(
     attention.WHOLE,
     unless=unlike_fused_attention,
+    requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
 )
@@ -64,6 +63,7 @@ def scaled_dot_product_attention(ctx, query, key, value, is_causal, scale, **_):
 @pack.converter(
     *attention.KERNELS,
     unless=(attention.unlike_attention, unlike_fused_attention),
+    requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
 )

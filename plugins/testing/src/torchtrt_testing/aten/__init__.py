@@ -10,7 +10,7 @@ from typing import Any
 
 from torchtrt.errors import FullCompilationError
 from torchtrt.targets import parse_targets, qualified_name
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.checking import check_case
 
@@ -41,8 +41,8 @@ def first_party_cases(*ops: str) -> tuple[OpCase, ...]:
 def is_expected_rejection(error: FullCompilationError) -> bool:
     """Returns whether one of these cases may stay in PyTorch: this TensorRT has no exact integers, or no bfloat16."""
     text = str(error)
-    lacks = "loses bits beyond 2^24" in text or "has no bfloat16" in text
-    return lacks and not hasattr(trt.DataType, "INT64")  # and then reduces them in float32
+    lacks = "loses bits beyond 2^24" in text or Capability.BFLOAT16.title in text
+    return lacks and not supports(Capability.INT64)  # and then reduces them in float32
 
 
 def check_where_exact(
