@@ -8,7 +8,7 @@ DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 # What `make compare` measures us against. Not in .venv: no test may find it.
 PEER := .cache/torch-tensorrt
 
-.PHONY: demo check test test-all lint docs bench bench-gpu compare conformance clean
+.PHONY: demo check test test-all lint prose docs bench bench-gpu compare conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
@@ -27,6 +27,9 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+prose: $(VENV)/ready
+	$(BIN)/python -m tools.prose
 
 docs: $(VENV)/ready
 	$(BIN)/mkdocs build --strict

@@ -129,7 +129,7 @@ class Network:
         return self.call(self.definition, f"add_{kind}", *arguments, **attributes)
 
     def out(self, kind: str, *arguments: Any, **attributes: Any) -> Any:
-        """Returns the first output of :meth:`layer`."""
+        """Returns the first output of ``layer``."""
         return self.layer(kind, *arguments, **attributes).get_output(0)
 
     def weights(self, value: Any, dtype: Any = np.float32) -> Any:

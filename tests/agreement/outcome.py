@@ -77,7 +77,7 @@ def encode(outcome: Outcome) -> dict[str, Any]:
 
 
 def decode(encoded: Mapping[str, Any]) -> Outcome:
-    """Returns the outcome that :func:`encode` wrote."""
+    """Returns the outcome that ``encode`` wrote."""
     outputs = tuple(
         Output(dtype, tuple(shape), tuple(float(value) for value in values))
         for dtype, shape, values in encoded.get("out", ())

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _MARK = "\x1e"
-"""What a program's lines begin with that are for :func:`in_turns`; libraries print too."""
+"""What a program's lines begin with that are for ``in_turns``; libraries print too."""
 
 
 def take_turn(get_ready: Callable[[], Callable[[], Any]]) -> None:
@@ -46,7 +46,7 @@ def in_turns(
     seconds: float,
     note: Callable[[str, Any], None],
 ) -> None:
-    """Runs programs that :func:`take_turn`, and notes the answer of each by its name.
+    """Runs programs that ``take_turn``, and notes the answer of each by its name.
 
     Args:
         programs: The command of each. Its name begins with its kind and a colon.

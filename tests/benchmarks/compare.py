@@ -1,6 +1,6 @@
 """Torch-TensorRT's registry and interpreter beside ours: the same graphs, in turn, in one run.
 
-``make compare`` downloads Torch-TensorRT and runs this. :mod:`tests.benchmarks.peer` says how it runs without CUDA.
+``make compare`` downloads Torch-TensorRT and runs this. ``tests.benchmarks.peer`` says how it runs without CUDA.
 """
 
 from __future__ import annotations

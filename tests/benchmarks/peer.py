@@ -49,7 +49,7 @@ def stand_in(folder: Path) -> None:
 
 
 class Peer:
-    """Torch-TensorRT, imported. :func:`stand_in` comes first."""
+    """Torch-TensorRT, imported. ``stand_in`` comes first."""
 
     def __init__(self) -> None:
         import torch_tensorrt

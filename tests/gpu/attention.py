@@ -40,7 +40,7 @@ class Attention:
     """One configuration of attention.
 
     Attributes:
-        mask: One of :data:`MASKS`.
+        mask: One of ``MASKS``.
         queries: How many queries there are.
         keys: How many keys there are.
         width: The width of a head.

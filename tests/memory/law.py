@@ -31,7 +31,7 @@ def check(program: Program, compile_model: Callable[[Interpreted, Program], Run]
 
     Args:
         program: The program.
-        compile_model: Compiles its model: :func:`ahead_of_time` or :func:`just_in_time`.
+        compile_model: Compiles its model: ``ahead_of_time`` or ``just_in_time``.
 
     Raises:
         Discarded: Eager PyTorch, or exporting, refuses the program.
@@ -141,7 +141,7 @@ def assert_equal(what: str, expected: Sequence[Tensor], actual: Sequence[Tensor]
 
 
 def ahead_of_time(model: Interpreted, program: Program) -> Run:
-    """Compiles with :func:`torchtrt.compile`."""
+    """Compiles with ``torchtrt.compile``."""
     with torchtrt.use_tensorrt(f"reference@{program.version}"):
         return torchtrt.compile(
             model,

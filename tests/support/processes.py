@@ -1,6 +1,6 @@
 """Programs in Python processes of their own, without the seconds that each of them would import PyTorch for.
 
-:func:`run_python` takes the arguments of a Python interpreter. It asks a server that has imported other people's
+``run_python`` takes the arguments of a Python interpreter. It asks a server that has imported other people's
 libraries, and nothing of this project, to fork. The child imports torchtrt and its packs anew.
 """
 

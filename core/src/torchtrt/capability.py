@@ -1,6 +1,6 @@
 """The names of what a TensorRT may be able to do.
 
-:mod:`torchtrt.tensorrt.probes` finds out what the TensorRT in use can.
+``torchtrt.tensorrt.probes`` finds out what the TensorRT in use can.
 """
 
 from __future__ import annotations

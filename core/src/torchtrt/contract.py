@@ -21,7 +21,7 @@ from torchtrt.errors import ConverterSignatureError
 from torchtrt.targets import Target, qualified_name
 
 Converter = Callable[..., Any]
-"""A function that adds one op to a network, in one of the forms of :class:`CallingConvention`."""
+"""A function that adds one op to a network, in one of the forms of ``CallingConvention``."""
 
 Validator = Callable[..., Any]
 """A function ``(node, settings)`` or ``(node)`` that says whether a converter can handle one node."""
@@ -89,7 +89,7 @@ def accept_every_node(node: Node, settings: Any) -> bool:  # noqa: ARG001
 def objection(answer: object) -> Reject | None:
     """Returns what a validator's answer means: a rejection, or ``None`` where it accepts.
 
-    ``True`` and ``None`` accept; ``False``, a :class:`Reject` and a string, which is the reason, reject.
+    ``True`` and ``None`` accept; ``False``, a ``Reject`` and a string, which is the reason, reject.
 
     Raises:
         TypeError: The answer is none of these.
@@ -370,7 +370,7 @@ def looks_like_converter(value: object) -> bool:
 def arguments_of(node: Node) -> Any:
     """Returns a node's arguments as attributes named as in the op's schema, defaults filled in.
 
-    For validators: tensors are graph nodes, see :func:`value_of`.
+    For validators: tensors are graph nodes, see ``value_of``.
     """
     return named_arguments(node.target, node.args, node.kwargs)
 

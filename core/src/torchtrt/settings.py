@@ -1,6 +1,6 @@
 """What a person can ask of one compilation.
 
-Settings travel as an argument from :func:`torchtrt.compile` down to every validator and converter;
+Settings travel as an argument from ``torchtrt.compile`` down to every validator and converter;
 nothing stores them globally, so two threads can compile with different settings at the same time.
 """
 
@@ -150,7 +150,7 @@ class CompilationSettings:
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         autocast: Compute in float16 or bfloat16 what a float32 model need not compute in float32; see
-            :class:`torchtrt.packs.AutocastRule`. Inputs and outputs keep their dtypes.
+            ``torchtrt.packs.AutocastRule``. Inputs and outputs keep their dtypes.
         autocast_excluded_ops: Ops that compute in float32 even so.
         autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
@@ -159,13 +159,13 @@ class CompilationSettings:
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         immutable_weights: Engines keep the weights that they are built with. Without it
-            :func:`torchtrt.refit_module_weights` can give them others.
+            ``torchtrt.refit_module_weights`` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
         sparse_weights: TensorRT may use kernels for weights of which two in four are zero.
         version_compatible: Engines run in later versions of TensorRT too.
         hardware_compatible: Engines run on every GPU from Ampere on.
         enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
-            :func:`torchtrt.weight_streaming`.
+            ``torchtrt.weight_streaming``.
         max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a

@@ -67,7 +67,7 @@ def parse_target(spec: Target | str) -> Target:
     """Returns the one op that a converter registered for ``spec`` converts.
 
     Args:
-        spec: As for :func:`parse_targets`. A packet stands for its ``default`` overload if it has
+        spec: As for ``parse_targets``. A packet stands for its ``default`` overload if it has
             no other (``out`` aside).
 
     Raises:
@@ -83,7 +83,7 @@ def parse_target(spec: Target | str) -> Target:
 
 
 def canonical_spelling(name: str) -> str:
-    """Returns ``name`` in the spelling of :func:`qualified_name`, whether or not there is such an op.
+    """Returns ``name`` in the spelling of ``qualified_name``, whether or not there is such an op.
 
     ``"torchvision::nms"`` and ``"torch.ops.torchvision.nms"`` become ``"torchvision.nms.default"``.
     """

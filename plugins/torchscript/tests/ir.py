@@ -54,7 +54,7 @@ def graph_of(name: str, args: Sequence[Any], outputs: str = "Tensor") -> torch._
 
     Args:
         name: The op, as ``"aten::add.Tensor"``.
-        args: Its arguments in order: :class:`T`, lists of them, and constants.
+        args: Its arguments in order: ``T``, lists of them, and constants.
         outputs: The types of its outputs, separated by commas.
     """
     lines: list[str] = []

@@ -75,7 +75,7 @@ class ConversionContext:
         return network.part(name)
 
     def tensor(self, value: Any, dtype: torch.dtype | None = None) -> Any:
-        """Returns a network tensor for a value; see :func:`torchtrt.conversion.get_trt_tensor`."""
+        """Returns a network tensor for a value; see ``torchtrt.conversion.get_trt_tensor``."""
         if is_network_tensor(value):
             if dtype is None or self.dtype_of(value) is inner_dtype(dtype):
                 return value
@@ -124,7 +124,7 @@ class ConversionContext:
         self._values[tensor.name] = value
 
     def known_value(self, tensor: Any) -> Any:
-        """Returns what :meth:`remember` was told about ``tensor``, or ``None``."""
+        """Returns what ``remember`` was told about ``tensor``, or ``None``."""
         return self._values.get(tensor.name)
 
     def dtype_of(self, tensor: Any) -> torch.dtype:

@@ -25,7 +25,7 @@ def add_layer(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> A
 
 
 def add(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> Any:
-    """Returns the only output of the layer that :func:`add_layer` makes."""
+    """Returns the only output of the layer that ``add_layer`` makes."""
     return add_layer(ctx, kind, *args, **kwargs).get_output(0)
 
 
@@ -38,7 +38,7 @@ def get_trt_tensor(
         ctx: The conversion context.
         value: A network tensor (returned as it is, or cast to ``dtype``), a Python number or nested list of them, a
             NumPy array or a PyTorch tensor (a constant layer is made; a number's is shared by the whole network).
-        name: A part of the constant layer's name; see :meth:`ConversionContext.part`.
+        name: A part of the constant layer's name; see ``ConversionContext.part``.
         dtype: The dtype to have. Without it a constant keeps its own, and a Python number becomes int32 or float32.
 
     Raises:

@@ -93,7 +93,7 @@ class LinearSize(NamedTuple):
 
 
 def linear_size(expression: Any) -> LinearSize | None:
-    """Returns a size as :class:`LinearSize`, if it is one that grows with its symbol."""
+    """Returns a size as ``LinearSize``, if it is one that grows with its symbol."""
     if expression.is_Symbol:
         return LinearSize(expression, 1, 0)
     if len(expression.free_symbols) != 1:

@@ -33,7 +33,7 @@ def shape_env_of(graph: Graph) -> ShapeEnv | None:
 
 @contextlib.contextmanager
 def no_new_assumptions(graph: Graph) -> Iterator[None]:
-    """Makes what would add an assumption on the graph's sizes raise :class:`NewAssumptionError` in a ``with`` block."""
+    """Makes what would add an assumption on the graph's sizes raise ``NewAssumptionError`` in a ``with`` block."""
     shape_env: Any = shape_env_of(graph)
     if shape_env is None or "_check_frozen" in vars(shape_env):
         yield

@@ -1,6 +1,6 @@
 """Converter packs: what a pack is made of, and which packs this process has.
 
-A pack author needs :class:`ConverterPack` and :data:`hookimpl`; see ``docs/publish-a-pack.md``. Names
+A pack author needs ``ConverterPack`` and ``hookimpl``; see ``docs/publish-a-pack.md``. Names
 are imported on first use, so that what is installed can be listed where PyTorch cannot be imported.
 """
 

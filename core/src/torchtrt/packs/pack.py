@@ -215,7 +215,7 @@ class ConverterPack:
             keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
                 than as network tensors.
             tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
-            requires: The capabilities of TensorRT that it needs: one :class:`torchtrt.tensorrt.Capability` or several.
+            requires: The capabilities of TensorRT that it needs: one ``torchtrt.tensorrt.Capability`` or several.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -264,7 +264,7 @@ class ConverterPack:
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
-        The other arguments are those of :meth:`converter`.
+        The other arguments are those of ``converter``.
         """
         if not enabled:
             return

@@ -1,7 +1,7 @@
 """Finds what is installed from metadata alone, without importing anything of it: packs, TensorRTs, front ends.
 
 ``entry_points(group=...)`` reads every distribution and fails for all when one is corrupt. Here a
-broken distribution is a :class:`Problem` and the others are found.
+broken distribution is a ``Problem`` and the others are found.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _entries(text: str) -> Iterator[tuple[Door, str, str]]:
 def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, str]:
     """Returns a distribution's name, version and folder.
 
-    Reads two headers: ``distribution.metadata`` parses the whole file with :mod:`email`, ten times as slow.
+    Reads two headers: ``distribution.metadata`` parses the whole file with ``email``, ten times as slow.
     """
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     headers: dict[str, str] = {}

@@ -59,7 +59,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
 
     The first question about packs calls it: a lookup, a listing, a compilation. ``import torchtrt`` does not, so that
     any module of a pack can be the first import of a process. Every problem is recorded, and shown as one
-    :class:`PackWarning`.
+    ``PackWarning``.
 
     Raises:
         PackError: A pack has a problem and ``TORCHTRT_PACKS_STRICT`` is set.

@@ -50,7 +50,7 @@ def shadowed_by(candidates: Sequence[Candidate], position: int) -> int | None:
 
 
 def list_everything(table: Table, problems: Sequence[Problem]) -> str:
-    """Returns the listing of :meth:`ConverterRegistry.display_all_available_converters`, 80 columns wide."""
+    """Returns the listing of ``ConverterRegistry.display_all_available_converters``, 80 columns wide."""
     lines = [
         *_pack_lines(table, problems),
         "",

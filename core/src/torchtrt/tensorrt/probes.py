@@ -2,7 +2,7 @@
 
 A probe finds a capability by the names of a TensorRT module. An implementation that comes through the entry-point group
 ``torchtrt.tensorrt`` declares what differs, with ``capability_objection(name)``; see
-:mod:`torchtrt.tensorrt.selection`.
+``torchtrt.tensorrt.selection``.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class CapabilityRow:
 
 
 def capability_table() -> tuple[CapabilityRow, ...]:
-    """Returns for each capability whether the TensorRT in use has it, in the order of :class:`Capability`."""
+    """Returns for each capability whether the TensorRT in use has it, in the order of ``Capability``."""
     return tuple(
         CapabilityRow(capability, supports(capability), _declared(capability) or "")
         for capability in Capability

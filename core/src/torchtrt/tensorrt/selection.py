@@ -10,7 +10,7 @@ returns an object that is used like the module ``tensorrt``; without a version i
 - ``device_objection(device)``, which returns why engines do not run on a PyTorch device (``""`` where they do); without
   it they run on CUDA and on the CPU,
 - ``capability_objection(name)``, which declares what the implementation can do here: for the name of a
-  :class:`torchtrt.capability.Capability` it returns ``""`` if the implementation has it, the reason if it lacks it, and
+  ``torchtrt.capability.Capability`` it returns ``""`` if the implementation has it, the reason if it lacks it, and
   ``None`` if the names in its module tell.
 """
 
@@ -80,7 +80,7 @@ def use_tensorrt(spec: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def use_module(module: Any) -> Iterator[Any]:
-    """Uses a TensorRT that :func:`current` returned earlier inside a ``with`` block."""
+    """Uses a TensorRT that ``current`` returned earlier inside a ``with`` block."""
     token = _chosen.set(module)
     try:
         yield module
@@ -94,7 +94,7 @@ def _default() -> Any:
 
 
 def load(spec: str) -> Any:
-    """Returns the TensorRT that ``spec`` names; see :func:`use_tensorrt`."""
+    """Returns the TensorRT that ``spec`` names; see ``use_tensorrt``."""
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
         import torch

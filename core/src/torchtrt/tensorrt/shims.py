@@ -1,6 +1,6 @@
 """What the TensorRT versions spell differently, spelled once.
 
-Every decision asks for a :class:`~torchtrt.capability.Capability`. The functions take the
+Every decision asks for a ``torchtrt.capability.Capability``. The functions take the
 network and return tensors, so that converters read the same for every version.
 """
 

@@ -76,7 +76,7 @@ def converts(
 
 
 converts_elementwise = functools.partial(converts, empty=True, numbers=True, asks_sizes=False)
-"""As :func:`converts`, for layers that work element by element: no elements are no trouble."""
+"""As ``converts``, for layers that work element by element: no elements are no trouble."""
 
 
 def _tensors_in(value: Any) -> Iterable[torch.Tensor]:

@@ -104,7 +104,7 @@ def list_nodes(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns the calls of a partitioned graph in the order in which they run, and their resolutions.
 
-    A node's ``where`` is its block or :data:`IN_TORCH`; ``pack`` is whose converter has it, ``reason`` why it stays in
+    A node's ``where`` is its block or ``IN_TORCH``; ``pack`` is whose converter has it, ``reason`` why it stays in
     PyTorch. One outside of blocks that has neither is a size, or picks a result of another.
     """
     blocks = {block.name for block in report.blocks}

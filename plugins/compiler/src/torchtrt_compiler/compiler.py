@@ -1,6 +1,6 @@
 """``torchtrt.compile``: from a model to a module that runs TensorRT engines and, for the rest, PyTorch.
 
-The stages, in order: exporting, lowering, partitioning, conversion, building. :func:`_compile_program` runs all but the
+The stages, in order: exporting, lowering, partitioning, conversion, building. ``_compile_program`` runs all but the
 first.
 """
 
@@ -58,11 +58,11 @@ def compile(
 
     Args:
         model: A module in eval mode, or a program that you exported.
-        inputs: The positional inputs: example tensors, or :class:`torchtrt.Input` where sizes vary.
+        inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
             May be empty for an exported program.
         kwarg_inputs: The keyword inputs, likewise.
         dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
-        **settings: Fields of :class:`torchtrt.CompilationSettings`.
+        **settings: Fields of ``torchtrt.CompilationSettings``.
 
     Returns:
         A module that is called like the original and carries a ``report``.
@@ -252,5 +252,5 @@ def _build_engines(
 def explain(
     model: torch.nn.Module | ExportedProgram, inputs: Sequence[Any] = (), **settings: Any
 ) -> CompilationReport:
-    """Returns what :func:`compile` would do with a model, without building anything."""
+    """Returns what ``compile`` would do with a model, without building anything."""
     return compile(model, inputs, **{**settings, "dryrun": True}).report

@@ -232,13 +232,13 @@ def size_profiles(
 ) -> tuple[Profile, ...]:
     """Returns the sizes to build for: of each profile, for each symbol of the program's input shapes.
 
-    The minimum and maximum come from the exported program, widened down to what an :class:`Input`
+    The minimum and maximum come from the exported program, widened down to what an ``Input``
     asked for (exporting itself stops at 2); the optimal sizes come from the inputs given here, or
     those it was exported with. A range whose sizes the program takes none of makes no profile.
 
     Raises:
         InputError: A size that varies has no upper bound, inputs have different numbers of ranges, an
-            :class:`Input` asks for sizes that the exported program fixed, or an input is a number that varies.
+            ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
     """
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
     placeholders = program.placeholders
@@ -315,7 +315,7 @@ def _varying_sizes(placeholders: Sequence[Node], leaves: Sequence[Any]) -> Itera
     """Yields the dimensions whose sizes grow with a symbol, and checks the others.
 
     Raises:
-        InputError: An :class:`Input` asks for sizes that the program fixed, or an input is a number that varies.
+        InputError: An ``Input`` asks for sizes that the program fixed, or an input is a number that varies.
     """
     for index, placeholder in enumerate(placeholders):
         value = placeholder.meta.get("val")

@@ -1,7 +1,7 @@
 """Front ends: what turns a kind of model that ``torch.export`` does not take into an exported program.
 
 One is found through the entry-point group ``torchtrt.frontends``, whose entry names a module with the
-functions of :class:`FrontEnd`.
+functions of ``FrontEnd``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FrontEnd(Protocol):
         kwarg_inputs: Mapping[str, Any],
         dynamic_shapes: Any,
     ) -> ExportedProgram:
-        """Returns the model as an exported program. The arguments are those of :func:`torchtrt.compile`."""
+        """Returns the model as an exported program. The arguments are those of ``torchtrt.compile``."""
 
 
 def front_end_for(model: object) -> FrontEnd | None:

@@ -148,7 +148,7 @@ def _sizes(shape: Any, name: str) -> tuple[int, ...]:
 
 
 def is_input(value: Any) -> bool:
-    """Returns whether ``value`` is an :class:`Input`."""
+    """Returns whether ``value`` is an ``Input``."""
     return isinstance(value, Input)
 
 

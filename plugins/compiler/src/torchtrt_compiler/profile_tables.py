@@ -16,7 +16,7 @@ SHOWN = 30
 
 
 def tables_of(profile: Any, lines: Mapping[str, str] | None = None) -> Iterator[RenderableType]:
-    """Yields what a :class:`torchtrt_compiler.profiling.CallProfile` tells.
+    """Yields what a ``torchtrt_compiler.profiling.CallProfile`` tells.
 
     Args:
         profile: The profile.

@@ -32,7 +32,7 @@ class Stages:
 
     @contextlib.contextmanager
     def stage(self, name: str, steps: int | None = None) -> Iterator[None]:
-        """Times a ``with`` block. ``steps`` is how often :meth:`advance` will be called, where known."""
+        """Times a ``with`` block. ``steps`` is how often ``advance`` will be called, where known."""
         start = time.perf_counter()
         try:
             with self._bars.bar(name, steps):

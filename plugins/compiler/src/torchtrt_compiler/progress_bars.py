@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 
 class Bars:
-    """Progress bars, shown until :meth:`stop`, which removes them."""
+    """Progress bars, shown until ``stop``, which removes them."""
 
     def __init__(self) -> None:
         self._task: TaskID | None = None
@@ -29,7 +29,7 @@ class Bars:
 
         Args:
             name: The stage's name.
-            steps: How often :meth:`advance` will be called, where known.
+            steps: How often ``advance`` will be called, where known.
         """
         task = self._task = self._progress.add_task(name, total=steps)
         try:

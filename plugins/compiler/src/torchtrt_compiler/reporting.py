@@ -53,7 +53,7 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
 
 
 def check_complete(report: CompilationReport) -> None:
-    """Raises a :class:`FullCompilationError` where more stays in PyTorch than writes to buffers and inputs."""
+    """Raises a ``FullCompilationError`` where more stays in PyTorch than writes to buffers and inputs."""
     missing = tuple(entry for entry in report.in_torch if "write" not in entry.codes)
     if not missing:
         return

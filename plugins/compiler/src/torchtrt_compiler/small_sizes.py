@@ -154,7 +154,7 @@ def _user_inputs(exported: ExportedProgram) -> list[Node]:
 
 
 def _compare(exported: ExportedProgram, values: _Values, retrace: Retrace | None) -> None:
-    """Raises a :class:`_Difference` where the program is not the model's for sizes with these values."""
+    """Raises a ``_Difference`` where the program is not the model's for sizes with these values."""
     if retrace is None:
         _Replay(exported, values).compare()
         return
@@ -445,7 +445,7 @@ class _Replay(Interpreter):
         self.mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
     def compare(self) -> None:
-        """Raises a :class:`_Difference` at the first node whose results are not what the program says."""
+        """Raises a ``_Difference`` at the first node whose results are not what the program says."""
         with self.mode:
             self.run(*(_example(node.meta.get("val"), self.values) for node in self.inputs))
 

@@ -63,7 +63,7 @@ def torchtrt(
         example_inputs: Its inputs.
         mode: ``torch.compile``'s ``mode``: ``"reduce-overhead"`` records calls as CUDA graphs, and
             ``"max-autotune"`` lets TensorRT try everything as well.
-        options: Fields of :class:`torchtrt.CompilationSettings` (``torch.compile``'s ``options``).
+        options: Fields of ``torchtrt.CompilationSettings`` (``torch.compile``'s ``options``).
 
     Returns:
         The compiled graph, called with what ``graph_module`` takes.

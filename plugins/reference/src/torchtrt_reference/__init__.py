@@ -1,6 +1,6 @@
 """Reference TensorRT: the interface of TensorRT's Python package, executed by PyTorch.
 
-It needs no GPU and no TensorRT. :func:`load` returns an object that is used like the module ``tensorrt`` of one
+It needs no GPU and no TensorRT. ``load`` returns an object that is used like the module ``tensorrt`` of one
 version: what that version lacks is absent, what it renumbered has its numbers, what it refuses is refused.
 
     >>> import torchtrt_reference as reference
@@ -41,7 +41,7 @@ def load(version: str | None = None) -> Any:
     """Returns the reference TensorRT that speaks ``version``: the same object on every call, from every thread.
 
     Args:
-        version: One of :data:`VERSIONS`; :data:`DEFAULT_VERSION` when None.
+        version: One of ``VERSIONS``; ``DEFAULT_VERSION`` when None.
 
     Raises:
         ValueError: The reference does not speak this version.

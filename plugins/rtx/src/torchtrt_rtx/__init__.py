@@ -1,7 +1,7 @@
 """TensorRT for RTX as a TensorRT for torchtrt: it builds engines on any machine, and RTX GPUs run them.
 
 The entry-point group ``torchtrt.tensorrt`` names this module ``rtx``. NVIDIA's own module is ``tensorrt_rtx_bindings``;
-:func:`load` imports it on first use. The two functions whose names end in ``objection`` say what it cannot do here.
+``load`` imports it on first use. The two functions whose names end in ``objection`` say what it cannot do here.
 """
 
 from __future__ import annotations

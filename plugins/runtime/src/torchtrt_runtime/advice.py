@@ -38,7 +38,7 @@ BY_CODE: Mapping[RejectionCode, str] = {
 def advice(entry: TorchOp) -> str:
     """Returns what to do so that a node that stays in PyTorch goes to TensorRT.
 
-    What packs say themselves comes first; :class:`torchtrt.packs.Reject` takes it.
+    What packs say themselves comes first; ``torchtrt.packs.Reject`` takes it.
     """
     if entry.advice:
         return " ".join(entry.advice)

@@ -59,7 +59,7 @@ class CompiledModule(torch.nn.Module):
     """A compiled model: called like the original, it runs engines and, for the rest, PyTorch.
 
     Args:
-        graph_module: One graph with an :class:`EngineModule` per block.
+        graph_module: One graph with an ``EngineModule`` per block.
         interface: How the model may be called.
         report: What went where and why, which pack converted what, and how long each stage took.
         settings: The settings that it was compiled with.
@@ -195,7 +195,7 @@ class CompiledModule(torch.nn.Module):
         return self
 
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """Returns a call's inputs as the graph takes them; an :class:`InputError` where they nest otherwise."""
+        """Returns a call's inputs as the graph takes them; an ``InputError`` where they nest otherwise."""
         if self.signature is not None:
             args, kwargs = self.signature.arrange(args, kwargs)
         names = [name for name, _ in self.checks.inputs]

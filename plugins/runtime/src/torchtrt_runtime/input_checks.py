@@ -20,7 +20,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
 def unlike(*_: Any) -> bool:
-    """Returns false, as what :func:`matcher_of` returns for values that are no such tensors."""
+    """Returns false, as what ``matcher_of`` returns for values that are no such tensors."""
     return False
 
 
@@ -45,7 +45,7 @@ def matcher_of(values: Sequence[Any], exact: bool = False) -> Callable[..., bool
 
 
 def check_strided(tensor: torch.Tensor) -> None:
-    """Raises an :class:`InputError` for a tensor that no engine can read: sparse, nested or quantized."""
+    """Raises an ``InputError`` for a tensor that no engine can read: sparse, nested or quantized."""
     special = (tensor.is_nested and "nested tensor") or (tensor.is_quantized and "quantized tensor")
     kind = special or tensor.layout
     if kind is not torch.strided:

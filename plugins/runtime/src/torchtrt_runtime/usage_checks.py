@@ -85,7 +85,7 @@ class UsageChecks:
         return {**self.__dict__, "_watched": []}
 
     def check_surroundings(self) -> None:
-        """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
+        """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
         if (self._was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:
             raise EngineError(
                 "The model was compiled inside autocast and is called outside or inside another, or the other way "
@@ -101,7 +101,7 @@ class UsageChecks:
             )
 
     def check_weights(self) -> None:
-        """Raises an :class:`EngineError` where a weight has changed, or the model has another in its place."""
+        """Raises an ``EngineError`` where a weight has changed, or the model has another in its place."""
         for module_reference, kind, weights in self._watched:
             module = module_reference()
             held = getattr(module, kind, None)

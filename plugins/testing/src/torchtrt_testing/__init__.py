@@ -1,6 +1,6 @@
 """What authors of converter packs test with; ``torchtrt.testing`` is this package.
 
-:class:`PackConformance` is what one subclasses, :func:`op_case` the line for an op. pytest imports
+``PackConformance`` is what one subclasses, ``op_case`` the line for an op. pytest imports
 this package in every environment that has it, for one mark, so nothing here imports PyTorch before
 it is used.
 """

@@ -35,7 +35,7 @@ class Build:
     """The outcome of building a program.
 
     Attributes:
-        outcome: :data:`BUILT`; or ``"parted"``, ``"refused"``, ``"stays in PyTorch"`` or ``"failed"`` with a reason.
+        outcome: ``BUILT``; or ``"parted"``, ``"refused"``, ``"stays in PyTorch"`` or ``"failed"`` with a reason.
         seconds: The time of compiling.
         plan_bytes: The size of all engines.
         networks: For each network its layers, each with its kind and its outputs, and its outputs.

@@ -19,12 +19,12 @@ from torchtrt_testing.tensors import DIMENSIONS, Sizes, TensorSpec, is_shape
 
 @dataclass(frozen=True, eq=False)
 class OpCase:
-    """A call that must be converted and agree with PyTorch. :func:`op_case` makes one.
+    """A call that must be converted and agree with PyTorch. ``op_case`` makes one.
 
     Attributes:
         ops: The ops that must be in engines, by qualified name.
         function: What is computed.
-        args: Its arguments; every :class:`TensorSpec` among them is an input of the model.
+        args: Its arguments; every ``TensorSpec`` among them is an input of the model.
         kwargs: Its keyword arguments, likewise.
         tolerance: The largest relative and absolute difference; ``None`` for that of the dtype.
         label: What tells it from other cases, in the test's name.
@@ -112,7 +112,7 @@ def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
     """Returns a case: a call of an op, which the engine must compute as PyTorch does.
 
     A string among the arguments that reads as a shape, such as ``"batch length 4"``, is a tensor of
-    that shape with random values from -3 to 3; :class:`TensorSpec` says more. ``batch`` and
+    that shape with random values from -3 to 3; ``TensorSpec`` says more. ``batch`` and
     ``length`` vary, from 1 to 5 and from 3 to 8.
 
     Args:
@@ -153,7 +153,7 @@ def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
 
 
 def decomposition_case(op: str, *args: Any, label: str = "", **kwargs: Any) -> OpCase:
-    """Returns a case of an op that is decomposed; the arguments are those of :func:`op_case`."""
+    """Returns a case of an op that is decomposed; the arguments are those of ``op_case``."""
     label = f"{op}-{label}" if label else op
     return op_case((), *args, function=_called(op), label=label, **kwargs)
 

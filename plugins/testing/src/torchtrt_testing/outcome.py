@@ -30,7 +30,7 @@ class Outcome:
     """What became of one sample on one version.
 
     Attributes:
-        kind: One of :mod:`torchtrt.packs.coverage`'s letters.
+        kind: One of ``torchtrt.packs.coverage``'s letters.
         reason: Why, where it is not correct.
     """
 
@@ -77,7 +77,7 @@ def outcome(sample: Sample, exported: Any, expected: list[Any], **settings: Any)
     Args:
         sample: The sample.
         exported: It as an exported program.
-        expected: What :func:`~torchtrt_testing.comparison.eager` gives for it.
+        expected: What ``torchtrt_testing.comparison.eager`` gives for it.
         **settings: Settings of the compilation.
     """
     device = torch.device("cuda" if is_real() else "cpu")

@@ -46,7 +46,7 @@ class TensorSpec:
         Args:
             dtype: The dtype, if the argument has none of its own.
             dimensions: The sizes of the dimensions that vary.
-            point: Which of them: :data:`MINIMUM`, :data:`USUAL` or :data:`MAXIMUM`.
+            point: Which of them: ``MINIMUM``, ``USUAL`` or ``MAXIMUM``.
             seed: What random values follow from.
         """
         dtype = self.dtype or dtype

@@ -1,7 +1,7 @@
 """The TorchScript front end: scripted and traced models, on the same packs and the same runtime.
 
 ``torchtrt_torchscript.compile(model, inputs)`` compiles one. A pack adds a converter for a function schema with
-``@torchscript_converter(pack, schema)``, a program with :class:`RegisterNodeConversionPatterns`.
+``@torchscript_converter(pack, schema)``, a program with ``RegisterNodeConversionPatterns``.
 """
 
 from __future__ import annotations

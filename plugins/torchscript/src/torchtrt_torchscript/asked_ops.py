@@ -64,7 +64,7 @@ def op_asked_for(schema: str) -> str:
 
 @functools.cache
 def known_op(schema: str) -> str | None:
-    """Returns the op of :func:`op_asked_for`, or ``None`` where no converter is asked for it."""
+    """Returns the op of ``op_asked_for``, or ``None`` where no converter is asked for it."""
     try:
         return op_asked_for(schema)
     except PackError:

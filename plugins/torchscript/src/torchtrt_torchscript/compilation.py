@@ -46,11 +46,11 @@ def compile(
 
     Args:
         model: A scripted or traced module in eval mode, a scripted function, or the file of one.
-        inputs: The positional inputs: example tensors, or :class:`torchtrt.Input` where sizes vary.
+        inputs: The positional inputs: example tensors, or ``torchtrt.Input`` where sizes vary.
         method: The method to compile.
         kwarg_inputs: The keyword inputs, likewise.
         dynamic_shapes: As ``torch.export.export`` takes it, for example tensors whose sizes vary.
-        **settings: Fields of :class:`torchtrt.CompilationSettings`.
+        **settings: Fields of ``torchtrt.CompilationSettings``.
 
     Returns:
         A module that is called like the original and carries a ``report``.
@@ -58,7 +58,7 @@ def compile(
     Raises:
         InputError: The model is not TorchScript, or the inputs do not fit it.
         ExportError: The model does something that cannot be compiled; the message has the model's line.
-        TorchTRTError: As :func:`torchtrt.compile`.
+        TorchTRTError: As ``torchtrt.compile``.
     """
     exported = export(
         model, inputs, method=method, kwarg_inputs=kwarg_inputs, dynamic_shapes=dynamic_shapes
@@ -76,7 +76,7 @@ def export(
 ) -> ExportedProgram:
     """Returns a TorchScript model as an exported program, whose nodes know where in the model they come from.
 
-    The arguments are those of :func:`compile`.
+    The arguments are those of ``compile``.
     """
     module = open_method(model, method)
     _refuse_optimized(module)

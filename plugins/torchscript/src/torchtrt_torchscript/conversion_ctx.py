@@ -65,7 +65,7 @@ class ConversionCtx:
         value_tensor_map: The network tensor of each graph value that a TorchScript converter has received or made.
         evaluated_value_map: The value of each such graph value that is known when the engine is built, of every
             constant of the graph, and of lists and tuples of these.
-        label: The name for the layers of the node in conversion: see :func:`node_info`.
+        label: The name for the layers of the node in conversion: see ``node_info``.
         conversion: The context that the converters of the other front end receive. The building
             blocks of the packs take it.
     """

@@ -30,9 +30,9 @@ class TensorContainer:
 class Argument:
     """An input of a node: a network tensor (``ITensor``) or a value known when the engine is built (``IValue``).
 
-    Network tensors inside a list are :class:`TensorContainer`.
+    Network tensors inside a list are ``TensorContainer``.
 
-    The ``unwrap_to_*`` methods check the type and raise :class:`ConversionError` if it is another one. With a
+    The ``unwrap_to_*`` methods check the type and raise ``ConversionError`` if it is another one. With a
     fallback, they return it where the input is ``None``.
 
     Args:

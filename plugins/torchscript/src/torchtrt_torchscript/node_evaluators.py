@@ -1,7 +1,7 @@
 """Evaluators: what TorchScript computes without tensors, computed when the model is compiled.
 
 A number, list, tuple or dictionary of the graph is a Python value here. Sizes may be symbolic, and then so is what is
-computed from them. A number that is read out of a tensor stays :class:`Undecided`.
+computed from them. A number that is read out of a tensor stays ``Undecided``.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ class Undecided:
     """A number or truth value that is known only when the engine runs: the value of a tensor.
 
     Whatever would have to know it, such as comparing it or looking for it in a list, raises
-    :class:`DependsOnDataError`.
+    ``DependsOnDataError``.
 
     Attributes:
         tensor: A 0-d tensor: int64, float64 or bool.

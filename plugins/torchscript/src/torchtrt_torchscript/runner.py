@@ -3,7 +3,7 @@
 Under ``torch.export`` this is how a TorchScript graph becomes an exported program: what is known when the model is
 compiled (numbers, lists, branches and trip counts that do not depend on data) is evaluated and leaves no
 trace, operators on tensors are called and so recorded, and control flow that depends on data becomes ``cond`` and
-``while_loop``. Every recorded operator carries the :class:`Site` that it comes from.
+``while_loop``. Every recorded operator carries the ``Site`` that it comes from.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def torchscript_converter(
         pack: The pack to register in.
         schema: A function schema: ``"aten::relu(Tensor self) -> Tensor"``.
         enabled: With ``False`` the function is not registered.
-        priority: As for :meth:`torchtrt.packs.ConverterPack.converter`.
+        priority: As for ``torchtrt.packs.ConverterPack.converter``.
 
     Raises:
         PackError: The schema cannot be read, nothing would ever ask for it, or the pack is already loaded.

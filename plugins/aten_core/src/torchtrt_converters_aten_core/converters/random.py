@@ -44,7 +44,7 @@ def _uniform(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
 
 
 def _normal(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
-    """Returns numbers of the standard normal distribution; the arguments are :func:`uniform`'s."""
+    """Returns numbers of the standard normal distribution; the arguments are ``uniform``'s."""
     drawn = _draw(ctx, "RANDOM_NORMAL", extents, 0.0, 1.0)
     return types.cast(ctx, drawn, dtype)
 
@@ -111,7 +111,7 @@ def _alpha_dropout(
 ) -> Any:
     """Returns ``tensor`` with elements set to SELU's minimum value, then scaled and shifted to keep mean and variance.
 
-    The arguments are :func:`dropout`'s.
+    The arguments are ``dropout``'s.
     """
     if probability == 1:
         return elementwise.arithmetic(ctx, "PROD", tensor, 0.0, dtype)

@@ -24,7 +24,7 @@ _LONGEST = 2**31 - 1
 
 
 def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> Any:
-    """Returns the running total of ``tensor`` along a dimension, by a way of :mod:`merging`.
+    """Returns the running total of ``tensor`` along a dimension, by a way of ``merging``.
 
     Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
     has combined ``2**n`` others, so that a dimension takes as many steps as its size has bits (Hillis
@@ -33,7 +33,7 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> An
 
     Args:
         ctx: The conversion context.
-        kind: As for :func:`.merging.merge`.
+        kind: As for ``.merging.merge``.
         tensor: A network tensor of rank 1 or more.
         dim: The dimension.
         size: What PyTorch knows of its size, where that is more than the context knows.
@@ -64,7 +64,7 @@ def _by_doubling(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
 
 
 def _by_doubling_up_to(ctx: Any, kind: str, tensor: Any, dim: int, most: int) -> Any:
-    """As :func:`_by_doubling`, for a size of at most ``most``: the first elements are combined with any, and kept."""
+    """As ``_by_doubling``, for a size of at most ``most``: the first elements are combined with any, and kept."""
     dtype, step = ctx.dtype_of(tensor), 1
     places = creation.places(ctx, tensor, dim, torch.int32)
     while step < most:

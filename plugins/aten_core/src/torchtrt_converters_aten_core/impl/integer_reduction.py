@@ -23,7 +23,7 @@ SUM_LIMIT = 1 << 16
 
 
 def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the exact sum of integers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is."""
+    """Returns the exact sum of integers; of sizes beyond ``SUM_LIMIT`` only where TensorRT's own is."""
     if reduces_integers_exactly():
         return reduce(ctx, "SUM", tensor, dims, keep)
     if has_halves(tensor, dims):
@@ -33,7 +33,7 @@ def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
 
 
 def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int) -> Any:
-    """Returns the sum of at most ``count`` (no more than :data:`SUM_LIMIT`) int32 numbers."""
+    """Returns the sum of at most ``count`` (no more than ``SUM_LIMIT``) int32 numbers."""
     bits = 16 if count <= EXACT_LIMIT >> 16 else 8
     rest, parts = tensor, []
     for _ in range(32 // bits - 1):
@@ -76,7 +76,7 @@ def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool)
 
 
 def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
-    """Returns whether :func:`by_halves` takes a network tensor or a fake one: its sizes along ``dims`` are fixed."""
+    """Returns whether ``by_halves`` takes a network tensor or a fake one: its sizes along ``dims`` are fixed."""
     extents = [tensor.shape[dim] for dim in dims]
     return all(isinstance(extent, int) and extent >= 1 for extent in extents)
 

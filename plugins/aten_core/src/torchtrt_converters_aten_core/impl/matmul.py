@@ -31,7 +31,7 @@ def multiply(
     TensorRT 8.6 computes a small product for each of them, at half the speed.
 
     A product of batches whose matrices have one row is computed as its transpose where TensorRT may compute attention
-    wrongly otherwise (:func:`shims.multiplies_one_row_exactly`).
+    wrongly otherwise (``shims.multiplies_one_row_exactly``).
 
     Args:
         ctx: The conversion context.

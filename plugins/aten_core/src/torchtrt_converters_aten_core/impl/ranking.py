@@ -94,7 +94,7 @@ def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, 
     Args:
         ctx: The conversion context.
         tensor: A network tensor; booleans are ranked as numbers.
-        k: How many, at most :data:`LIMIT`.
+        k: How many, at most ``LIMIT``.
         dim: The dimension; it is moved to the end where TensorRT cannot look along it.
         largest: Whether the largest come first.
     """
@@ -149,7 +149,7 @@ def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
 def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     """Returns all elements along a dimension in order, and their int32 indices.
 
-    Up to :data:`LIMIT` elements are one TopK; up to twice as many are two, from either end; others
+    Up to ``LIMIT`` elements are one TopK; up to twice as many are two, from either end; others
     are put where the count of elements that come before them says.
     """
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
@@ -164,7 +164,7 @@ def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
 
 
 def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
-    """Returns whether :func:`sort` takes a tensor of these sizes, symbolic ones included."""
+    """Returns whether ``sort`` takes a tensor of these sizes, symbolic ones included."""
     if not extents:
         return True
     size = extents[dim]

@@ -49,7 +49,7 @@ def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
 
 
 def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
-    """Returns the remainder with the divisor's sign; the arguments are :func:`fmod`'s."""
+    """Returns the remainder with the divisor's sign; the arguments are ``fmod``'s."""
     division = _Division(ctx, first, second, dtype)
     rest = division.remainder()
     moved = elementwise.combine(ctx, "SUM", rest, division.divisor)
@@ -58,7 +58,7 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
 
 
 def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
-    """Returns the quotient rounded down, of what the remainder leaves; the arguments are :func:`fmod`'s."""
+    """Returns the quotient rounded down, of what the remainder leaves; the arguments are ``fmod``'s."""
     division = _Division(ctx, first, second, dtype)
     dividend, divisor = division.dividend, division.divisor
     rest = division.remainder()
@@ -110,7 +110,7 @@ class _Division:
         return elementwise.select(ctx, negative, unary.negative(ctx, rest), rest, _WIDE)
 
     def rest_of_large(self, size: Any, unit: Any) -> Any:
-        """Returns what :meth:`rest` does, for numbers whose products may be infinite."""
+        """Returns what ``rest`` does, for numbers whose products may be infinite."""
         ctx = self.ctx
         factor = None
         if self.number is None:

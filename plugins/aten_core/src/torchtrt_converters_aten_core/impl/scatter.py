@@ -55,7 +55,7 @@ def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: i
 
 
 def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim: int) -> Any:
-    """Returns ``tensor`` with a number at the places where :func:`combine_at` would combine."""
+    """Returns ``tensor`` with a number at the places where ``combine_at`` would combine."""
     dim %= len(tensor.shape)
     dtype = ctx.dtype_of(tensor)
     if _is_small(ctx, tensor, source, dim):
@@ -154,7 +154,7 @@ def reduce_at(
     Args:
         ctx: The conversion context.
         how: ``"sum"``, ``"prod"``, ``"mean"``, ``"amax"`` or ``"amin"``.
-        tensor: As for :func:`combine_at`.
+        tensor: As for ``combine_at``.
         index: The same.
         source: The same.
         dim: The dimension.
@@ -192,7 +192,7 @@ def put(ctx: Any, tensor: Any, indices: Sequence[Any], values: Any, accumulate: 
     Args:
         ctx: The conversion context.
         tensor: A network tensor, no booleans.
-        indices: As for :func:`.indexing.index_by`.
+        indices: As for ``.indexing.index_by``.
         values: A network tensor of the tensor's dtype that broadcasts to ``tensor[indices]``.
         accumulate: Whether values are added, each as often as its place is named.
     """

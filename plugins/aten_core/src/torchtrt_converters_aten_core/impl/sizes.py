@@ -103,7 +103,7 @@ class Deferred:
 
 
 def outline(ctx: Any, tensor: Any) -> list[Any]:
-    """Returns all sizes of a tensor: numbers, and :class:`Deferred` ones, which add no layer yet."""
+    """Returns all sizes of a tensor: numbers, and ``Deferred`` ones, which add no layer yet."""
     return [
         symbol if isinstance(symbol, int) else Deferred(tensor, dim, symbol)
         for dim, symbol in enumerate(ctx.symbolic_shape(tensor))

@@ -43,7 +43,7 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
 
 
 def _converted(ctx: Any, tensor: Any, source: torch.dtype, target: torch.dtype) -> Any:
-    """Returns what :func:`cast` does, in layers."""
+    """Returns what ``cast`` does, in layers."""
     if source is target:  # by the name only that a weakly typed network has for it
         return add_cast(ctx.net, tensor, target)
     if target is torch.bool and source.is_floating_point:

@@ -171,7 +171,7 @@ RULES: Mapping[Any, Callable[..., Any]] = {
     aten.bmm.default: _product(torch.bmm),
     aten.matmul.default: _product(torch.matmul),
 }
-"""For each op its meaning with :class:`Pair` for complex operands and results."""
+"""For each op its meaning with ``Pair`` for complex operands and results."""
 _IN_PLACE = {
     aten.squeeze_.dim: aten.squeeze.dim,
     aten.transpose_.default: aten.transpose.int,

@@ -1,9 +1,9 @@
 """From an exported program to a flat ATen graph in which every node knows who converts it.
 
-:func:`lower` runs the steps in order. :mod:`program` opens the exported program into a graph with its weights as
-attributes. :mod:`cleanup` removes what computes nothing. :mod:`constant_folding` computes what depends on no input.
-Packs' own passes run. :mod:`decomposition` asks the registry about each node, and inlines a decomposition where that
-helps. :mod:`aliasing` knows which tensors may share memory, and has the last word when the blocks are engines.
+``lower`` runs the steps in order. ``program`` opens the exported program into a graph with its weights as
+attributes. ``cleanup`` removes what computes nothing. ``constant_folding`` computes what depends on no input.
+Packs' own passes run. ``decomposition`` asks the registry about each node, and inlines a decomposition where that
+helps. ``aliasing`` knows which tensors may share memory, and has the last word when the blocks are engines.
 """
 
 from torchtrt_compiler.lowering.aliasing import keep_results_apart

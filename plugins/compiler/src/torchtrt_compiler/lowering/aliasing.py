@@ -9,29 +9,29 @@ is a value, and copies may go as they please. Memory can be seen from outside in
 * **A write at the end.** What is returned, or written elsewhere, is what it was when the program read it.
 
 Facts
-    :func:`may_share` says whose memory a call's result may be: what the op's schema annotates, what is known to do so
-    without saying so (:data:`UNDECLARED`), and everything where there is no schema to ask (control flow, a block that
-    PyTorch runs). An engine's results are always new memory. :func:`certain_source` says whose memory a result surely
+    ``may_share`` says whose memory a call's result may be: what the op's schema annotates, what is known to do so
+    without saying so (``UNDECLARED``), and everything where there is no schema to ask (control flow, a block that
+    PyTorch runs). An engine's results are always new memory. ``certain_source`` says whose memory a result surely
     is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
 
 Sets
     The *memories* of a node are the inputs, storages of attributes, and calls whose memory it may be, along
-    :func:`may_share`. Attributes that are views of one storage have one memory. A node *repeats* when several of its
+    ``may_share``. Attributes that are views of one storage have one memory. A node *repeats* when several of its
     elements may be one place in memory, as after ``expand``. The *origin* of a result is the input or call whose memory
-    it surely is in the model as it was written, along :func:`certain_source`, and whether it repeats there.
+    it surely is in the model as it was written, along ``certain_source``, and whether it repeats there.
 
 Conclusions
     * Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``. It
       has PyTorch rewrite the rest, with what is undeclared declared, and refuses writes to what repeats.
-    * No weight that is read may lie in memory that is written under another name (:func:`written_inputs`).
+    * No weight that is read may lie in memory that is written under another name (``written_inputs``).
     * Copy removal and constant folding need not ask: they change no value, and origins are taken before them
-      (:func:`origins_of`).
-    * Once the graph is complete, :func:`keep_results_apart` copies each result that may be an attribute's memory
+      (``origins_of``).
+    * Once the graph is complete, ``keep_results_apart`` copies each result that may be an attribute's memory
       (neither weights nor folded constants are ever handed out), may be memory that is written at the end, may share
       memory with an input or an earlier result that is not of the same origin, or may repeat where its origin does not;
       and each value to be written that may lie in memory that an earlier write, or its own, changes.
     * Inputs are taken to share memory with nothing; a call in which one does, and is written, is an error
-      (:mod:`torchtrt_runtime.memory_checks`).
+      (``torchtrt_runtime.memory_checks``).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def may_share(node: Node) -> Sequence[Node]:
 
 
 def _makes_new_memory(node: Node) -> bool:
-    """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
+    """Returns whether an op of ``UNDECLARED`` is known to return no memory of these arguments."""
     results = _evaluated(node)
     if results is None:
         return False
@@ -133,7 +133,7 @@ def _makes_new_memory(node: Node) -> bool:
 
 
 def returned_argument(node: Node) -> Node | None:
-    """Returns the argument that a conversion, or an op of :data:`UNDECLARED`, is known to return as it is."""
+    """Returns the argument that a conversion, or an op of ``UNDECLARED``, is known to return as it is."""
     if _fake(node) is None or not (node.target in UNDECLARED or node.target in _CONVERSIONS):
         return None  # also where it returns a list, of which an argument is only a part
     for result in _evaluated(node) or ():

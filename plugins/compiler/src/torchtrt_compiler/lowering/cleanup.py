@@ -26,7 +26,7 @@ def remove_no_ops(graph_module: GraphModule) -> None:
     """Removes the graph's no-ops and what is no longer used.
 
     Copies go: nothing is written between what is copied and its copy, and where a result must be
-    memory of its own, :func:`keep_results_apart` copies it at the end. They stay where something reads
+    memory of its own, ``keep_results_apart`` copies it at the end. They stay where something reads
     memory by strides, and where an input is only copied and returned: that copy is for a converter.
     """
     graph = graph_module.graph

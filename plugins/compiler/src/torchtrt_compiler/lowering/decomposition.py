@@ -49,7 +49,7 @@ _DEPTH_LIMIT = 16
 
 
 def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
-    """Gives every call in the graph its :class:`Resolution`, decomposing nodes where that helps.
+    """Gives every call in the graph its ``Resolution``, decomposing nodes where that helps.
 
     Each node is asked about once; the answer travels with it to partitioning and conversion.
     """

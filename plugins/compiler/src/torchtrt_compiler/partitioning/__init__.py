@@ -1,6 +1,6 @@
 """Decides which nodes go to TensorRT, and groups them into blocks.
 
-:mod:`blocks` assigns every node a side and a level, :mod:`extract` rebuilds the graph with one submodule per block.
+``blocks`` assigns every node a side and a level, ``extract`` rebuilds the graph with one submodule per block.
 """
 
 from torchtrt_compiler.partitioning.blocks import Partition, TorchNode, partition_nodes

@@ -130,7 +130,7 @@ def encode(value: Any, number: Callable[[torch.Tensor], int]) -> Any:
 
 
 def decode(data: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
-    """Returns the argument that :func:`encode` made data of."""
+    """Returns the argument that ``encode`` made data of."""
     match data:
         case {"tensor": int(number)}:
             return tensor(number)
@@ -168,7 +168,7 @@ def encode_tensor(tensor: torch.Tensor) -> dict[str, Any]:
 
 
 def decode_tensor(data: Mapping[str, Any]) -> torch.Tensor:
-    """Returns the tensor that :func:`encode_tensor` made data of."""
+    """Returns the tensor that ``encode_tensor`` made data of."""
     dtype = dtype_from_json(data["dtype"])
     content = bytearray(base64.b64decode(data["data"]))
     values = torch.frombuffer(content, dtype=dtype) if content else torch.empty(0, dtype=dtype)
@@ -206,7 +206,7 @@ def slice_steps(
 
 
 def op_name(op: OpOverload) -> str:
-    """Returns the name of an op that :func:`_op` finds."""
+    """Returns the name of an op that ``_op`` finds."""
     return qualified_name(op)
 
 

@@ -57,7 +57,7 @@ _Step = tuple[list[Any], frozenset[int], frozenset[int]]
 
 
 class Recorder:
-    """What was computed from some tensors, while :meth:`recording`.
+    """What was computed from some tensors, while ``recording``.
 
     Args:
         sources: The tensors, by name.

@@ -1,7 +1,7 @@
 """Converters, decompositions and lowering passes that were written for Torch-TensorRT, unchanged.
 
-:func:`adopt` puts those of a module into use; :func:`adopt_torch_tensorrt` those of the installed
-Torch-TensorRT, and :func:`offer` gives it ours.
+``adopt`` puts those of a module into use; ``adopt_torch_tensorrt`` those of the installed
+Torch-TensorRT, and ``offer`` gives it ours.
 """
 
 from torchtrt.lazy import lazy_names

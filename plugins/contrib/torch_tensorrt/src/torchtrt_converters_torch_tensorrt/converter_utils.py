@@ -54,7 +54,7 @@ def create_constant(
     min_rank: int | None = 1,
     target_quantized_type: Any = None,
 ) -> Any:
-    """Returns a constant of the network; see :func:`get_trt_tensor`."""
+    """Returns a constant of the network; see ``get_trt_tensor``."""
     return get_trt_tensor(ctx, value, name, dtype, min_rank or 0, target_quantized_type)
 
 

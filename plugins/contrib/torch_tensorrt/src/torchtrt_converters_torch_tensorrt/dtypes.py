@@ -25,7 +25,7 @@ _FROM_NUMPY = {np.dtype(theirs): ours for ours, theirs in _NUMPY.items()}
 
 
 def torch_dtype(value: Any) -> torch.dtype | None:
-    """Returns PyTorch's dtype for one of PyTorch's, NumPy's, TensorRT's or :class:`dtype`; ``None`` for ``None``.
+    """Returns PyTorch's dtype for one of PyTorch's, NumPy's, TensorRT's or ``dtype``; ``None`` for ``None``.
 
     Raises:
         TypeError: It is no dtype.

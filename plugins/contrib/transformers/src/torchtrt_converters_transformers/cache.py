@@ -41,7 +41,7 @@ class CacheLayout:
 
 
 class EngineCache(Cache):
-    """The cache of a :class:`~torchtrt_converters_transformers.CompiledForCausalLM`.
+    """The cache of a ``torchtrt_converters_transformers.CompiledForCausalLM``.
 
     It is allocated once. Sequences share the memory as they are many and long: a cache of one short sequence is small
     and contiguous, so that engines read no more of it than there is. Where room for a sequence ends, it doubles.
@@ -84,7 +84,7 @@ class EngineCache(Cache):
         """Writes the keys and values of new tokens behind the others.
 
         Args:
-            states: ``(2 * layers, batch, heads, new, width)``, as :attr:`tensors` has them.
+            states: ``(2 * layers, batch, heads, new, width)``, as ``tensors`` has them.
         """
         end = self._length + states.shape[3]
         if end > self._states.shape[3]:
@@ -181,17 +181,17 @@ class EngineCache(Cache):
         written.copy_(written.index_select(1, beam_idx.to(written.device)))
 
     def update(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises an :class:`EngineError`: only engines write here."""
+        """Raises an ``EngineError``: only engines write here."""
         raise EngineError(
             "An EngineCache is for the compiled model that made it; PyTorch models cannot go on from it."
         )
 
     def batch_repeat_interleave(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises an :class:`EngineError`."""
+        """Raises an ``EngineError``."""
         raise EngineError("The number of sequences of an EngineCache is fixed while it is filled.")
 
     def batch_select_indices(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises an :class:`EngineError`."""
+        """Raises an ``EngineError``."""
         raise EngineError("The number of sequences of an EngineCache is fixed while it is filled.")
 
     def _owned(self) -> Tensor:

@@ -43,7 +43,7 @@ def compile_for_generation(
         opt_length: The length of prompts, and of what is cached, that engines are optimized for; by default half of
             ``max_length``.
         prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
-        **settings: Settings of :func:`torchtrt.compile`.
+        **settings: Settings of ``torchtrt.compile``.
 
     Returns:
         A model with transformers' ``generate``.
@@ -51,7 +51,7 @@ def compile_for_generation(
     Raises:
         InputError: A number does not fit the model.
         UnsupportedProgramError: The model cannot generate in this way; the message says why.
-        TorchTRTError: As of :func:`torchtrt.compile`.
+        TorchTRTError: As of ``torchtrt.compile``.
     """
     _check(model, max_batch_size, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
@@ -145,7 +145,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
     """Runs a padded prompt and one more token through the step and through the model itself.
 
     Returns:
-        New keys and values, as a :class:`Step` returns them, and each layer's window.
+        New keys and values, as a ``Step`` returns them, and each layer's window.
 
     Raises:
         UnsupportedProgramError: The step does not compute what the model does.

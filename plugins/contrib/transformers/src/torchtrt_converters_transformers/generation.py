@@ -37,11 +37,11 @@ _MODES = {
 class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
     """A causal language model whose steps run in engines, with transformers' ``generate``.
 
-    Made by :func:`~torchtrt_converters_transformers.compile_for_generation`.
+    Made by ``torchtrt_converters_transformers.compile_for_generation``.
 
     Attributes:
         config: A copy of the model's.
-        generation_config: A copy of the model's: the defaults of :meth:`generate`.
+        generation_config: A copy of the model's: the defaults of ``generate``.
         layout: What the cache has room for.
         step: The compiled module that reads new tokens behind a cache.
         prefill: The compiled module that reads a prompt; None where ``step`` does.
@@ -92,7 +92,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
     def new_cache(self) -> EngineCache:
         """Returns a cache with memory of its own, for a conversation that goes on while others are generated.
 
-        Given to :meth:`generate` as ``past_key_values`` again and again, it keeps what was read and generated.
+        Given to ``generate`` as ``past_key_values`` again and again, it keeps what was read and generated.
         """
         return EngineCache(self.layout, self._allocate())
 
@@ -136,7 +136,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             return super().generate(inputs, generation_config, **options)
 
     def generate_batch(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises an :class:`InputError`: continuous batching has another cache."""
+        """Raises an ``InputError``: continuous batching has another cache."""
         raise InputError(
             "generate_batch is not possible here: the engines have a cache of their own."
         )
@@ -226,7 +226,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         return CausalLMOutputWithPast(logits=logits[:, None], past_key_values=cache)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str], **others: Any) -> None:
-        """Saves engines, configurations and the cache's layout into a folder; :meth:`from_pretrained` reads it.
+        """Saves engines, configurations and the cache's layout into a folder; ``from_pretrained`` reads it.
 
         Raises:
             InputError: Other options are given: engines are no state dict.
@@ -254,11 +254,11 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
     def from_pretrained(  # type: ignore[override]
         cls, folder: str | os.PathLike[str], **others: Any
     ) -> CompiledForCausalLM:
-        """Returns a model that :meth:`save_pretrained` saved; nothing is compiled, and the model's code is not needed.
+        """Returns a model that ``save_pretrained`` saved; nothing is compiled, and the model's code is not needed.
 
         Raises:
             InputError: The folder has no compiled model, or other options are given.
-            UnreadableFileError, EngineMismatchError: As of :func:`torchtrt.load`.
+            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
         folder = Path(folder)
         if others or not (folder / _DESCRIPTION).is_file():

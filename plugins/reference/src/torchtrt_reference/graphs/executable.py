@@ -138,7 +138,7 @@ class Executable:
 
 @dataclass(frozen=True, slots=True)
 class _GraphInside:
-    """A graph inside a node, as the node's operation uses it: :class:`Subgraph`."""
+    """A graph inside a node, as the node's operation uses it: ``Subgraph``."""
 
     graph: Graph
     rules: Rules

@@ -17,7 +17,7 @@ class Node:
     Attributes:
         operation: Its key in the table of operations.
         name: The layer's name; fused layers join theirs with `` + ``.
-        inputs: The slots it reads; :data:`ABSENT` for an optional input that is not there.
+        inputs: The slots it reads; ``ABSENT`` for an optional input that is not there.
         outputs: The slots it writes.
         attributes: Names, numbers, texts, None, and tuples of these; graphs for the bodies of control flow.
         output_types: The types that were set for its outputs, None where unset.

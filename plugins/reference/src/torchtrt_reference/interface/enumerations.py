@@ -26,7 +26,7 @@ Restore = Callable[[str, str, int], Any]
 
 
 class Enumeration:
-    """One member of an enumeration; the subclasses are made by :func:`make_enumeration`."""
+    """One member of an enumeration; the subclasses are made by ``make_enumeration``."""
 
     __members__: ClassVar[dict[str, Any]] = {}
     _by_value: ClassVar[dict[int, Any]] = {}

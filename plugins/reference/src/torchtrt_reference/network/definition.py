@@ -186,7 +186,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return True
 
     def unmark_output_for_shapes(self, tensor: Tensor) -> bool:
-        """Takes back :meth:`mark_output_for_shapes`; returns whether the tensor was marked."""
+        """Takes back ``mark_output_for_shapes``; returns whether the tensor was marked."""
         was_marked = any(output is tensor for output in self._shape_outputs)
         self._shape_outputs = [output for output in self._shape_outputs if output is not tensor]
         self.unmark_output(tensor)
@@ -221,7 +221,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return True
 
     def unmark_weights_refittable(self, name: str) -> bool:
-        """Takes back :meth:`mark_weights_refittable`; returns whether the weights were marked."""
+        """Takes back ``mark_weights_refittable``; returns whether the weights were marked."""
         was_marked = name in self._refittable
         self._refittable.discard(name)
         return was_marked
@@ -237,7 +237,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return True
 
     def unmark_debug(self, tensor: Tensor) -> bool:
-        """Takes back :meth:`mark_debug`."""
+        """Takes back ``mark_debug``."""
         self._debug = [marked for marked in self._debug if marked is not tensor]
         return True
 
@@ -250,7 +250,7 @@ class NetworkDefinition(Implementation, Named, Ported):
         return True
 
     def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
-        """Takes back :meth:`mark_unfused_tensors_as_debug_tensors`."""
+        """Takes back ``mark_unfused_tensors_as_debug_tensors``."""
         return True
 
     def _needs_value(self, tensor: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""What TensorRT's layers compute, one family of operations to a file; :data:`OPERATIONS` is the table of them all.
+"""What TensorRT's layers compute, one family of operations to a file; ``OPERATIONS`` is the table of them all.
 
 A family is a module in one of the folders that defines ``OPERATIONS``; it is found by listing them, so a new family is
 a new file and nothing else:

@@ -1,6 +1,6 @@
 """The base of every layer's knowledge: what it accepts, what comes out, and how PyTorch computes it.
 
-An :class:`Operation` serves four readers with one rule: the network definition (shapes with -1), the builder, the
+An ``Operation`` serves four readers with one rule: the network definition (shapes with -1), the builder, the
 runtime's shape inference and execution. It works on names, numbers and facts only, so that a plan can be
 loaded in a process that never saw the network.
 """
@@ -135,7 +135,7 @@ class Call:
         return tuple(axis for axis in range(rank) if mask >> axis & 1)
 
     def elements(self, index: int, types: frozenset[str] = INTEGERS) -> list[int | None] | None:
-        """Returns the elements of a shape-like input (see :meth:`TensorFacts.elements`), None if it is absent."""
+        """Returns the elements of a shape-like input (see ``TensorFacts.elements``), None if it is absent."""
         fact = self.optional(index)
         if fact is None:
             return None

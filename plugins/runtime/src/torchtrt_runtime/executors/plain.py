@@ -12,7 +12,7 @@ class Executor(Protocol):
     """Runs the graph of a compiled model.
 
     Attributes:
-        captures: Whether :meth:`replay` may return something.
+        captures: Whether ``replay`` may return something.
     """
 
     captures: bool

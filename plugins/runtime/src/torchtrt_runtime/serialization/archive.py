@@ -280,7 +280,7 @@ class Archive:
             raise self._damaged(error) from error
 
     def metadata(self) -> dict[str, Any]:
-        """Returns what :func:`write` was given as metadata.
+        """Returns what ``write`` was given as metadata.
 
         Raises:
             UnreadableFileError: The file is an exported program without engines.

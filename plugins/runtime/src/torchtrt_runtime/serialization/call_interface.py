@@ -80,7 +80,7 @@ def trees_of(data: Mapping[str, Any]) -> tuple[pytree.TreeSpec, pytree.TreeSpec]
 
 
 def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -> CompiledModule:
-    """Returns a compiled model of a graph and what :func:`describe_interface` said about it.
+    """Returns a compiled model of a graph and what ``describe_interface`` said about it.
 
     Raises:
         UnreadableFileError: Something is missing, or a container of its inputs or outputs is unknown here.

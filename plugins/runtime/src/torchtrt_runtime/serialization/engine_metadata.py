@@ -149,7 +149,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
     """Returns a described engine as a module.
 
     Args:
-        description: What :func:`describe_engine` returned.
+        description: What ``describe_engine`` returned.
         plan: Its plan, in any kind of buffer.
 
     Raises:
@@ -196,7 +196,7 @@ def tensorrt_for(built_by: str, gpu: str, what: str, compatible: Sequence[str] =
         built_by: The name of the TensorRT that built it.
         gpu: The GPU that the engine was built on.
         what: The engine, for messages.
-        compatible: Where else it runs, as :class:`EngineModule` has it.
+        compatible: Where else it runs, as ``EngineModule`` has it.
 
     Raises:
         EngineMismatchError: The TensorRT or the GPU here is none that runs it.

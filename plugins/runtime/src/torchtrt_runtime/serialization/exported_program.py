@@ -332,7 +332,7 @@ def _argument(node: Any) -> Any:
 def from_program(
     program: ExportedProgram, tensors: Mapping[str, torch.Tensor], plans: Mapping[str, Any]
 ) -> GraphModule:
-    """Returns the graph of a compiled model: the inverse of :func:`to_program`.
+    """Returns the graph of a compiled model: the inverse of ``to_program``.
 
     Args:
         program: The program.
@@ -340,7 +340,7 @@ def from_program(
         plans: The plans of its engines, by name.
 
     Raises:
-        UnreadableFileError: The program is none that :func:`to_program` makes.
+        UnreadableFileError: The program is none that ``to_program`` makes.
         EngineMismatchError: An engine is for a TensorRT or a GPU that is not here.
     """
     root = torch.nn.Module()

@@ -76,7 +76,7 @@ def tree_from_json(text: str, classes: Mapping[str, str] | None = None) -> pytre
     """Returns the tree that was written.
 
     Args:
-        text: What :func:`tree_to_json` returned.
+        text: What ``tree_to_json`` returned.
         classes: The classes of named tuples, by their places.
 
     Raises:

@@ -40,7 +40,7 @@ def save(compiled: CompiledModule, file: File) -> None:
     ``torchtrt.load`` reads it; so does, once torchtrt is imported, ``torch.export.load``.
 
     Args:
-        compiled: What :func:`torchtrt.compile` returned.
+        compiled: What ``torchtrt.compile`` returned.
         file: A path, or something to write bytes to. At a path the file appears complete or not at all.
 
     Raises:
@@ -77,7 +77,7 @@ def _foreign_operators(program: torch.export.ExportedProgram) -> Iterable[str]:
 
 
 def load(file: File) -> CompiledModule:
-    """Returns the compiled model in a file that :func:`save` wrote. Nothing in the file is executed.
+    """Returns the compiled model in a file that ``save`` wrote. Nothing in the file is executed.
 
     Args:
         file: A path, or something to read bytes from that can seek.

@@ -62,7 +62,7 @@ def to_json(expression: Any, symbol: Callable[[Any], Any] = str) -> Any:
 
 
 def from_json(data: Any, symbol: Callable[[Any], Any]) -> Any:
-    """Returns the expression that :func:`to_json` made data of: an ``int``, or one of SymPy's.
+    """Returns the expression that ``to_json`` made data of: an ``int``, or one of SymPy's.
 
     Args:
         data: The data.

@@ -48,7 +48,7 @@ def is_expected_rejection(error: FullCompilationError) -> bool:
 def check_where_exact(
     case: OpCase, settings: Mapping[str, Any] | None = None, *, varying: bool = True
 ) -> None:
-    """As :func:`~torchtrt_testing.checking.check_case`; or the case is rejected as it may be."""
+    """As ``torchtrt_testing.checking.check_case``; or the case is rejected as it may be."""
     try:
         check_case(case, varying=varying, settings=settings)
     except FullCompilationError as error:

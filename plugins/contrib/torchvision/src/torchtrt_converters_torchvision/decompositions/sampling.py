@@ -54,7 +54,7 @@ def sample_with_zeros(
 ) -> Tensor:
     """Returns bilinear samples in float32 of images around which everything is 0.
 
-    The arguments are those of :func:`sample_clamped`.
+    The arguments are those of ``sample_clamped``.
     """
     inside = (y > -1) & (y < height) & (x > -1) & (x < width)
     low_y, low_x = torch.floor(y), torch.floor(x)

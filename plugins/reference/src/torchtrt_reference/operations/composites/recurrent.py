@@ -52,7 +52,7 @@ class Part(NamedTuple):
 class RNN(Operation):
     """A stack of recurrent layers. Inputs 1 to 3 are the lengths, the initial hidden and the initial cell state.
 
-    The weights are one matrix and one vector for each layer, gate, and what they apply to: see :class:`Part`.
+    The weights are one matrix and one vector for each layer, gate, and what they apply to: see ``Part``.
     """
 
     name = "rnn_v2"

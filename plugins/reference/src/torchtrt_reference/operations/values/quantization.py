@@ -101,7 +101,7 @@ class Quantize(_Scaled):
         return (TensorFacts(call["to_type"], call.shape()),)
 
     def bind(self, call: Call) -> Function:
-        """See :func:`quantized`."""
+        """See ``quantized``."""
         shape, axis, dtype = call.shape(0), int(call["axis"]), call["to_type"]
         return lambda x, scale, zero=None: quantized(
             x.float() / _spread(scale.float(), shape, axis), dtype

@@ -132,7 +132,7 @@ class Cast(Operation):
         return (TensorFacts(target, call.shape()),)
 
     def bind(self, call: Call) -> Function:
-        """See :func:`cast`."""
+        """See ``cast``."""
         target = dtypes.TORCH[call["to_type"]]
         source = dtypes.TORCH[call.facts(0).dtype]
         if source == target:

@@ -1,0 +1,130 @@
+"""Checks the prose of the project with textlint: ``python -m tools.prose [PATH ...]``.
+
+textlint reads the Markdown pages as they are. For each Python module this program writes a Markdown file that holds
+the docstrings on the lines that they have in the module, so that textlint's line numbers are right. The rules are in
+``tools/prose``. textlint needs Node.js: without npm this program checks nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RULES = ROOT / "tools/prose"
+GENERATED = ("docs/ops.md", "docs/coverage.md")
+"""Pages that hold tables only, and the words of others."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints what the rules find, as ``path:line: message``.
+
+    Returns:
+        The exit status: 0 if nothing was found, or textlint cannot be installed.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tools.prose", description=__doc__)
+    parser.add_argument("paths", nargs="*", help="files; by default all that git knows")
+    given = parser.parse_args(arguments)
+    if shutil.which("npm") is None:
+        print("The prose is not checked: npm is not installed.")
+        return 0
+    try:
+        textlint = installed_textlint()
+    except subprocess.CalledProcessError as error:
+        print(f"The prose is not checked: npm could not install textlint ({error}).")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        copies = copy_prose(given.paths or known_files(), Path(folder))
+        found = findings(textlint, copies)
+    print(*found, sep="\n")
+    return 1 if found else 0
+
+
+def known_files() -> list[str]:
+    """Returns the Markdown pages and Python modules that git knows, tests and generated pages excepted."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    return [
+        path
+        for path in listed
+        if path not in GENERATED
+        and "tests" not in Path(path).parts
+        and not path.startswith("notes")
+    ]
+
+
+def installed_textlint() -> Path:
+    """Returns textlint's program, which npm installs once into a folder that git ignores."""
+    folder = ROOT / ".cache/prose"
+    program = folder / "node_modules/.bin/textlint"
+    wanted = (RULES / "package.json").read_bytes()
+    copied = folder / "package.json"
+    if not program.exists() or copied.read_bytes() != wanted:
+        folder.mkdir(parents=True, exist_ok=True)
+        copied.write_bytes(wanted)
+        subprocess.run(
+            ["npm", "install", "--no-fund", "--no-audit", "--silent"], cwd=folder, check=True
+        )
+    # A rule finds the packages that it imports beside itself.
+    shutil.copytree(RULES / "rules", folder / "rules", dirs_exist_ok=True)
+    return program
+
+
+def copy_prose(paths: list[str], folder: Path) -> dict[Path, str]:
+    """Writes the prose of files into a folder, and returns the original of each copy."""
+    copies = {}
+    for path in paths:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        copy = folder / f"{path}.md"
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(docstrings(text) if path.endswith(".py") else text, encoding="utf-8")
+        copies[copy] = path
+    return copies
+
+
+def docstrings(source: str) -> str:
+    """Returns a module's docstrings as Markdown, each line on the line that it has in the module.
+
+    The strings after the assignments of a module or class count, because they document names.
+    """
+    lines = [""] * (source.count("\n") + 2)
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str() as text)):
+                for number, line in enumerate(text.splitlines(), node.lineno - 1):
+                    lines[number] = as_markdown(line)
+    return "\n".join(lines)
+
+
+def as_markdown(line: str) -> str:
+    """Returns a line of a docstring without its indentation, and nothing for headings and examples."""
+    words = line.strip()
+    is_heading = words.endswith(":") and " " not in words
+    return "" if is_heading or words.startswith((">>>", "...")) else words
+
+
+def findings(textlint: Path, copies: dict[Path, str]) -> list[str]:
+    """Returns what textlint finds, with the original paths."""
+    command = [
+        str(textlint), "--format", "json", "--config", str(RULES / "textlintrc.json"),
+        "--rulesdir", str(textlint.parents[2] / "rules"), *map(str, copies),
+    ]  # fmt: skip
+    done = subprocess.run(command, cwd=textlint.parents[2], capture_output=True, text=True)
+    if not done.stdout.startswith("["):
+        raise RuntimeError(f"textlint failed: {done.stderr or done.stdout}")
+    return [
+        f"{copies[Path(result['filePath'])]}:{message['line']}: {message['message']}"
+        for result in json.loads(done.stdout)
+        for message in result["messages"]
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
