@@ -7,8 +7,10 @@ A probe finds a capability by the names of a TensorRT module. An implementation 
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,14 +90,37 @@ def _probed(module: Any) -> frozenset[Capability]:
 
 def _declared(capability: Capability) -> str | None:
     """Returns what the implementation in use declares: a reason, ``""`` for a capability it has, or ``None``."""
-    declare = getattr(implementation(), "capability_objection", None)
+    declare = getattr(implementation(_asked()), "capability_objection", None)
     return None if declare is None else declare(capability.name)
+
+
+_judged: ContextVar[Any] = ContextVar("torchtrt_judged", default=None)
+
+
+@contextlib.contextmanager
+def answering_for(module: Any) -> Iterator[None]:
+    """Answers for another TensorRT than the one in use inside a ``with`` block.
+
+    So another TensorRT builds the networks that converters build for this one.
+
+    Args:
+        module: What ``torchtrt.tensorrt.selection.current`` returned.
+    """
+    token = _judged.set(module)
+    try:
+        yield
+    finally:
+        _judged.reset(token)
+
+
+def _asked() -> Any:
+    return _judged.get() or current()
 
 
 def supports(capability: Capability) -> bool:
     """Returns whether the TensorRT in use has a capability here."""
     declared = _declared(capability)
-    return capability in _probed(current()) if declared is None else not declared
+    return capability in _probed(_asked()) if declared is None else not declared
 
 
 def objection(capability: Capability) -> str:

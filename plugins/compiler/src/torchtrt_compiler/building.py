@@ -18,6 +18,7 @@ from torchtrt.tensorrt.logging import collecting, logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import allow_precisions, create_network, share_profiles
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineStore
+from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.recorders import ProgramWatcher
 from torchtrt_runtime.engine_module import EngineModule
@@ -45,6 +46,10 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
         if problem := lacking(f"The setting {name}={value}", capability):
             raise SettingsError(f"{problem}.")
         flags.append(getattr(trt.BuilderFlag, flag))
+    if allocates_nothing(settings):
+        if problem := lacking("The setting user_allocation=True", Capability.USER_ALLOCATION):
+            raise SettingsError(f"{problem}.")
+        flags.append(trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
     return flags
 
 
@@ -109,6 +114,7 @@ def _apply_settings(config: Any, settings: CompilationSettings) -> None:
     config.avg_timing_iterations = settings.num_avg_timing_iters
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
+    set_targets(config, settings)
     for flag in builder_flags(settings):
         config.set_flag(flag)
     if settings.hardware_compatible:
@@ -193,6 +199,7 @@ def _build(
         interpreted.converted_by,
         weights=watcher.recipe(),
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
+        compute_capabilities=compute_capabilities(settings),
     )
     return engine, BlockReport(name, count, interpreted.network.num_layers, len(plan))
 

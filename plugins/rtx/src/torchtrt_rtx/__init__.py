@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -25,8 +26,7 @@ INTERFACE = "11.4.0"
 
 _MODULE = "tensorrt_rtx_bindings"
 _DISTRIBUTION = "tensorrt-rtx-cu12-bindings"
-_CAPABILITIES = ((8, 0), (8, 6), (8, 9))
-_LATER = (12, 0)
+COMPUTE_CAPABILITIES = ("8.0", "8.6", "8.9", "12.0+")
 """NVIDIA's documentation of version 1.7: an engine with no stated target runs on these, and on all from 12.0 on."""
 _NEED_GPU = ("REFIT", "STRIPPED_PLANS")
 """The capabilities for which TensorRT for RTX 1.7 runs code on a GPU while it builds."""
@@ -53,8 +53,8 @@ VERSIONS = _installed_versions()
 """The installed version of TensorRT for RTX; empty where it is not installed."""
 
 __all__ = [
-    "DESCRIPTION", "DEVICES", "INTERFACE", "VERSIONS", "capability_objection", "device_objection",
-    "load",
+    "COMPUTE_CAPABILITIES", "DESCRIPTION", "DEVICES", "INTERFACE", "VERSIONS", "capability_objection",
+    "device_objection", "load",
 ]  # fmt: skip
 
 
@@ -74,15 +74,30 @@ def load(version: str | None = None) -> Any:
         ) from error
 
 
-def device_objection(device: torch.device) -> str:
-    """Returns why engines do not run on a device; ``""`` where TensorRT for RTX supports it."""
+def device_objection(device: torch.device, targets: Sequence[str] = COMPUTE_CAPABILITIES) -> str:
+    """Returns why an engine does not run on a device; ``""`` where TensorRT for RTX supports it.
+
+    Args:
+        device: The device.
+        targets: The compute capabilities that the engine was built for.
+    """
+    gpus = f"RTX GPUs of compute capability {_in_words(targets)}"
     if device.type != "cuda":
-        return f"TensorRT for RTX runs engines on {_GPUS}, and the tensors are on {device}"
+        return f"TensorRT for RTX runs this engine on {gpus}, and the tensors are on {device}"
     capability = torch.cuda.get_device_capability(device)
-    if capability in _CAPABILITIES or capability >= _LATER:
+    number = "{}.{}".format(*capability)
+    if number in targets or any(
+        capability >= tuple(map(int, each[:-1].split("."))) for each in targets if each[-1] == "+"
+    ):
         return ""
-    found = f"{torch.cuda.get_device_name(device)} ({capability[0]}.{capability[1]})"
-    return f"TensorRT for RTX runs engines on {_GPUS}, and {device} is an {found}"
+    found = f"{torch.cuda.get_device_name(device)} ({number})"
+    return f"TensorRT for RTX runs this engine on {gpus}, and {device} is an {found}"
+
+
+def _in_words(targets: Sequence[str]) -> str:
+    """Returns ``"8.6, and 12.0 or later"`` for ``("8.6", "12.0+")``."""
+    names = [f"{each[:-1]} or later" if each[-1] == "+" else each for each in targets]
+    return ", ".join(names[:-1]) + (", and " if len(names) > 1 else "") + names[-1]
 
 
 def capability_objection(name: str) -> str | None:
