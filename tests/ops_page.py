@@ -67,6 +67,8 @@ def _link(function: Callable[..., Any]) -> str:
 
 
 def _reasons(candidate: Candidate) -> Iterator[str]:
+    for capability in candidate.support.requires:
+        yield f"a TensorRT without {capability.title}"
     validator = candidate.support.capability_validator
     for check in validator.checks if isinstance(validator, Unless) else (validator,):
         if not check.__module__.endswith(

@@ -93,7 +93,7 @@ def test_an_unusable_value_is_an_error_that_says_what_is_wanted(keywords):
         ("dryrun", 1, "True or False"),
         ("progress", 1, "True, False or None"),
         ("inductor", "best", "True, False or 'max-autotune'"),
-        ("cuda_graphs", "max-autotune", "True, False or 'overwrite'"),
+        ("cuda_graphs", "max-autotune", "True, False, 'overwrite' or 'runtime'"),
         ("max_aux_streams", -1, "0 to 2**31 - 1, or None"),
         ("torch_executed_ops", 3, "an op, or a collection of ops"),
         ("autocast_excluded_nodes", ["("], "a collection of regular expressions"),

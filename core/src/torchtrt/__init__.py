@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from torchtrt.settings import CompilationSettings
     from torchtrt.tensorrt import trt, use_tensorrt
     from torchtrt_compiler import Input, compile, explain, profile, refit_module_weights
-    from torchtrt_runtime import CompiledModule, load, save, weight_streaming
+    from torchtrt_runtime import CompiledModule, RuntimeSettings, load, save, weight_streaming
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "compile",
+    "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
     "dynamo_tensorrt_converter", "explain", "load", "profile", "refit_module_weights", "save",
     "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
@@ -34,7 +34,7 @@ _LAZY = {
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": ("Input", "compile", "explain", "profile", "refit_module_weights"),
-    "torchtrt_runtime": ("CompiledModule", "load", "save", "weight_streaming"),
+    "torchtrt_runtime": ("CompiledModule", "RuntimeSettings", "load", "save", "weight_streaming"),
 }
 
 

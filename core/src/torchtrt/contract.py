@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from torchtrt.capability import Capability
 from torchtrt.errors import ConverterSignatureError
 from torchtrt.targets import Target, qualified_name
 
@@ -214,6 +215,7 @@ class ConverterSupport:
         keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor``; without it
             they are network tensors. In the other conventions weights always are ``torch.Tensor``.
         tensorrt: The TensorRT versions that it works with, as ``">=10"``; all if empty.
+        requires: The capabilities of TensorRT that it needs.
     """
 
     converter_implementation: Converter | str
@@ -222,6 +224,7 @@ class ConverterSupport:
     requires_output_allocator: bool = False
     keep_constants: bool = False
     tensorrt: str = ""
+    requires: tuple[Capability, ...] = ()
 
 
 _CTX_PARAMETERS = ("target", "args", "kwargs")

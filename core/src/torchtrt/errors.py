@@ -142,6 +142,18 @@ class BuildError(TorchTRTError, RuntimeError):
     """TensorRT refused to build a network."""
 
 
+class VerificationError(TorchTRTError, RuntimeError):
+    """A network computes something else than the model, by the reference TensorRT.
+
+    Attributes:
+        outputs: What was compared; see ``CompilationReport.verified``.
+    """
+
+    def __init__(self, message: str, outputs: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.outputs = outputs
+
+
 class EngineError(TorchTRTError, RuntimeError):
     """An engine could not be loaded or run."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -66,6 +66,20 @@ def _is_folder_or_switch(value: object) -> bool:
     return isinstance(value, bool | os.PathLike | None)
 
 
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike | None)
+
+
+def _are_targets(value: Any) -> bool:
+    """Returns whether a value names compute capabilities, all or the current one."""
+    if value is None or value in ("all", "current"):
+        return True
+    given = (value,) if isinstance(value, str) else tuple(value)
+    if given in (("all",), ("current",)):
+        return True
+    return all(isinstance(each, str) and re.fullmatch(r"\d+\.\d", each) for each in given)
+
+
 def _are_patterns(value: Any) -> bool:
     return not isinstance(value, str) and all(_is_pattern(each) for each in value)
 
@@ -117,11 +131,21 @@ _CHECKS: Mapping[str, _Check] = {
     "enable_weight_streaming": _SWITCH,
     "max_aux_streams": _INTEGER_OR_NONE,
     "cuda_graphs": _Check(
-        lambda value: _is_switch(value) or value == "overwrite", "True, False or 'overwrite'"
+        lambda value: _is_switch(value) or value in ("overwrite", "runtime"),
+        "True, False, 'overwrite' or 'runtime'",
     ),
     "engine_cache": _Check(
         _is_folder_or_switch, "True or False (without quotes), None or a folder"
     ),
+    "target_compute_capabilities": _Check(
+        _are_targets, "'8.6', a collection of such texts, 'all', 'current' or None"
+    ),
+    "user_allocation": _SWITCH,
+    "runtime_cache": _Check(_is_path, "a folder or None"),
+    "kernel_specialization": _Check(
+        lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
+    ),
+    "verify": _Check(lambda value: value in (None, "reference"), "'reference' or None"),
     "inductor": _Check(
         lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
     ),
@@ -167,7 +191,15 @@ class CompilationSettings:
         enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
             ``torchtrt.weight_streaming``.
         max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
+        target_compute_capabilities: The GPUs that engines run on, with TensorRT for RTX: ``"8.6"``, several, ``"all"``
+            that it builds for, ``"current"`` for the GPU of this machine. ``None`` leaves its default.
+        user_allocation: Engines allocate no memory while they run, so that your own CUDA graphs can capture them.
+        runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.
+        kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``
+            or ``"none"``. ``None`` leaves its default.
+        verify: ``"reference"`` also builds and runs the network on the reference TensorRT, and compares it with eager.
         cuda_graphs: Replay calls on a GPU as CUDA graphs; with ``"overwrite"`` each over the last one's results.
+            With ``"runtime"`` the runtime of TensorRT for RTX captures each engine itself.
         engine_cache: Keep engines, and take those that were kept: ``True`` in the default folder, or a
             folder. ``None`` does what ``TORCHTRT_CACHE`` says.
         inductor: Compile what stays in PyTorch as ``torch.compile`` does, ``"max-autotune"`` with that mode.
@@ -198,6 +230,11 @@ class CompilationSettings:
     hardware_compatible: bool = False
     enable_weight_streaming: bool = False
     max_aux_streams: int | None = None
+    target_compute_capabilities: str | Sequence[str] | None = None
+    user_allocation: bool = False
+    runtime_cache: str | os.PathLike[str] | None = None
+    kernel_specialization: str | None = None
+    verify: str | None = None
     cuda_graphs: bool | str = False
     engine_cache: bool | str | os.PathLike[str] | None = None
     inductor: bool | str = False
@@ -216,6 +253,9 @@ class CompilationSettings:
             if check is _OPS:
                 object.__setattr__(self, spec.name, _parse_all(value))
         object.__setattr__(self, "autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
+        targets = self.target_compute_capabilities or ()
+        targets = (targets,) if isinstance(targets, str) else tuple(targets)
+        object.__setattr__(self, "target_compute_capabilities", targets)
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))

@@ -18,6 +18,7 @@ from torchtrt.errors import NoConverterError, PackError, PackWarning, UnknownTar
 from torchtrt.packs import CallingConvention, ConverterPack, ConverterPriority, Reject, problems
 from torchtrt.registry import DYNAMO_CONVERTERS, ConverterRegistry, get_graph_converter_support
 from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import Capability, use_tensorrt
 
 relu = torch.ops.aten.relu.default
 gelu = torch.ops.aten.gelu.default
@@ -436,18 +437,17 @@ def test_a_preference_for_a_pack_without_a_converter_is_explained(
 
 
 def test_a_pack_for_other_versions_of_tensorrt_is_passed_over(
-    registry_of: RegistryOf, call: Call, monkeypatch: pytest.MonkeyPatch
+    registry_of: RegistryOf, call: Call
 ) -> None:
     """The range is compared with the TensorRT in use at the time of the lookup."""
-    in_use = "8.6.0"
-    monkeypatch.setattr("torchtrt.registry.registry.tensorrt_version", lambda: in_use)
     newer = ConverterPack("aten_core", tensorrt=">=10")
     newer.add(relu, convert)
     registry = registry_of(newer, pack("vision"))
 
-    old = registry.resolve(call(relu))
-    in_use = "10.16.1"
-    new = registry.resolve(call(relu))
+    with use_tensorrt("reference@8.6.0"):
+        old = registry.resolve(call(relu))
+    with use_tensorrt("reference@10.16.1"):
+        new = registry.resolve(call(relu))
 
     assert old.chosen is not None
     assert new.chosen is not None
@@ -456,24 +456,56 @@ def test_a_pack_for_other_versions_of_tensorrt_is_passed_over(
 
 
 def test_a_converter_for_other_versions_of_tensorrt_is_passed_over(
-    registry_of: RegistryOf, call: Call, monkeypatch: pytest.MonkeyPatch
+    registry_of: RegistryOf, call: Call
 ) -> None:
     """One converter of a pack may need a newer TensorRT than the others, and the report says so."""
-    in_use = "8.6.0"
-    monkeypatch.setattr("torchtrt.registry.registry.tensorrt_version", lambda: in_use)
     made = ConverterPack("vision", tensorrt=">=8.6")
     made.add(relu, convert)
     made.add(relu, convert, tensorrt=">=10.14,<11", priority=ConverterPriority.HIGH)
     registry = registry_of(made)
 
-    old, in_use = registry.resolve(call(relu)), "10.16.1"
-    new = registry.resolve(call(relu))
+    with use_tensorrt("reference@8.6.0"):
+        old = registry.resolve(call(relu))
+    with use_tensorrt("reference@10.16.1"):
+        new = registry.resolve(call(relu))
 
     assert (1, 0) == (len(old.rejections), len(new.rejections))
     reason = "this converter works with TensorRT >=8.6,>=10.14,<11, and 8.6.0 is in use"
     assert reason in old.explain()
     assert new.chosen is not None
     assert ">=8.6,>=10.14,<11" == new.chosen.tensorrt
+
+
+def test_a_converter_that_requires_a_capability_is_passed_over_without_it(
+    registry_of: RegistryOf, call: Call
+) -> None:
+    """The reason names the converter's need, the first version with it, and the TensorRT in use."""
+    made = ConverterPack("vision")
+    made.add(relu, convert)
+    needs = (Capability.INT64, Capability.ATTENTION)
+    made.add(relu, convert, requires=needs, priority=ConverterPriority.HIGH)
+    registry = registry_of(made)
+
+    with use_tensorrt("reference@8.6.0"):
+        old = registry.resolve(call(relu))
+    with use_tensorrt("reference@11.4.0"):
+        new = registry.resolve(call(relu))
+
+    assert ["tensorrt-capability"] == [each.code for each in old.rejections]
+    assert (
+        "this converter needs the dtype INT64, which TensorRT has from version 10.0 on; "
+        "the one in use is reference@8.6.0"
+    ) == old.rejections[0].reason
+    assert not new.rejections
+    assert new.chosen is not None
+    assert needs == new.chosen.support.requires
+
+
+@pytest.mark.parametrize("requires", ["ATTENTION", ("INT64",), (Capability.INT64, None)])
+def test_a_requirement_that_is_no_capability_is_refused_where_it_is_written(requires: Any) -> None:
+    """Names are no capabilities: a misspelt one would never be found."""
+    with pytest.raises(PackError, match=r"has no torchtrt\.tensorrt\.Capability"):
+        ConverterPack("vision").add(relu, convert, requires=requires)
 
 
 @pytest.mark.parametrize("tensorrt", ["10", ">=ten", 10, None, ">= 10 or so"])

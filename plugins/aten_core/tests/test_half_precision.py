@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 import torchtrt
+from torchtrt.tensorrt import Capability
 from torchtrt.testing import run_compiled
 from torchtrt_converters_aten_core.impl import scatter, shims
 
@@ -63,8 +64,8 @@ def test_a_normalization_scales_channels_by_weights_of_one_type(version, groups,
 
 def test_what_has_no_deconvolution_of_bfloat16_computes_it_in_float32(monkeypatch, layers):
     """TensorRT for RTX 1.7 has none: PyTorch rounds the same sums once."""
-    declared = {"DECONVOLUTION BF16": "it has none"}
-    monkeypatch.setattr(shims, "feature_objection", lambda feature: declared.get(feature, ""))
+    lacks = Capability.BFLOAT16_DECONVOLUTION
+    monkeypatch.setattr(shims, "supports", lambda capability: capability is not lacks)
     torch.manual_seed(0)
     model = torch.nn.ConvTranspose2d(3, 4, 3, stride=2, output_padding=1).bfloat16()
     x = torch.randn(2, 3, 5, 5, dtype=torch.bfloat16)

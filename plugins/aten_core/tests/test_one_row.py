@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import torchtrt
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports
 
 HEADS, WIDTH = 3, 16
 
@@ -61,4 +61,6 @@ def test_no_product_for_scores_has_one_row_on_a_weakly_typed_tensorrt(function, 
     products = [layer for layer in layers if layer.type.name == "MATRIX_MULTIPLY"]
     scores = next(each.get_output(0) for each in products)
 
-    assert tuple(scores.shape)[-2:] == ((1, 7) if is_strongly_typed() else (7, 1))
+    assert tuple(scores.shape)[-2:] == (
+        (1, 7) if supports(Capability.SINGLE_ROW_PRODUCTS) else (7, 1)
+    )

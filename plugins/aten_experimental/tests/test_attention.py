@@ -178,13 +178,14 @@ def test_a_mask_is_prepared_once_for_all_layers():
 @pytest.mark.parametrize(
     ("version", "options", "inputs", "reason"),
     [
-        ("8.6.0", {}, tensors(), "has no attention operator"),
         (
-            "11.4.0",
-            {"enable_gqa": True},
-            (*tensors(heads=4)[:1], *tensors(heads=2)[1:2], *tensors()[2:]),
-            "divide",
+            "8.6.0",
+            {},
+            tensors(),
+            "needs the layer IAttention, which TensorRT has from version 10.14 on",
         ),
+        ("11.4.0", {"is_causal": True}, tensors(5, keys=7), "different lengths"),
+        ("11.4.0", {}, (*tensors(), torch.rand(5, 5) > 0.5), "a mask"),
         ("11.4.0", {}, tuple(tensor[0] for tensor in tensors()), "four dimensions"),
     ],
     ids=["version", "other heads of values", "rank"],

@@ -469,12 +469,13 @@ COLLECTIVES = {
 
 @pytest.mark.parametrize("new", NEWER)
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_one_process_exchanges_nothing(new: str, name: str, bench: Any) -> None:
+@pytest.mark.parametrize("groups", [None, [], [0]])
+def test_one_process_exchanges_nothing(new: str, name: str, groups: Any, bench: Any) -> None:
     """Every collective among one process gives back what it got."""
     n = bench(new)
     x, (reduction, root) = rand(2, 3), COLLECTIVES[name]
     kind, op = getattr(n.trt.CollectiveOperation, name), getattr(n.trt.ReduceOperation, reduction)
-    (result,) = n.run(only(n.net.add_dist_collective(n.input(x), kind, op, root, None)))
+    (result,) = n.run(only(n.net.add_dist_collective(n.input(x), kind, op, root, groups)))
     torch.testing.assert_close(result, x)
 
 

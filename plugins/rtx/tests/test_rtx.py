@@ -86,8 +86,8 @@ def test_a_version_that_is_not_installed_is_refused_by_name():
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ({"immutable_weights": False}, "REFIT, .*immutable_weights=False.* needs a GPU while"),
-        ({"version_compatible": True}, "VERSION_COMPATIBLE, .* needs the lean runtime"),
+        ({"immutable_weights": False}, "immutable_weights=False needs .* needs a GPU while"),
+        ({"version_compatible": True}, "version_compatible=True needs .* needs the lean runtime"),
     ],
 )
 def test_a_setting_that_it_cannot_build_with_is_an_error_before_exporting(rtx, setting, reason):
@@ -187,12 +187,13 @@ def test_another_gpu_is_named_with_those_that_run_engines(monkeypatch, capabilit
     assert f"NVIDIA Something ({capability[0]}.{capability[1]})" in objection
 
 
-def test_flags_that_need_a_gpu_are_available_where_there_is_one(monkeypatch):
-    """A flag that TensorRT for RTX lacks stays unavailable."""
+def test_capabilities_that_need_a_gpu_are_available_where_there_is_one(monkeypatch):
+    """A capability that TensorRT for RTX lacks stays unavailable."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
 
-    assert [torchtrt_rtx.feature_objection(flag) for flag in ("REFIT", "STRIP_PLAN")] == ["", ""]
-    assert "lean runtime" in torchtrt_rtx.feature_objection("VERSION_COMPATIBLE")
+    needing = ("REFIT", "STRIPPED_PLANS")
+    assert [torchtrt_rtx.capability_objection(name) for name in needing] == [None, None]
+    assert "lean runtime" in torchtrt_rtx.capability_objection("VERSION_COMPATIBILITY")
 
 
 def test_without_its_wheels_the_error_says_what_to_install(monkeypatch):

@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.capability import Capability
 from torchtrt.contract import CallingConvention
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.network import CheckedNetwork
@@ -27,7 +28,8 @@ from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import inner_dtype, to_trt_dtype
-from torchtrt.tensorrt.shims import is_strongly_typed, mark_output
+from torchtrt.tensorrt.probes import supports
+from torchtrt.tensorrt.shims import mark_output
 
 
 class TRTInterpreter:
@@ -192,7 +194,11 @@ class TRTInterpreter:
             self.output_dtypes[name] = dtype
 
     def _output(self, value: Any, dtype: torch.dtype) -> Any:
-        is_open = is_network_tensor(value) and not is_strongly_typed() and dtype.is_floating_point
+        is_open = (
+            is_network_tensor(value)
+            and not supports(Capability.STRONG_TYPING)
+            and dtype.is_floating_point
+        )
         if is_open and self.context.dtype_of(value).is_floating_point:
             return value  # the output's own type is what counts, and a cast would be a kernel
         return self.context.tensor(value, dtype)

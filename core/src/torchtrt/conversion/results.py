@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from torchtrt.capability import Capability
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.values import is_array, is_network_tensor
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import dtype_name, inner_dtype
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt.probes import supports
 
 
 def check_result(ctx: ConversionContext, node: Node, result: Any) -> None:
@@ -64,7 +65,7 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
     wanted = inner_dtype(expected.dtype)
     # A weakly typed network calls floating-point tensors float32 until it is built, and int8 ones cast from them.
     is_hint = wanted.is_floating_point or wanted is torch.int8
-    is_open = dtype.is_floating_point and is_hint and not is_strongly_typed()
+    is_open = dtype.is_floating_point and is_hint and not supports(Capability.STRONG_TYPING)
     if dtype is not wanted and not is_open:
         name = dtype_name(expected.dtype)
         raise ConversionError(f"{label} is {dtype_name(dtype)}, and PyTorch returns {name}")

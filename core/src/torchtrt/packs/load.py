@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 import traceback
@@ -326,6 +327,7 @@ def _check_versions(pack: ConverterPack, info: PackInfo) -> None:
         )
 
 
+@functools.lru_cache(maxsize=1024)
 def satisfies(version: str, required: str) -> bool:
     """Returns whether a version lies in a range such as ``">=2.9,<3"``; every version lies in ``""``.
 

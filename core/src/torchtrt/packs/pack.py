@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
 
+from torchtrt.capability import Capability
 from torchtrt.contract import (
     AutocastRule,
     CallingConvention,
@@ -73,7 +74,7 @@ class _Named(NamedTuple):
     implementation: Converter | str
     validator: Validator | None
     priority: ConverterPriority
-    flags: tuple[bool, bool, bool, str]
+    flags: tuple[bool, bool, bool, str, tuple[Capability, ...]]
 
     def registration(self) -> Registration:
         op, implementation = _target_or_name(self.target), self.implementation
@@ -196,6 +197,7 @@ class ConverterPack:
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
         tensorrt: str = "",
+        requires: Capability | Sequence[Capability] = (),
     ) -> Callable[[Function], Function]:
         """Returns a decorator that registers a function as a converter, and leaves the function as it is.
 
@@ -215,6 +217,7 @@ class ConverterPack:
             keep_constants: Whether a ``SCHEMA`` converter receives weights as ``torch.Tensor`` rather
                 than as network tensors.
             tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
+            requires: The capabilities of TensorRT that it needs: one ``torchtrt.tensorrt.Capability`` or several.
 
         Raises:
             AmbiguousTargetError: The packet has several overloads.
@@ -240,6 +243,7 @@ class ConverterPack:
                     requires_output_allocator=requires_output_allocator,
                     keep_constants=keep_constants,
                     tensorrt=tensorrt,
+                    requires=requires,
                 )
             return function
 
@@ -258,6 +262,7 @@ class ConverterPack:
         requires_output_allocator: bool = False,
         keep_constants: bool = False,
         tensorrt: str = "",
+        requires: Capability | Sequence[Capability] = (),
     ) -> None:
         """Registers a converter: a function, or ``"module:function"`` in the pack's own package to import on first use.
 
@@ -266,9 +271,13 @@ class ConverterPack:
         if not enabled:
             return
         self._check_open()
-        flags: Any = (supports_dynamic_shapes, requires_output_allocator, keep_constants, tensorrt)
-        if not type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
+        flags = (supports_dynamic_shapes, requires_output_allocator, keep_constants)
+        if any(type(flag) is not bool for flag in flags):
             message = f"Pack {self.name!r}: a flag of {target} is {flags!r}, where True or False is meant."
+            raise PackError(message)
+        capabilities = (requires,) if isinstance(requires, Capability) else tuple(requires)
+        if not all(isinstance(each, Capability) for each in capabilities):
+            message = f"Pack {self.name!r}: requires={requires!r} of {target} has no torchtrt.tensorrt.Capability."
             raise PackError(message)
         if tensorrt != "" and not _is_range(tensorrt):
             message = f"Pack {self.name!r}: {tensorrt!r} of {target} is no range of TensorRT versions; write '>=10'."
@@ -281,7 +290,7 @@ class ConverterPack:
             implementation,
             _joined(capability_validator, unless) if capability_validator or unless else None,
             priority if isinstance(priority, ConverterPriority) else ConverterPriority(priority),
-            flags,
+            (*flags, tensorrt, capabilities),
         )
         is_late = isinstance(target, str) and isinstance(implementation, str) and _is_one_op(target)
         self._converters.append(named if is_late else named.registration())

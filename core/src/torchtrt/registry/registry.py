@@ -32,7 +32,6 @@ from torchtrt.registry.symbolic import has_symbolic_dimensions
 from torchtrt.registry.table import Decompositions, Table
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import Target, parse_target, qualified_name
-from torchtrt.tensorrt import version as tensorrt_version
 
 Default = TypeVar("Default")
 
@@ -58,15 +57,15 @@ class _Lookup:
         self.node = node
         self.settings = settings
         self.decomposition_failed = decomposition_failed
-        self.unusable: Mapping[Candidate, str] = {}
-        if table.has_tensorrt_ranges:
-            self.unusable = table.unusable(tensorrt_version())
+        self.unusable: Mapping[Candidate, Rejection] = {}
+        if table.depends_on_tensorrt:
+            self.unusable = table.unusable()
         self._is_dynamic: bool | None = None
 
     def rejection(self, candidate: Candidate) -> Rejection | None:
         """Returns why a candidate does not convert the node, or ``None`` if it does."""
-        if candidate in self.unusable:
-            return Rejection(candidate, self.unusable[candidate], "tensorrt-version")
+        if (unusable := self.unusable.get(candidate)) is not None:
+            return unusable
         if self._needs_fixed_sizes(candidate) and self.is_dynamic:
             return Rejection(candidate, _STATIC_ONLY, "dynamic-shapes")
         if self._may_be_behind(candidate):

@@ -26,6 +26,8 @@ from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection
 from torchtrt.registry.order import Conflict, Entry, find_conflicts, in_order
 from torchtrt.targets import Target, parse_target, qualified_name
+from torchtrt.tensorrt import lacking, version
+from torchtrt.tensorrt.selection import current
 
 Decompositions = Mapping[Target, tuple[Callable[..., Any], PackInfo]]
 
@@ -36,7 +38,7 @@ class Table:
     Attributes:
         packs: The packs that the table was made from.
         candidates: For each op its candidates, in the order in which they are asked.
-        has_tensorrt_ranges: Whether any candidate cares which TensorRT is in use.
+        depends_on_tensorrt: Whether any candidate needs a version or a capability of TensorRT.
         pending: Names of ops that packs convert or decompose but that this PyTorch does not have (yet).
     """
 
@@ -60,12 +62,14 @@ class Table:
                 if isinstance(target := _find(name), str):
                     pending.add(target)
         self.pending = frozenset(pending)
-        self.has_tensorrt_ranges = any(
-            candidate.tensorrt for entries in registered.values() for candidate in entries
+        self.depends_on_tensorrt = any(
+            candidate.tensorrt or candidate.support.requires
+            for entries in registered.values()
+            for candidate in entries
         )
         self.candidates: Mapping[Target, tuple[Candidate, ...]] = _in_order(registered, packs)
         self._ready: dict[Candidate, Candidate | Rejection] = {}
-        self._unusable: dict[str, Mapping[Candidate, str]] = {}
+        self._unusable: dict[Any, Mapping[Candidate, Rejection]] = {}
 
     @functools.cached_property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -119,17 +123,14 @@ class Table:
             return None
         return None if candidate.pack.name in self.packs.preferred else pack
 
-    def unusable(self, tensorrt_version: str) -> Mapping[Candidate, str]:
-        """Returns the candidates that do not work with a version of TensorRT, each with the reason."""
-        if (unusable := self._unusable.get(tensorrt_version)) is None:
-            fits = functools.cache(functools.partial(satisfies, tensorrt_version))
-            unusable = self._unusable[tensorrt_version] = {
-                candidate: f"{'this converter' if candidate.support.tensorrt else candidate.pack.name} works with "
-                f"TensorRT {candidate.tensorrt}, and {tensorrt_version} is in use"
-                for entries in self.candidates.values()
-                for candidate in entries
-                if not fits(candidate.tensorrt)
-            }
+    def unusable(self) -> Mapping[Candidate, Rejection]:
+        """Returns the candidates that do not work with the TensorRT in use, each with the reason."""
+        in_use = current()
+        if (unusable := self._unusable.get(in_use)) is None:
+            entries = (candidate for group in self.candidates.values() for candidate in group)
+            found = ((candidate, _unlike_tensorrt(candidate)) for candidate in entries)
+            unusable = {candidate: reason for candidate, reason in found if reason is not None}
+            self._unusable[in_use] = unusable
         return unusable
 
     def imported(self, candidate: Candidate) -> Candidate | Rejection:
@@ -141,6 +142,18 @@ class Table:
     def knows_later(self, target: Target) -> bool:
         """Returns whether ``target`` is an op that was missing when the table was made."""
         return bool(self.pending) and qualified_name(target) in self.pending
+
+
+def _unlike_tensorrt(candidate: Candidate) -> Rejection | None:
+    """Returns why a candidate does not work with the TensorRT in use, or ``None`` if it does."""
+    in_use = version()
+    if not satisfies(in_use, candidate.tensorrt):
+        who = "this converter" if candidate.support.tensorrt else candidate.pack.name
+        reason = f"{who} works with TensorRT {candidate.tensorrt}, and {in_use} is in use"
+        return Rejection(candidate, reason, "tensorrt-version")
+    if reason := lacking("this converter", *candidate.support.requires):
+        return Rejection(candidate, reason, "tensorrt-capability")
+    return None
 
 
 def _find(target: Target | str) -> Target | str:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from torchtrt.capability import Capability
 from torchtrt.errors import UnsupportedDtypeError
+from torchtrt.tensorrt.probes import lacking, supports
 from torchtrt.tensorrt.selection import describe, trt
 
 _TRT_NAMES = {
@@ -24,6 +26,12 @@ _TRT_NAMES = {
     torch.bool: "BOOL",
     torch.float8_e4m3fn: "FP8",
 }
+_REQUIRED = {
+    torch.bfloat16: Capability.BFLOAT16,
+    torch.int64: Capability.INT64,
+    torch.float8_e4m3fn: Capability.FP8,
+}
+"""The dtypes that not every TensorRT has."""
 _TORCH_DTYPES = {name: dtype for dtype, name in _TRT_NAMES.items()}
 
 
@@ -33,14 +41,16 @@ def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dt
     Raises:
         UnsupportedDtypeError: None does.
     """
-    if dtype is torch.int64 and not hasattr(trt.DataType, "INT64"):
+    if dtype is torch.int64 and not supports(Capability.INT64):
         return torch.int32
     if dtype is torch.float64 and truncate_double:
         return torch.float32
-    name = _TRT_NAMES.get(dtype)
-    if name is None or not hasattr(trt.DataType, name):
+    if dtype not in _TRT_NAMES:
         hint = " Compile with truncate_double=True." if dtype is torch.float64 else ""
         raise UnsupportedDtypeError(f"{describe()} has no {dtype_name(dtype)}.{hint}")
+    required = _REQUIRED.get(dtype)
+    if required is not None and not supports(required):
+        raise UnsupportedDtypeError(f"{lacking(str(dtype), required)}.")
     return dtype
 
 

@@ -6,11 +6,13 @@ returns an object that is used like the module ``tensorrt``; without a version i
 
 - ``DESCRIPTION``, a sentence about it for people,
 - ``INTERFACE``, the version of TensorRT whose interface it has, where its own versions count differently,
+- ``DEVICES``, the devices that run its engines, in words,
+- ``COMPUTE_CAPABILITIES``, the compute capabilities that engines run on without a stated target: ``("8.6", "12.0+")``,
 - ``device_objection(device)``, which returns why engines do not run on a PyTorch device (``""`` where they do); without
-  it they run on CUDA and on the CPU,
-- ``feature_objection(feature)``, which returns why a feature is not available here (``""`` where it is): the name of a
-  ``BuilderFlag``, of a ``LayerType``, of a ``LayerType`` with a ``DataType`` behind it (``"DECONVOLUTION BF16"``), or
-  ``"TIMING_CACHE"``.
+  it they run on CUDA and on the CPU. ``device_objection(device, targets)`` is for an engine of stated targets,
+- ``capability_objection(name)``, which declares what the implementation can do here: for the name of a
+  ``torchtrt.capability.Capability`` it returns ``""`` if the implementation has it, the reason if it lacks it, and
+  ``None`` if the names in its module tell.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import importlib
 import importlib.util
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -150,16 +152,30 @@ def is_real() -> bool:
     return implementation() is None
 
 
-def implementation() -> ModuleType | None:
-    """Returns the module of the entry point that the TensorRT in use came through; ``None`` if it is ``tensorrt``."""
-    return _loaded.get(id(current()), ("", None))[1]
+def implementation(module: Any = None) -> ModuleType | None:
+    """Returns the module of the entry point that a TensorRT came through; ``None`` if it is ``tensorrt``.
+
+    Args:
+        module: The TensorRT; the one in use if omitted.
+    """
+    return _loaded.get(id(module or current()), ("", None))[1]
 
 
-def device_objection(device: torch.device) -> str:
-    """Returns why the TensorRT in use runs no engine on a device; ``""`` where it does."""
+def default_compute_capabilities() -> tuple[str, ...]:
+    """Returns the compute capabilities that engines run on without a stated target; empty if none is known."""
+    return tuple(getattr(implementation(), "COMPUTE_CAPABILITIES", ()))
+
+
+def device_objection(device: torch.device, targets: Sequence[str] = ()) -> str:
+    """Returns why the TensorRT in use runs no engine on a device; ``""`` where it does.
+
+    Args:
+        device: The device.
+        targets: The compute capabilities that the engine was built for, if any were stated.
+    """
     declared = getattr(implementation(), "device_objection", None)
     if declared is not None:
-        return str(declared(device))
+        return str(declared(device, targets) if targets else declared(device))
     supported = ("cuda",) if is_real() else ("cuda", "cpu")
     if device.type in supported:
         return ""
@@ -167,15 +183,10 @@ def device_objection(device: torch.device) -> str:
     return f"{describe()} runs on {names} tensors, and the tensors are on {device}"
 
 
-def feature_objection(feature: str) -> str:
-    """Returns why the TensorRT in use lacks a feature here; ``""`` where it has it.
-
-    Args:
-        feature: The name of a ``BuilderFlag``, of a ``LayerType``, of a ``LayerType`` with a ``DataType`` behind it
-            (``"DECONVOLUTION BF16"``), or ``"TIMING_CACHE"``.
-    """
-    declared = getattr(implementation(), "feature_objection", None)
-    return "" if declared is None else str(declared(feature))
+def devices() -> str:
+    """Returns the devices that run engines of the TensorRT in use, in words."""
+    default = "NVIDIA GPUs" if is_real() else "the CPU and NVIDIA GPUs"
+    return str(getattr(implementation(), "DEVICES", default))
 
 
 def version() -> str:

@@ -1,6 +1,6 @@
 """What the TensorRT versions spell differently, spelled once.
 
-Every decision is made by feature (``hasattr``), never by comparing versions. The functions take the
+Every decision asks for a ``torchtrt.capability.Capability``. The functions take the
 network and return tensors, so that converters read the same for every version.
 """
 
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import network_dtype, to_trt_dtype
+from torchtrt.tensorrt.probes import lacking, supports
 from torchtrt.tensorrt.selection import trt
 
 INT32_RANGE = (-(2**31), 2**31 - 1)
@@ -20,15 +22,10 @@ INT32_RANGE = (-(2**31), 2**31 - 1)
 
 def create_network(builder: Any) -> Any:
     """Returns a network with an explicit batch dimension, strongly typed where TensorRT can."""
-    flag = trt.NetworkDefinitionCreationFlag
-    names = ("EXPLICIT_BATCH", "STRONGLY_TYPED")
-    bits = sum(1 << int(getattr(flag, name)) for name in names if hasattr(flag, name))
-    return builder.create_network(bits)
-
-
-def is_strongly_typed() -> bool:
-    """Returns whether networks of the TensorRT in use are typed by their tensors alone."""
-    return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+    flags = trt.NetworkDefinitionCreationFlag
+    # TensorRT 10 and later have no other kind of batch dimension.
+    flag = flags.STRONGLY_TYPED if supports(Capability.STRONG_TYPING) else flags.EXPLICIT_BATCH
+    return builder.create_network(1 << int(flag))
 
 
 def allow_precisions(network: Any, config: Any) -> list[Any]:
@@ -37,7 +34,7 @@ def allow_precisions(network: Any, config: Any) -> list[Any]:
     TensorRT may then compute anything in either: what is float32, and most of what is float16, insist on what they are.
     Returns the layers that insist on float16 and, should the network not build, need not: all but products.
     """
-    if is_strongly_typed():
+    if supports(Capability.STRONG_TYPING):
         return []
     if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
@@ -116,9 +113,8 @@ def _tensors(layer: Any) -> tuple[list[Any], list[Any]]:
 
 def share_profiles(config: Any) -> None:
     """Lets several execution contexts use a profile at a time, which TensorRT 8.6 does where it is told to."""
-    feature = getattr(trt.PreviewFeature, "PROFILE_SHARING_0806", None)
-    if feature is not None and not is_strongly_typed():
-        config.set_preview_feature(feature, True)
+    if not supports(Capability.SHARED_PROFILES):
+        config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
 
 
 def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
@@ -138,9 +134,9 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
         low, high = tensor.min().item(), tensor.max().item()
         if low < INT32_RANGE[0] or high > INT32_RANGE[1]:
+            constant = f"A 64-bit integer constant with values from {low} to {high}"
             raise ConversionError(
-                f"A 64-bit integer constant holds values from {low} to {high}; TensorRT {trt.__version__} has "
-                "32-bit integers only. Keep the op in PyTorch with torch_executed_ops, or use TensorRT 10 or later."
+                f"{lacking(constant, Capability.INT64)}. Keep the op in PyTorch with torch_executed_ops."
             )
     owner = tensor.detach().to(device="cpu", dtype=target).contiguous()
     if target in (torch.bfloat16, torch.float8_e4m3fn):  # NumPy has no such types
@@ -166,6 +162,6 @@ def mark_output(network: Any, tensor: Any, name: str, dtype: torch.dtype) -> Non
     """Marks a network output of the given dtype; ``tensor`` must already have it in a strongly typed network."""
     tensor.name = name
     network.mark_output(tensor)
-    if not is_strongly_typed():
+    if not supports(Capability.STRONG_TYPING):
         # In a weakly typed network this, not the producing layer, decides the type of the binding.
         tensor.dtype = to_trt_dtype(dtype)

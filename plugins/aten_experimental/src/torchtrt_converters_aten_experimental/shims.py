@@ -1,15 +1,10 @@
-"""Fused attention, which TensorRT's versions spell differently, decided by feature."""
+"""Fused attention, which TensorRT's versions spell differently."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torchtrt.tensorrt import trt
-
-
-def has_attention() -> bool:
-    """Returns whether the TensorRT in use has a fused attention operator."""
-    return hasattr(trt.INetworkDefinition, "add_attention")
+from torchtrt.tensorrt import Capability, supports, trt
 
 
 def says_which_corner_is_causal() -> bool:
@@ -43,7 +38,7 @@ def add_attention(
     """Returns fused attention. It does not scale: scale the query before.
 
     Args:
-        network: A network of a TensorRT for which ``has_attention`` is true.
+        network: A network of a TensorRT with the capability ``ATTENTION``.
         query: ``(N, heads, length, depth)``, floating point.
         key: ``(N, key heads, key length, depth)``; the number of its heads divides the query's.
         value: Like ``key``.
@@ -52,7 +47,7 @@ def add_attention(
             of the query's dtype (added). Not with ``causal``.
     """
     normalization = trt.AttentionNormalizationOp.SOFTMAX
-    if hasattr(network, "add_attention_v2"):
+    if supports(Capability.ATTENTION_V2):
         kind = trt.CausalMaskKind.UPPER_LEFT if causal else trt.CausalMaskKind.NONE
         attention = network.add_attention_v2(query, key, value, normalization, kind)
     else:

@@ -162,6 +162,7 @@ def candidates_as_json(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
             "priority": candidate.priority.name,
             "converter": candidate.qualified_function,
             "tensorrt": candidate.tensorrt,
+            "requires": [each.name for each in candidate.support.requires],
             "dtypes": list(candidate.dtypes),
             "supports_dynamic_shapes": candidate.support.supports_dynamic_shapes,
             "requires_output_allocator": candidate.support.requires_output_allocator,

@@ -7,8 +7,9 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torchtrt import __version__
 from torchtrt.errors import TorchTRTError
@@ -17,9 +18,12 @@ from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import scan
 from torchtrt_cli import packs
 from torchtrt_cli.installation import installation_problems, pieces
-from torchtrt_cli.output import console, print_json
+from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.parser import NO_LOAD
 from torchtrt_cli.watching import Watch
+from torchtrt_runtime.tables import Listing
+
+NO_TENSORRT = "none can be used"
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -39,20 +43,26 @@ def run(arguments: argparse.Namespace) -> int:
         watch = Watch()
         found = packs.loaded(watch)
         broken += [*watch.problems, *_checked(), *_describe_tensorrt(versions)]
+    capabilities = _capabilities() if versions.get("TensorRT") not in (None, NO_TENSORRT) else []
     versions["TensorRTs installed"] = ", ".join(_tensorrts()) or "none"
     if arguments.locked is not None:
         broken += _differences(Path(arguments.locked), failure is None and not arguments.no_load)
     found = dataclasses.replace(found, problems=_without_repetitions((*found.problems, *broken)))
     installed = pieces()
     if arguments.json:
-        distributions = [dataclasses.asdict(piece) for piece in installed]
-        print_json({**packs.as_json(found), "versions": versions, "distributions": distributions})
+        answer = packs.as_json(found)
+        answer["versions"] = versions
+        answer["distributions"] = [dataclasses.asdict(piece) for piece in installed]
+        answer["capabilities"] = capabilities
+        print_json(answer)
     else:
         out = console()
         for name, version in versions.items():
             out.print(f"{name}: {version}")
         for piece in installed:
             out.print(f"installed: {piece}")
+        if capabilities:
+            out.print(_capability_table(capabilities))
         packs.show(found)
         if not (found.problems or found.conflicts):
             out.print("Nothing is wrong.")
@@ -102,14 +112,46 @@ def _describe_gpu() -> str:
 def _describe_tensorrt(versions: dict[str, str]) -> Iterator[Problem]:
     """Fills in the TensorRT in use; yields why there is none."""
     from torchtrt.tensorrt.selection import describe as describe_tensorrt
-    from torchtrt.tensorrt.selection import implementation
+    from torchtrt.tensorrt.selection import devices, implementation
 
     try:
         description = getattr(implementation(), "DESCRIPTION", "")
         versions["TensorRT"] = describe_tensorrt() + (f", {description}" if description else "")
+        versions["Engines run on"] = devices()
     except TorchTRTError as error:
-        versions["TensorRT"] = "none can be used"
+        versions["TensorRT"] = NO_TENSORRT
         yield Problem(f"no TensorRT can be used: {error}", "", "tensorrt-failed")
+
+
+def _capabilities() -> list[dict[str, Any]]:
+    """Returns what the TensorRT in use can do, as plain data."""
+    from torchtrt.tensorrt import capability_table
+
+    return [
+        {
+            "name": row.capability.name,
+            "group": row.capability.group,
+            "available": row.available,
+            "since": row.capability.since,
+            "reason": row.reason,
+        }
+        for row in capability_table()
+    ]
+
+
+def _capability_table(rows: Sequence[Mapping[str, Any]]) -> Listing:
+    """Returns a table with the capabilities of the TensorRT in use."""
+    cells = [
+        (
+            row["group"],
+            row["name"],
+            "yes" if row["available"] else "no",
+            row["reason"] or f"since {row['since']}",
+        )
+        for row in rows
+    ]
+    headings = ("part", "capability", "available", "reason or first version")
+    return table("Capabilities of the TensorRT in use", headings, cells)
 
 
 def _tensorrts() -> Iterator[str]:

@@ -26,6 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
     out.print(
         f"Saved by torchtrt {found['torchtrt']} with PyTorch {found['torch']}, for {found['tensorrt']} and {gpu}."
     )
+    capabilities = dict.fromkeys(
+        each for engine in found["engines"] for each in engine["compute_capabilities"]
+    )
+    if capabilities:
+        out.print(f"The engines run on GPUs of compute capability {', '.join(capabilities)}.")
     for kind in sorted({kind for engine in found["engines"] for kind in engine["compatible"]}):
         out.print(_COMPATIBLE[kind])
     out.print(

@@ -13,42 +13,43 @@ from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import InputProfile, Profile, engine_profiles, profile_input
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import collecting, logger
-from torchtrt.tensorrt.selection import describe, feature_objection
+from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import allow_precisions, create_network, share_profiles
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineStore
+from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.recorders import ProgramWatcher
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.report import BlockReport
 
 _FLAGS = {
-    "sparse_weights": (True, "SPARSE_WEIGHTS", "8.0"),
-    "version_compatible": (True, "VERSION_COMPATIBLE", "8.6"),
-    "enable_weight_streaming": (True, "WEIGHT_STREAMING", "10.0"),
-    "immutable_weights": (False, "REFIT", "5.0"),
+    "sparse_weights": (True, Capability.SPARSE_WEIGHTS, "SPARSE_WEIGHTS"),
+    "version_compatible": (True, Capability.VERSION_COMPATIBILITY, "VERSION_COMPATIBLE"),
+    "enable_weight_streaming": (True, Capability.WEIGHT_STREAMING, "WEIGHT_STREAMING"),
+    "immutable_weights": (False, Capability.REFIT, "REFIT"),
 }
-"""For a setting: the value that sets a flag, the flag, and the version of TensorRT that brought it."""
+"""For a setting: the value that sets a flag, the capability that it needs, and the flag."""
 
 
 def builder_flags(settings: CompilationSettings) -> list[Any]:
     """Returns the flags that settings set.
 
     Raises:
-        SettingsError: The TensorRT in use lacks a flag, or cannot use it; the message names both.
+        SettingsError: The TensorRT in use lacks what a setting needs.
     """
     flags = []
-    for name, (value, flag, since) in _FLAGS.items():
+    for name, (value, capability, flag) in _FLAGS.items():
         if getattr(settings, name) is not value:
             continue
-        wanted = f"{flag}, which the setting {name}={value} asks for"
-        if not hasattr(trt.BuilderFlag, flag):
-            raise SettingsError(f"{describe()} has no {wanted}: TensorRT has it from {since} on.")
-        objection = feature_objection(flag)
-        if objection:
-            raise SettingsError(f"{describe()} cannot use {wanted}: {objection}.")
+        if problem := lacking(f"The setting {name}={value}", capability):
+            raise SettingsError(f"{problem}.")
         flags.append(getattr(trt.BuilderFlag, flag))
+    if allocates_nothing(settings):
+        if problem := lacking("The setting user_allocation=True", Capability.USER_ALLOCATION):
+            raise SettingsError(f"{problem}.")
+        flags.append(trt.BuilderFlag.REQUIRE_USER_ALLOCATION)
     return flags
 
 
@@ -113,6 +114,7 @@ def _apply_settings(config: Any, settings: CompilationSettings) -> None:
     config.avg_timing_iterations = settings.num_avg_timing_iters
     if settings.disable_tf32:
         config.clear_flag(trt.BuilderFlag.TF32)
+    set_targets(config, settings)
     for flag in builder_flags(settings):
         config.set_flag(flag)
     if settings.hardware_compatible:
@@ -197,6 +199,7 @@ def _build(
         interpreted.converted_by,
         weights=watcher.recipe(),
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
+        compute_capabilities=compute_capabilities(settings),
     )
     return engine, BlockReport(name, count, interpreted.network.num_layers, len(plan))
 

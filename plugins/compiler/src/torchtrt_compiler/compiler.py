@@ -27,12 +27,8 @@ from torchtrt_compiler.building import Services, build_engine, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.cache.engines import BuiltEngine
 from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
-from torchtrt_compiler.lowering import (
-    Program,
-    decompose_added_ops,
-    keep_results_apart,
-    lower,
-)
+from torchtrt_compiler.gpu_targets import compute_capabilities
+from torchtrt_compiler.lowering import Program, keep_results_apart, lower
 from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt_compiler.partitioning.blocks import leave_block, split_block
 from torchtrt_compiler.progress import Stages
@@ -40,11 +36,13 @@ from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
 from torchtrt_compiler.tuning import tuned
+from torchtrt_compiler.verification import Built, closest_reference, verify
 from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.input_checks import InputChecks, check_decidable
 from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.usage_checks import UsageChecks
 
 _MOST_UNBUILT_OPS = 8
@@ -80,6 +78,7 @@ def compile(
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
         ConversionError: A converter failed.
+        VerificationError: With ``verify="reference"``, the network computes something else than the model.
         BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
     """
     keywords = {} if kwarg_inputs is None else kwarg_inputs
@@ -90,13 +89,18 @@ def compile(
         )
         export_again = functools.partial(_export, model, inputs, keywords, dynamic_shapes)
         return tuned(compile_with, export_again, inputs, keywords, settings)
-    builder_flags(options)  # an error here, and not after exporting
+    # Errors here, and not after exporting.
+    builder_flags(options)
+    RuntimeSettings.of(options).check()
+    targets = list(compute_capabilities(options))
+    if options.verify:
+        closest_reference()
     if not DYNAMO_CONVERTERS.unique_targets():
         raise PackError(
             "No converter pack is loaded. Run `pip install torchtrt` to install the first-party packs, or "
             "`torchtrt packs` to list what is installed and why it is not loaded."
         )
-    report = CompilationReport(describe(), inductor=options.inductor)
+    report = CompilationReport(describe(), inductor=options.inductor, compute_capabilities=targets)
     with Stages(report.seconds, options.progress) as stages, torch.no_grad():
         with stages.stage("exporting"):
             exported = _export(model, inputs, keywords, dynamic_shapes)
@@ -139,8 +143,9 @@ def _compile_program(
         graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
-        graph_module = _build_engines(program, partition, profiles, options, report, services)
-    decompose_added_ops(graph_module, {node.target for node in exported.graph.nodes})
+        graph_module, blocks = _build_engines(
+            program, partition, profiles, options, report, services
+        )
     interface = CallInterface(
         program.input_tree,
         program.output_tree,
@@ -150,7 +155,12 @@ def _compile_program(
         _signature(model, program),
     )
     recipes = watcher.attributes(program.graph_module)
-    return CompiledModule(graph_module, interface, report, options, recipes, executor_for(options))
+    executor = executor_for(options)
+    compiled = CompiledModule(graph_module, interface, report, options, recipes, executor)
+    if options.verify and not options.dryrun:
+        with stages.stage("verifying"):
+            report.verified = verify(compiled, Built(model, blocks, profiles, given, options))
+    return compiled
 
 
 def _of_model(
@@ -221,8 +231,8 @@ def _build_engines(
     options: CompilationSettings,
     report: CompilationReport,
     services: Services,
-) -> GraphModule:
-    """Returns the graph with an engine for each block.
+) -> tuple[GraphModule, Mapping[str, GraphModule]]:
+    """Returns the graph with an engine for each block, and the blocks by their names.
 
     A block that TensorRT cannot build becomes two, and a block of a single op stays in PyTorch.
     """
@@ -252,7 +262,7 @@ def _build_engines(
         for name, (engine, _) in zip(blocks, built, strict=True):
             setattr(graph_module, name, engine)
         report.blocks = [row for _, row in built]
-        return graph_module
+        return graph_module, blocks
 
 
 def explain(

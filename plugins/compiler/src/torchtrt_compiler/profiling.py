@@ -145,11 +145,17 @@ def profile(
     )
 
 
-def example_leaves(compiled: CompiledModule) -> list[Any]:
-    """Returns inputs, flattened, of the sizes that a model's engines are optimized for: random numbers, or ones."""
+def example_leaves(compiled: CompiledModule, sizes: Mapping[Any, int] | None = None) -> list[Any]:
+    """Returns inputs, flattened, of random numbers or ones.
+
+    Args:
+        compiled: The compiled model.
+        sizes: The size of each symbol; those that the engines are optimized for if omitted.
+    """
     checks, device = compiled.checks, _device_of(compiled)
     random = torch.Generator(device).manual_seed(0)  # the caller's draws what it would without
-    sizes = {symbol: bounds.opt for symbol, bounds in checks.profiles[0].items()}
+    if sizes is None:
+        sizes = {symbol: bounds.opt for symbol, bounds in checks.profiles[0].items()}
     leaves = []
     for _, wanted in checks.inputs:
         leaf = wanted

@@ -29,7 +29,12 @@ from torchtrt_reference.rules import RULES
 VERSIONS = tuple(RULES)
 DEFAULT_VERSION = VERSIONS[-1]
 
-__all__ = ["DEFAULT_VERSION", "VERSIONS", "is_reference", "load"]
+__all__ = ["DEFAULT_VERSION", "VERSIONS", "capability_objection", "is_reference", "load"]
+
+
+def capability_objection(name: str) -> str | None:
+    """Returns ``""`` for the capabilities of torchtrt that the reference has beyond its version's interface."""
+    return "" if name in ("BUILDS_WITHOUT_GPU", "TORCH_DEVICES") else None
 
 
 def load(version: str | None = None) -> Any:

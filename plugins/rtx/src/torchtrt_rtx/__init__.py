@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from torchtrt.errors import TensorRTUnavailableError
 
 _GPUS = "RTX GPUs of compute capability 8.0, 8.6, 8.9, and 12.0 or later"
 
+DEVICES = _GPUS
+"""The devices that run engines."""
 DESCRIPTION = f"NVIDIA TensorRT for RTX: builds on any machine, runs on {_GPUS}"
 """A sentence for people: ``torchtrt doctor`` prints it."""
 INTERFACE = "11.4.0"
@@ -23,18 +26,20 @@ INTERFACE = "11.4.0"
 
 _MODULE = "tensorrt_rtx_bindings"
 _DISTRIBUTION = "tensorrt-rtx-cu12-bindings"
-_CAPABILITIES = ((8, 0), (8, 6), (8, 9))
-_LATER = (12, 0)
+COMPUTE_CAPABILITIES = ("8.0", "8.6", "8.9", "12.0+")
 """NVIDIA's documentation of version 1.7: an engine with no stated target runs on these, and on all from 12.0 on."""
-_NEED_GPU = ("REFIT", "REFIT_IDENTICAL", "STRIP_PLAN")
-"""The builder flags for which TensorRT for RTX 1.7 runs code on a GPU while it builds."""
-_ABSENT = {
-    "VERSION_COMPATIBLE": "it needs the lean runtime, which TensorRT for RTX does not have",
+_NEED_GPU = ("REFIT", "STRIPPED_PLANS")
+"""The capabilities for which TensorRT for RTX 1.7 runs code on a GPU while it builds."""
+_CAPABILITY_OBJECTIONS = {
+    "BUILDS_WITHOUT_GPU": "",
+    "VERSION_COMPATIBILITY": "it needs the lean runtime, which TensorRT for RTX does not have",
     "TIMING_CACHE": "TensorRT for RTX times no kernels while it builds",
-    "NON_ZERO": "TensorRT for RTX has no NonZero layer",
-    "NMS": "TensorRT for RTX has no NMS layer",
-    "DECONVOLUTION BF16": "TensorRT for RTX has no Deconvolution of bfloat16",
+    "DATA_DEPENDENT_SIZES": "TensorRT for RTX has no NonZero layer",
+    "MIXTURE_OF_EXPERTS": "the builder of TensorRT for RTX cannot decompose the MoE layer",
+    "NON_MAXIMUM_SUPPRESSION": "TensorRT for RTX has no NMS layer",
+    "BFLOAT16_DECONVOLUTION": "TensorRT for RTX has no Deconvolution of bfloat16",
 }
+"""For the name of a capability: why TensorRT for RTX 1.7 lacks it, or an empty text if it has it."""
 
 
 def _installed_versions() -> tuple[str, ...]:
@@ -47,7 +52,10 @@ def _installed_versions() -> tuple[str, ...]:
 VERSIONS = _installed_versions()
 """The installed version of TensorRT for RTX; empty where it is not installed."""
 
-__all__ = ["DESCRIPTION", "INTERFACE", "VERSIONS", "device_objection", "feature_objection", "load"]
+__all__ = [
+    "COMPUTE_CAPABILITIES", "DESCRIPTION", "DEVICES", "INTERFACE", "VERSIONS", "capability_objection",
+    "device_objection", "load",
+]  # fmt: skip
 
 
 def load(version: str | None = None) -> Any:
@@ -66,19 +74,34 @@ def load(version: str | None = None) -> Any:
         ) from error
 
 
-def device_objection(device: torch.device) -> str:
-    """Returns why engines do not run on a device; ``""`` where TensorRT for RTX supports it."""
+def device_objection(device: torch.device, targets: Sequence[str] = COMPUTE_CAPABILITIES) -> str:
+    """Returns why an engine does not run on a device; ``""`` where TensorRT for RTX supports it.
+
+    Args:
+        device: The device.
+        targets: The compute capabilities that the engine was built for.
+    """
+    gpus = f"RTX GPUs of compute capability {_in_words(targets)}"
     if device.type != "cuda":
-        return f"TensorRT for RTX runs engines on {_GPUS}, and the tensors are on {device}"
+        return f"TensorRT for RTX runs this engine on {gpus}, and the tensors are on {device}"
     capability = torch.cuda.get_device_capability(device)
-    if capability in _CAPABILITIES or capability >= _LATER:
+    number = "{}.{}".format(*capability)
+    if number in targets or any(
+        capability >= tuple(map(int, each[:-1].split("."))) for each in targets if each[-1] == "+"
+    ):
         return ""
-    found = f"{torch.cuda.get_device_name(device)} ({capability[0]}.{capability[1]})"
-    return f"TensorRT for RTX runs engines on {_GPUS}, and {device} is an {found}"
+    found = f"{torch.cuda.get_device_name(device)} ({number})"
+    return f"TensorRT for RTX runs this engine on {gpus}, and {device} is an {found}"
 
 
-def feature_objection(feature: str) -> str:
-    """Returns why a builder flag, a layer or the timing cache is not available here; ``""`` where it is."""
-    if feature in _NEED_GPU and not torch.cuda.is_available():
+def _in_words(targets: Sequence[str]) -> str:
+    """Returns ``"8.6, and 12.0 or later"`` for ``("8.6", "12.0+")``."""
+    names = [f"{each[:-1]} or later" if each[-1] == "+" else each for each in targets]
+    return ", ".join(names[:-1]) + (", and " if len(names) > 1 else "") + names[-1]
+
+
+def capability_objection(name: str) -> str | None:
+    """Returns why a capability is not available here, ``""`` if it is, and ``None`` if NVIDIA's module tells."""
+    if name in _NEED_GPU and not torch.cuda.is_available():
         return "TensorRT for RTX needs a GPU while it builds such engines, and PyTorch finds none"
-    return _ABSENT.get(feature, "")
+    return _CAPABILITY_OBJECTIONS.get(name)

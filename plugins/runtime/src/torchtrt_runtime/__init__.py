@@ -9,6 +9,7 @@ from torchtrt.lazy import lazy_names
 if TYPE_CHECKING:
     from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
     from torchtrt_runtime.engine_module import EngineModule
+    from torchtrt_runtime.runtime_settings import RuntimeSettings
     from torchtrt_runtime.serialization.inspection import inspect_file
     from torchtrt_runtime.serialization.saving import load, save
     from torchtrt_runtime.streaming import WeightStreaming, weight_streaming
@@ -17,6 +18,7 @@ __all__ = [
     "CallInterface",
     "CompiledModule",
     "EngineModule",
+    "RuntimeSettings",
     "WeightStreaming",
     "inspect_file",
     "load",
@@ -27,6 +29,7 @@ __all__ = [
 _LAZY = {
     "torchtrt_runtime.compiled_module": ("CallInterface", "CompiledModule"),
     "torchtrt_runtime.engine_module": ("EngineModule",),
+    "torchtrt_runtime.runtime_settings": ("RuntimeSettings",),
     "torchtrt_runtime.serialization.inspection": ("inspect_file",),
     "torchtrt_runtime.serialization.saving": ("load", "save"),
     "torchtrt_runtime.streaming": ("WeightStreaming", "weight_streaming"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any
@@ -15,12 +15,14 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt.selection import use_module
 from torchtrt_runtime.call_signature import CallSignature
-from torchtrt_runtime.engine_module import runs_engines_alone
+from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.memory_checks import MemoryChecks
 from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import global_forward_hooks, global_forward_pre_hooks
 from torchtrt_runtime.usage_checks import UsageChecks
 
@@ -107,6 +109,30 @@ class CompiledModule(torch.nn.Module):
         self._flat_inputs = count if self.input_tree == flat else -1
         self._returns_one_leaf = self.output_tree == pytree.tree_structure(0)
         self.eval()
+        stated = RuntimeSettings.of(settings)
+        if stated != RuntimeSettings():
+            self.runtime_settings = stated
+
+    @property
+    def runtime_settings(self) -> RuntimeSettings:
+        """How the runtime of TensorRT for RTX executes the engines. Assigned settings hold from the next call on.
+
+        Raises:
+            SettingsError: The TensorRT of the engines lacks what a setting needs.
+        """
+        return next((each.runtime_settings for each in self._engines()), RuntimeSettings())
+
+    @runtime_settings.setter
+    def runtime_settings(self, settings: RuntimeSettings) -> None:
+        for engine in self._engines():
+            with use_module(engine.tensorrt_module):
+                settings.check()
+        for engine in self._engines():
+            engine.reload(runtime_settings=settings)
+
+    def _engines(self) -> Iterator[EngineModule]:
+        parts = self.graph_module.modules()
+        return (module for module in parts if isinstance(module, EngineModule))
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)

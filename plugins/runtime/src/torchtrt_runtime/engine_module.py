@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
-from torchtrt.tensorrt import to_torch_dtype, trt
+from torchtrt.tensorrt import Capability, supports, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import collecting, logger, unclaimed_errors
 from torchtrt.tensorrt.selection import (
     current,
@@ -25,6 +25,7 @@ from torchtrt.tensorrt.selection import (
 )
 from torchtrt_runtime.input_checks import matcher_of, unlike
 from torchtrt_runtime.output_allocation import make_output_allocator
+from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
     DisableTorchDispatch,
     device_in_use,
@@ -131,11 +132,11 @@ class _Execution:
         with collecting() as log:
             if loaded is None:
                 loaded = module.deserialize(self.device)
-            context = loaded.engine and loaded.engine.create_execution_context()
+            context = loaded.engine and module.new_context(loaded.engine)
             if context and context.active_optimization_profile < 0:
                 # A plan of other settings: its profile serves one context, so this one gets an engine of its own.
                 loaded = module.deserialize(self.device)
-                context = loaded.engine.create_execution_context()
+                context = module.new_context(loaded.engine)
         if context is None:
             message = f"{describe()} could not load the engine of {module.name}: {log.text()}"
             raise EngineError(message)
@@ -269,14 +270,17 @@ class EngineModule(torch.nn.Module):
         gpu: The GPU that it was built for; the one in use if omitted.
         weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
         compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
+        compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
 
     Attributes:
         tensorrt_module: The module of the TensorRT that loads the plan.
         weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
             finds room for.
+        runtime_settings: How the runtime executes it.
     """
 
     weight_budget: int | None = None
+    runtime_settings = RuntimeSettings()
 
     def __init__(  # noqa: PLR0913  (a saved file names each of them)
         self,
@@ -289,6 +293,7 @@ class EngineModule(torch.nn.Module):
         gpu: str | None = None,
         weights: Mapping[str, Any] | None = None,
         compatible: Sequence[str] = (),
+        compute_capabilities: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -299,6 +304,7 @@ class EngineModule(torch.nn.Module):
         self.converted_by = dict(converted_by or {})
         self.weights = weights
         self.compatible = tuple(compatible)
+        self.compute_capabilities = tuple(compute_capabilities)
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
@@ -312,20 +318,25 @@ class EngineModule(torch.nn.Module):
         self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
 
     def reload(self, **changes: Any) -> None:
-        """Takes another ``plan`` or ``weight_budget``, from the next call on."""
+        """Takes another ``plan``, ``weight_budget`` or ``runtime_settings``, from the next call on."""
         with self._lock:
             vars(self).update(changes)
             self._loaded, self._idle = {}, {}
 
+    def new_context(self, engine: Any) -> Any:
+        """Returns a new execution context of the engine, configured by the runtime settings."""
+        return self.runtime_settings.new_context(engine, self.plan)
+
     def deserialize(self, device: torch.device) -> LoadedEngine:
         """Returns the engine, loaded from the plan by a runtime of its own."""
         runtime = trt.Runtime(logger())
-        if hasattr(runtime, "torch_device"):  # the reference computes where the tensors are
+        if supports(Capability.TORCH_DEVICES):  # it computes where the tensors are
             runtime.torch_device = device
         if "version" in self.compatible:  # the plan brings the code that runs it
             runtime.engine_host_code_allowed = True
         engine = runtime.deserialize_cuda_engine(self.plan)
-        if engine is not None and getattr(engine, "streamable_weights_size", False):
+        streams = engine is not None and supports(Capability.WEIGHT_STREAMING)
+        if streams and engine.streamable_weights_size:
             budget = self.weight_budget
             if budget is None:
                 budget = engine.get_weight_streaming_automatic_budget()
@@ -365,10 +376,10 @@ class EngineModule(torch.nn.Module):
         """Returns a new execution for a stream, and the list to append it to after the call."""
         # What is loaded among fake tensors serves the calls after them too.
         with use_module(self.tensorrt_module), self._lock, DisableTorchDispatch():
-            if objection := device_objection(device):
+            if objection := device_objection(device, self.compute_capabilities):
                 raise EngineError(f"{self.name} cannot run: {objection}.")
             if stream and torch.cuda.is_current_stream_capturing():
-                return [], self._to_record(device, [tensor.shape for tensor in inputs])
+                return [], self._to_record(device, [tensor.shape for tensor in inputs], stream)
             _LEFT.clear()
             if len(self._idle) > _STREAMS:
                 self._idle.pop(next(iter(self._idle)))
@@ -376,7 +387,7 @@ class EngineModule(torch.nn.Module):
             self._loaded[device] = execution.loaded
             return self._idle.setdefault((device, stream), []), execution
 
-    def _to_record(self, device: torch.device, shapes: list[torch.Size]) -> _Execution:
+    def _to_record(self, device: torch.device, shapes: list[torch.Size], stream: int) -> _Execution:
         """Returns an execution for a CUDA graph of the caller's: it keeps one, which must have run before.
 
         One that ran with these shapes last has nothing left to set, its profile least of all.
@@ -388,6 +399,12 @@ class EngineModule(torch.nn.Module):
             )
         with_shapes = [idle for idle in known if idle[-1].shapes == shapes]
         execution = (with_shapes or known)[0].pop()
+        may_allocate = supports(Capability.USER_ALLOCATION)
+        if may_allocate and not execution.context.is_stream_capturable(stream):
+            raise EngineError(
+                f"{self.name} cannot be captured in a CUDA graph: the engine allocates memory while it runs. Compile "
+                "the model with user_allocation=True, or let the runtime capture it, with cuda_graphs='runtime'."
+            )
         self._recorded.append(execution)
         return execution
 

@@ -11,6 +11,7 @@ from torchtrt.errors import TorchOp
 from torchtrt_runtime.report_rows import BlockReport as BlockReport
 from torchtrt_runtime.report_rows import ConvertedOps as ConvertedOps
 from torchtrt_runtime.report_rows import NarrowedSize as NarrowedSize
+from torchtrt_runtime.report_rows import VerifiedOutput as VerifiedOutput
 
 
 @dataclass
@@ -27,6 +28,8 @@ class CompilationReport:
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
         tried: With ``tune=True``, what was measured.
+        compute_capabilities: The compute capabilities of the GPUs that run the engines, where TensorRT takes them.
+        verified: The comparisons that ``verify="reference"`` made.
         inductor: The setting: whether, and how, Inductor compiles what stayed in PyTorch when it is first called.
     """
 
@@ -40,6 +43,8 @@ class CompilationReport:
     splits: list[str] = field(default_factory=list)
     tried: list[str] = field(default_factory=list)
     inductor: bool | str = False
+    compute_capabilities: list[str] = field(default_factory=list)
+    verified: list[VerifiedOutput] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as data that ``json.dumps`` accepts."""
@@ -51,11 +56,15 @@ class CompilationReport:
 
         yield report_tables.converter_table(self.tensorrt, self.converted)
         yield report_tables.block_table(self.blocks)
+        if self.compute_capabilities:
+            yield f"GPUs: compute capability {', '.join(self.compute_capabilities)}"
         if self.passes:
             yield f"Passes over the graph: {', '.join(self.passes)}"
         yield from map(str, self.narrowed)
         yield from self.splits
         yield from self.tried
+        if self.verified:
+            yield report_tables.verified_table(self.verified)
         yield report_tables.torch_table(self.in_torch, self.inductor)
         if self.seconds:
             yield report_tables.stage_table(self.seconds)

@@ -70,3 +70,34 @@ class NarrowedSize:
             f"one program only for {compiled}{place}. Engines are for {compiled}: ask for that, or make the code "
             "independent of the size."
         )
+
+
+@dataclass(frozen=True)
+class VerifiedOutput:
+    """The largest difference between one output on the reference TensorRT and in eager PyTorch.
+
+    Attributes:
+        tensorrt: The reference that ran the network.
+        output: The output's place among the results, ``"output 0"``.
+        sizes: The shapes of the inputs.
+        difference: The largest absolute difference.
+        tolerance: The largest absolute difference that is accepted for the element where it occurs.
+    """
+
+    tensorrt: str
+    output: str
+    sizes: tuple[tuple[int, ...], ...]
+    difference: float
+    tolerance: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the difference is accepted; NaN is not."""
+        return self.difference <= self.tolerance
+
+    def __str__(self) -> str:
+        shapes = ", ".join(" x ".join(map(str, shape)) or "a number" for shape in self.sizes)
+        return (
+            f"{self.output} differs from eager PyTorch by {self.difference:.3g} on {self.tensorrt} for inputs of "
+            f"{shapes}; the tolerance is {self.tolerance:.3g}"
+        )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from torchtrt.errors import TorchOp
 from torchtrt_runtime.advice import advice
-from torchtrt_runtime.report_rows import BlockReport, ConvertedOps
+from torchtrt_runtime.report_rows import BlockReport, ConvertedOps, VerifiedOutput
 from torchtrt_runtime.tables import Listing
 
 NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
@@ -60,6 +60,21 @@ def torch_groups(in_torch: Sequence[TorchOp]) -> list[tuple[TorchOp, int]]:
     groups = Counter((entry.op, entry.reason) for entry in in_torch)
     one = {(entry.op, entry.reason): entry for entry in in_torch}
     return [(one[group], count) for group, count in groups.most_common()]
+
+
+def verified_table(verified: Sequence[VerifiedOutput]) -> Listing:
+    """Returns a table of the differences between the reference TensorRT and eager PyTorch."""
+    rows = [
+        (
+            row.output,
+            ", ".join(str(list(shape)) for shape in row.sizes),
+            f"{row.difference:.3g}",
+            f"{row.tolerance:.3g}",
+        )
+        for row in verified
+    ]
+    headings = ("output", "input sizes", "difference", "tolerance")
+    return Listing(f"Verified on {verified[0].tensorrt}", headings, rows)
 
 
 def stage_table(seconds: Mapping[str, float]) -> Listing:

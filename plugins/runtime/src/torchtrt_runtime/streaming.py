@@ -6,7 +6,7 @@ import torch
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt.settings import is_integer
-from torchtrt.tensorrt import selection
+from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt.tensorrt.logging import collecting
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
@@ -106,5 +106,5 @@ def _streamable(engine: EngineModule) -> tuple[int, int]:
         _runtime, loaded = engine.deserialize(torch.device("cpu"))
         if loaded is None:
             raise EngineError(f"{what} cannot be loaded: {log.text()}")
-        size = int(getattr(loaded, "streamable_weights_size", 0))
+        size = int(loaded.streamable_weights_size) if supports(Capability.WEIGHT_STREAMING) else 0
         return size, int(loaded.get_weight_streaming_automatic_budget()) if size else 0

@@ -10,8 +10,7 @@ from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from torchtrt.conversion import add, is_network_tensor
-from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import converts
 
@@ -111,7 +110,9 @@ def while_loop(ctx, condition, body, carried, captured):
 
 
 def _as_carried(ctx: Any, tensor: Any) -> Any:
-    return tensor if is_strongly_typed() else types.widened(ctx, tensor, torch.float32)
+    return (
+        tensor if supports(Capability.STRONG_TYPING) else types.widened(ctx, tensor, torch.float32)
+    )
 
 
 def _apart(ctx: Any, value: Any) -> Any:

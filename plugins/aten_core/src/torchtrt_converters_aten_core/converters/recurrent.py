@@ -10,8 +10,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import add_layer, arguments_of, is_network_tensor, value_of
-from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl import (
     activation,
     elementwise,
@@ -255,7 +254,7 @@ def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, *,
     """Converts stacked recurrent layers in one or two directions as loops over sequences of any length."""
     result = types.output_dtype(ctx, 0)
     # Where networks are weakly typed, half precision does not come around a loop.
-    dtype = result if is_strongly_typed() else types.wide(result)
+    dtype = result if supports(Capability.STRONG_TYPING) else types.wide(result)
     sequence = types.operand(ctx, types.widened(ctx, input, dtype), dtype, 3)
     if batch_first:
         sequence = shape.swap(ctx, sequence, 0, 1)

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, is_network_tensor, value_of
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -73,7 +73,7 @@ def attention(
     # TensorRT 8.6 computes attention with a mask in one kernel only where the products are scaled, and half precision
     # keeps them only where a factor is scaled down before: see the pass attention_scales.
     behind = 1.0
-    if (is_causal or mask is not None) and not is_strongly_typed():
+    if (is_causal or mask is not None) and not supports(Capability.FREE_FORM_ATTENTION):
         behind = scale if scale > 1 else 2.0
     if scale != behind:
         query = elementwise.arithmetic(ctx, "PROD", query, scale / behind, dtype)
@@ -147,7 +147,7 @@ def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, lowest: float) -
 
     TensorRT 8.6 computes attention in one kernel where it is added, and not where it is selected.
     """
-    if is_strongly_typed():
+    if supports(Capability.FREE_FORM_ATTENTION):
         return elementwise.select(ctx, seen, scores, lowest, dtype)
     if is_network_tensor(seen):
         hidden = elementwise.select(ctx, seen, 0.0, lowest, dtype)

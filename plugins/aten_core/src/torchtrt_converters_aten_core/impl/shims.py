@@ -1,15 +1,12 @@
-"""Layers of this pack that TensorRT's versions spell differently, decided by feature."""
+"""Layers of this pack that TensorRT's versions spell differently."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch.fx import Node
 
-from torchtrt.tensorrt import to_trt_dtype, trt
-from torchtrt.tensorrt.selection import feature_objection
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports, to_trt_dtype, trt
 
 
 def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
@@ -20,35 +17,31 @@ def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
         tensor: A floating-point tensor of any shape.
         approximate: ``"none"`` (by erf) or ``"tanh"``.
     """
-    kind = "GELU_TANH" if approximate == "tanh" else "GELU_ERF"
-    if not hasattr(trt.ActivationType, kind):
+    if not supports(Capability.GELU):
         return None
-    return network.add_activation(tensor, getattr(trt.ActivationType, kind)).get_output(0)
+    kinds = trt.ActivationType
+    kind = kinds.GELU_TANH if approximate == "tanh" else kinds.GELU_ERF
+    return network.add_activation(tensor, kind).get_output(0)
 
 
 def reduces_integers_exactly() -> bool:
     """Returns whether Reduce computes integers as such; TensorRT 8.6 does it in float32."""
-    return hasattr(trt.DataType, "INT64")
+    return supports(Capability.INTEGER_REDUCTION)
 
 
 def tells_sizes_that_depend_on_data() -> bool:
     """Returns whether Shape takes tensors whose sizes depend on data; TensorRT 8.6 cannot build that."""
-    return hasattr(trt.DataType, "INT64")
-
-
-def lacks_non_zero(node: Node) -> str | None:
-    """Rejects an op that needs a NonZero layer where the TensorRT in use has none."""
-    return feature_objection("NON_ZERO") or None
+    return supports(Capability.SIZES_FROM_DATA)
 
 
 def deconvolves(dtype: torch.dtype) -> bool:
     """Returns whether the TensorRT in use has a Deconvolution layer of a dtype."""
-    return not feature_objection(f"DECONVOLUTION {to_trt_dtype(dtype).name}")
+    return dtype is not torch.bfloat16 or supports(Capability.BFLOAT16_DECONVOLUTION)
 
 
 def keeps_infinite_numbers() -> bool:
     """Returns whether an infinite constant of one element stays infinite; TensorRT 8.6 reads it as 1e38."""
-    return hasattr(trt.DataType, "INT64")
+    return supports(Capability.INFINITE_CONSTANTS)
 
 
 def add_fill(
@@ -69,7 +62,7 @@ def add_fill(
     """
     static = isinstance(shape, tuple)
     dims = shape if static else (0,) * shape.shape[0]
-    if hasattr(trt.IFillLayer, "to_type"):
+    if supports(Capability.STRONG_TYPING):
         layer = network.add_fill(dims, operation, to_trt_dtype(dtype))
     else:
         layer = network.add_fill(dims, operation)
@@ -90,15 +83,15 @@ def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
         tensor: A tensor of floating-point numbers or integers, of rank 1 or more.
         dim: The dimension: a constant 0-d int32 tensor.
     """
-    if not hasattr(network, "add_cumulative"):
+    if not supports(Capability.CUMULATIVE):
         return None
     layer = network.add_cumulative(tensor, dim, trt.CumulativeOperation.SUM, False, False)
     return layer.get_output(0)
 
 
 def ranks_integers() -> bool:
-    """Returns whether TopK takes integers, as it does where there are 64-bit ones."""
-    return hasattr(trt.DataType, "INT64")
+    """Returns whether TopK takes integers, which TensorRT 8.6 refuses."""
+    return supports(Capability.INTEGER_RANKING)
 
 
 def multiplies_one_row_exactly() -> bool:
@@ -108,4 +101,4 @@ def multiplies_one_row_exactly() -> bool:
     one row that does not vary, there are several products in the batch, and a reduction reads the mask as well. It is
     right where the scores are the transpose of ``k @ q.T``: of networks on an H200 34 of 176 are wrong, and 0 of 38.
     """
-    return is_strongly_typed()
+    return supports(Capability.SINGLE_ROW_PRODUCTS)

@@ -13,8 +13,9 @@ from torch.fx import Node
 
 from torchtrt.conversion import add, is_network_tensor
 from torchtrt.errors import ConversionError
+from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt.tensorrt.shims import add_cast, follow_half, is_strongly_typed
+from torchtrt.tensorrt.shims import add_cast, follow_half
 from torchtrt_converters_aten_core.impl.shape import to_rank
 
 HALF_TYPES = (torch.float16, torch.bfloat16)
@@ -78,7 +79,7 @@ def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
         tensor: A network tensor of any dtype and shape.
     """
     dtype: torch.dtype = ctx.dtype_of(tensor)
-    if dtype is not torch.float32 or is_strongly_typed():
+    if dtype is not torch.float32 or supports(Capability.STRONG_TYPING):
         return dtype
     return torch.float16 if _is_known_half(ctx, tensor) or _is_half(ctx, tensor) else dtype
 
@@ -89,7 +90,7 @@ def _is_known_half(ctx: Any, tensor: Any) -> bool:
 
 def _is_half(ctx: Any, tensor: Any) -> bool:
     """Returns whether a weakly typed network computes in float16 what it calls Float."""
-    if is_strongly_typed():
+    if supports(Capability.STRONG_TYPING):
         return False
     network = ctx.net.raw
     followed = ctx.attachments.setdefault(__name__, [0, set()])

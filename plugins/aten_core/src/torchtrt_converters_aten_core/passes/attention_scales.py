@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl.attention import WHOLE
 
@@ -46,7 +46,7 @@ _PARTS = (
 @pack.lowering_pass()
 def attention_scales(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Scales queries by a power of two where they are projected, and attention by what is left."""
-    if is_strongly_typed():
+    if supports(Capability.FREE_FORM_ATTENTION):
         return
     for node in graph_module.graph.find_nodes(op="call_function", target=WHOLE):
         op = arguments_of(node)

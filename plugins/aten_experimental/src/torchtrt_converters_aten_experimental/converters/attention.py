@@ -14,22 +14,19 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, is_network_tensor, value_of
 from torchtrt.registry import ConverterPriority
-from torchtrt.tensorrt.selection import describe
-from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes, types
+from torchtrt.tensorrt import Capability
+from torchtrt_converters_aten_core.impl import attention, elementwise
 from torchtrt_converters_aten_experimental import pack
-from torchtrt_converters_aten_experimental.shims import (
-    add_attention,
-    has_attention,
-    says_which_corner_is_causal,
-)
+from torchtrt_converters_aten_experimental.shims import add_attention
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def unlike_fused_attention(node: Node) -> str | None:
     """Says what ``IAttention`` does not compute exactly as PyTorch does, or returns ``None``."""
-    if not has_attention():
-        return f"{describe()} has no attention operator"
+    # Imported here because sympy, which it brings, takes longer to import than all packs together.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     op = arguments_of(node)
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:
@@ -60,6 +57,7 @@ def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
 @pack.converter(
     attention.WHOLE,
     unless=unlike_fused_attention,
+    requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
     keep_constants=True,
@@ -119,6 +117,7 @@ def _whole_mask(ctx: Any, mask: Any, query: Any, key: Any, dtype: torch.dtype) -
 @pack.converter(
     *attention.KERNELS,
     unless=(attention.unlike_attention, unlike_fused_attention),
+    requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
     keep_constants=True,

@@ -13,7 +13,7 @@ from torchtrt.conversion import (
     arguments_of,
     value_of,
 )
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, trt
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -29,7 +29,6 @@ from torchtrt_converters_aten_core.impl import (
     types,
     unary,
 )
-from torchtrt_converters_aten_core.impl.shims import lacks_non_zero
 from torchtrt_converters_aten_experimental import pack
 
 
@@ -57,7 +56,8 @@ def no_dimensions(node: Node) -> str | None:
 
 @pack.converter(
     torch.ops.aten.nonzero.default,
-    unless=(lacks_non_zero, no_dimensions, unmoved_signed_bytes),
+    requires=Capability.DATA_DEPENDENT_SIZES,
+    unless=(no_dimensions, unmoved_signed_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -103,7 +103,8 @@ def unfit_masks(node: Node) -> str | None:
 
 @pack.converter(
     torch.ops.aten.index.Tensor,
-    unless=(lacks_non_zero, unfit_masks, unmoved_bytes),
+    requires=Capability.DATA_DEPENDENT_SIZES,
+    unless=(unfit_masks, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -146,7 +147,8 @@ def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
 
 @pack.converter(
     torch.ops.aten.masked_select.default,
-    unless=(lacks_non_zero, unmoved_bytes),
+    requires=Capability.DATA_DEPENDENT_SIZES,
+    unless=unmoved_bytes,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -179,12 +181,11 @@ def unfit_unique(node: Node) -> str | None:
 
 
 @pack.converter(
-    {
-        torch.ops.aten._unique2.default: True,
-        torch.ops.aten.unique_consecutive.default: False,
-        torch.ops.aten.unique_dim.default: True,
-    },
-    unless=(lacks_non_zero, unfit_unique, unmoved_bytes),
+    torch.ops.aten._unique2.default,
+    torch.ops.aten.unique_consecutive.default,
+    torch.ops.aten.unique_dim.default,
+    requires=Capability.DATA_DEPENDENT_SIZES,
+    unless=(unfit_unique, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )

@@ -27,6 +27,7 @@ from torchtrt.packs.info import LOCAL
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
+from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 
 _LED_TO_THE_GRAPH = frozenset(
@@ -46,6 +47,11 @@ _LED_TO_THE_GRAPH = frozenset(
         "engine_cache",
         "tune",
         "progress",
+        "runtime_cache",
+        "kernel_specialization",
+        "verify",
+        "user_allocation",
+        "target_compute_capabilities",
     }
 )
 """Settings whose whole effect is in the graph and in its resolutions. Any other is part of the key."""
@@ -74,6 +80,8 @@ def engine_key(
             },
             "tensorrt": _tensorrt(),
             "gpu": selection.describe_gpu(),
+            "compute_capabilities": compute_capabilities(settings),
+            "allocates_nothing": allocates_nothing(settings),
             "core": _fingerprint("torchtrt"),
         }
     except _NoKeyError:

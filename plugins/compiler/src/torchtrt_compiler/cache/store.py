@@ -30,7 +30,7 @@ from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.errors import CacheWarning, SettingsError, TorchTRTError
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.settings import SWITCHES, CompilationSettings
-from torchtrt.tensorrt import selection
+from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt_compiler.cache.engines import FOLDER_VARIABLE
 from torchtrt_compiler.cache.key import engine_key
 from torchtrt_runtime.engine_module import EngineModule
@@ -172,7 +172,7 @@ class EngineCache:
 
     def use_timings(self, config: Any) -> None:
         """Gives TensorRT the kernels' timings of earlier builds."""
-        if _keeps_timings(config):
+        if supports(Capability.TIMING_CACHE):
             with contextlib.suppress(OSError):
                 data = self._timings().read_bytes() if self._timings().exists() else b""
                 timings = config.create_timing_cache(data)
@@ -181,7 +181,7 @@ class EngineCache:
 
     def keep_timings(self, config: Any) -> None:
         """Keeps the timings of a build, beside those that other processes kept meanwhile."""
-        timings = config.get_timing_cache() if _keeps_timings(config) else None
+        timings = config.get_timing_cache() if supports(Capability.TIMING_CACHE) else None
         if timings is None:
             return
         with self._warning(), self._lock("timings"):
@@ -293,13 +293,6 @@ class EngineCache:
             CacheWarning,
             stacklevel=2,
         )
-
-
-def _keeps_timings(config: Any) -> bool:
-    """Returns whether the TensorRT in use times kernels while it builds, and takes earlier timings."""
-    return hasattr(config, "create_timing_cache") and not selection.feature_objection(
-        "TIMING_CACHE"
-    )
 
 
 def _read_header(stream: Any) -> dict[str, Any]:

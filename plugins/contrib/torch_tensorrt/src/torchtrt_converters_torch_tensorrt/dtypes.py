@@ -37,8 +37,8 @@ def torch_dtype(value: Any) -> torch.dtype | None:
     if isinstance(value, trt.DataType):
         return to_torch_dtype(value)
     name = getattr(value, "name", "")
-    if type(value).__name__ == "DataType" and hasattr(trt.DataType, name):
-        return to_torch_dtype(getattr(trt.DataType, name))  # of another TensorRT
+    if type(value).__name__ == "DataType" and name in trt.DataType.__members__:
+        return to_torch_dtype(trt.DataType.__members__[name])  # of another TensorRT
     try:
         return _FROM_NUMPY[np.dtype(value)]
     except (TypeError, KeyError) as error:

@@ -18,6 +18,6 @@ def executor_for(settings: CompilationSettings) -> Executor:
     inner: Executor = PlainExecutor()
     if settings.inductor:
         inner = InductorFallback(_MODES[settings.inductor])
-    if not settings.cuda_graphs:
+    if settings.cuda_graphs in (False, "runtime"):
         return inner
     return CudaGraphs(overwrites=settings.cuda_graphs == "overwrite", inner=inner)

@@ -21,7 +21,13 @@ from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.input_checks import InputChecks, TensorCheck
-from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps, NarrowedSize
+from torchtrt_runtime.report import (
+    BlockReport,
+    CompilationReport,
+    ConvertedOps,
+    NarrowedSize,
+    VerifiedOutput,
+)
 from torchtrt_runtime.serialization import sympy_json as expressions
 from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, dtype_to_json
 from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
@@ -32,6 +38,7 @@ _ROWS = {
     "converted": ConvertedOps,
     "in_torch": TorchOp,
     "narrowed": NarrowedSize,
+    "verified": VerifiedOutput,
 }
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -151,12 +158,16 @@ def report_from_json(data: Mapping[str, Any]) -> CompilationReport:
     known = {each.name for each in fields(CompilationReport)}
     values = {name: value for name, value in data.items() if name in known}
     for name, row in _ROWS.items():
-        values[name] = [row(**_tuples(each)) for each in values[name]]
+        values[name] = [row(**_tuples(each)) for each in values.get(name, ())]
     return CompilationReport(**values)
 
 
 def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    return {name: _tuple(value) for name, value in row.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 
 def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:

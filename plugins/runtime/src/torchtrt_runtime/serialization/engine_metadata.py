@@ -66,6 +66,7 @@ def describe_engine(
         "converted_by": engine.converted_by,
         "weights": engine.weights,
         "compatible": engine.compatible,
+        "compute_capabilities": engine.compute_capabilities,
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -184,6 +185,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             gpu,
             description.get("weights"),
             compatible,
+            tuple(description.get("compute_capabilities", ())),
         )
     engine.tensorrt = built_by  # which a later version may run
     return engine

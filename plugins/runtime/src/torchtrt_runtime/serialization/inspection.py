@@ -17,7 +17,8 @@ def inspect_file(file: File) -> dict[str, Any]:
         ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
         minimum, optimum and maximum of each size that varies; ``profiles``, the same for the sizes that go together in
         each optimization profile; ``engines`` with their nodes, layers, bytes, inputs, outputs, where else they run
-        (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), and how many nodes which pack converted;
+        (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), their GPUs,
+        and how many nodes which pack converted;
         ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs;
         ``tried``, what ``tune=True`` measured; and the ``operators`` of other libraries that it calls.
 
@@ -55,6 +56,7 @@ def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
         "inputs": engine["inputs"],
         "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],
         "compatible": engine.get("compatible", []),
+        "compute_capabilities": engine.get("compute_capabilities", []),
         "packs": dict(Counter(engine["converted_by"].values()).most_common()),
     }
 

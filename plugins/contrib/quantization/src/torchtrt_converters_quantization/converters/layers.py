@@ -7,8 +7,7 @@ from typing import Any
 import torch
 
 from torchtrt.conversion import ConversionContext
-from torchtrt.tensorrt import to_trt_dtype
-from torchtrt.tensorrt.shims import is_strongly_typed
+from torchtrt.tensorrt import Capability, supports, to_trt_dtype
 
 
 def add_quantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
@@ -22,8 +21,8 @@ def add_dequantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | 
 
 
 def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
-    # The form with an output type exists where networks can be strongly typed.
-    layer = add(tensor, scale, to_trt_dtype(dtype)) if is_strongly_typed() else add(tensor, scale)
+    takes_dtype = supports(Capability.TYPED_QUANTIZATION)
+    layer = add(tensor, scale, to_trt_dtype(dtype)) if takes_dtype else add(tensor, scale)
     if axis is not None:
         layer.axis = axis
     return layer.get_output(0)

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, add, arguments_of, value_of
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, trt
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -23,7 +23,6 @@ from torchtrt_converters_aten_core.impl import (
     unary,
 )
 from torchtrt_converters_aten_core.impl.shims import (
-    lacks_non_zero,
     tells_sizes_that_depend_on_data,
 )
 from torchtrt_converters_torchvision import pack
@@ -66,7 +65,8 @@ def size_from_data(node: Node) -> str | None:
 
 @pack.converter(
     "torchvision::nms",
-    unless=(lacks_non_zero, size_from_data, too_many_boxes, unsorted_scores),
+    requires=Capability.DATA_DEPENDENT_SIZES,
+    unless=(size_from_data, too_many_boxes, unsorted_scores),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -118,6 +119,10 @@ class DistCollective(Operation):
     defaults = frozen(
         {"dist_collective_op": "ALL_REDUCE", "reduce_op": "NONE", "root": -1, "groups": None}
     )
+
+    def is_pure(self, attributes: Mapping[str, Any]) -> bool:
+        """Each exchange counts, because other processes take part in it."""
+        return False
 
     def admit(self, call: Call) -> None:
         """A reduction where the collective reduces, a root where it has one; no process but the first."""

@@ -1,0 +1,206 @@
+"""How TensorRT for RTX runs engines: its cache of kernels, its strategies for varying sizes and for CUDA graphs.
+
+TensorRT for RTX compiles kernels on the machine that runs an engine. These settings are no part of the engine, so a
+compiled model takes others at any time, on whichever machine it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import warnings
+import weakref
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torchtrt.errors import CacheWarning, EngineError, SettingsError
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import Capability, lacking, trt
+from torchtrt.tensorrt.logging import collecting
+
+SPECIALIZATIONS = ("lazy", "eager", "none")
+"""When kernels for the sizes of a call are compiled: in the background, before the call returns, never."""
+
+
+@dataclass(frozen=True)
+class RuntimeSettings:
+    """How the runtime of TensorRT for RTX executes a compiled model.
+
+    Attributes:
+        cache: The folder that keeps compiled kernels from one process to the next; ``None`` for no cache.
+        kernel_specialization: When the runtime compiles kernels for the sizes of a call: ``"lazy"``, in the
+            background; ``"eager"``, before the call; ``"none"``, never. ``None`` leaves TensorRT's default, ``"lazy"``.
+        cuda_graphs: Whether the runtime captures each engine as a CUDA graph and replays it.
+
+    Raises:
+        SettingsError: A value is unusable.
+    """
+
+    cache: str | os.PathLike[str] | None = None
+    kernel_specialization: str | None = None
+    cuda_graphs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kernel_specialization not in (None, *SPECIALIZATIONS):
+            raise SettingsError(
+                f"kernel_specialization={self.kernel_specialization!r} is not usable: it must be 'lazy', 'eager', "
+                "'none' or None."
+            )
+        cache: object = self.cache
+        if not isinstance(cache, str | os.PathLike | None):
+            message = f"cache={self.cache!r} is not usable: it must be a folder or None."
+            raise SettingsError(message)
+        cuda_graphs: object = self.cuda_graphs
+        if not isinstance(cuda_graphs, bool):
+            message = f"cuda_graphs={self.cuda_graphs!r} is not usable: it must be True or False."
+            raise SettingsError(message)
+
+    @classmethod
+    def of(cls, settings: CompilationSettings) -> RuntimeSettings:
+        """Returns the settings of the runtime among those of a compilation."""
+        return cls(
+            settings.runtime_cache,
+            settings.kernel_specialization,
+            settings.cuda_graphs == "runtime",
+        )
+
+    def check(self) -> None:
+        """Checks that the TensorRT in use has what these settings need.
+
+        Raises:
+            SettingsError: It lacks a capability; the message names the setting and the TensorRT that has it.
+        """
+        asked = (
+            (self.cache is not None, "runtime_cache", Capability.RUNTIME_CACHE),
+            (
+                self.kernel_specialization is not None,
+                "kernel_specialization",
+                Capability.KERNEL_SPECIALIZATION,
+            ),
+            (self.cuda_graphs, "cuda_graphs='runtime'", Capability.CUDA_GRAPH_STRATEGY),
+        )
+        for is_asked, name, capability in asked:
+            if is_asked and (problem := lacking(f"The setting {name}", capability)):
+                raise SettingsError(f"{problem}.")
+
+    def new_context(self, engine: Any, plan: Any) -> Any:
+        """Returns an execution context of an engine, configured by these settings.
+
+        Args:
+            engine: The deserialized engine.
+            plan: Its plan, in any kind of buffer: it names the file of the cache.
+
+        Raises:
+            EngineError: The runtime refuses a setting.
+        """
+        if self == _DEFAULT:
+            return engine.create_execution_context()
+        config = engine.create_runtime_config()
+        if self.kernel_specialization is not None:
+            strategies = trt.DynamicShapesKernelSpecializationStrategy
+            config.dynamic_shapes_kernel_specialization_strategy = getattr(
+                strategies, self.kernel_specialization.upper()
+            )
+        if self.cuda_graphs:
+            config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
+        cache = self.cache and KernelCache(cache_file(self.cache, plan), config)
+        with collecting() as log:
+            context = engine.create_execution_context(config)
+        if context is None:
+            raise EngineError(f"The runtime refuses {self}: {log.text()}")
+        if cache:
+            _KEPT[context] = cache
+        return context
+
+
+_DEFAULT = RuntimeSettings()
+_KEPT: weakref.WeakKeyDictionary[Any, KernelCache] = weakref.WeakKeyDictionary()
+"""The cache of each execution context, which ends with it."""
+
+
+def cache_file(folder: str | os.PathLike[str], plan: Any) -> Path:
+    """Returns the file that keeps an engine's kernels: named after its plan, as each engine has kernels of its own."""
+    checksum = zlib.crc32(memoryview(plan).cast("B"))
+    return Path(folder) / f"{checksum:08x}-{memoryview(plan).nbytes}.kernels"
+
+
+class KernelCache:
+    """The kernels that the runtime compiled for an engine, in a file.
+
+    The runtime rejects kernels of another TensorRT, GPU, driver or system; the file is then replaced. The kernels are
+    written when the execution context ends, when the process ends, and by `save`.
+
+    Args:
+        file: The file. It need not exist.
+        config: The ``IRuntimeConfig`` that takes the cache.
+
+    Warns:
+        CacheWarning: The file cannot be read or written. The engine runs without it.
+    """
+
+    def __init__(self, file: Path, config: Any) -> None:
+        self.cache = config.create_runtime_cache()
+        self.state = _CacheState(file)
+        stored = self.state.read()
+        if stored:
+            with collecting():  # a cache of another environment is no error
+                self.cache.deserialize(stored)
+        config.set_runtime_cache(self.cache)
+        # At the end of a process, or with the context: this object is then gone already.
+        self.save = weakref.finalize(self, self.state.write, self.cache)
+
+
+class _CacheState:
+    """A file of kernels, and the checksum of what it holds."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.checksum = -1
+        self.lock = threading.Lock()
+
+    def read(self) -> bytes:
+        """Returns the file's content; nothing where there is none."""
+        try:
+            stored = self.file.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            self._warn(error)
+            return b""
+        self.checksum = zlib.crc32(stored)
+        return stored
+
+    def write(self, cache: Any) -> None:
+        """Replaces the file by the kernels of a cache, unless it holds them. It is complete or absent at any time."""
+        content = bytes(cache.serialize() or b"")
+        with self.lock:
+            if not content or zlib.crc32(content) == self.checksum:
+                return
+            try:
+                self._replace(content)
+            except OSError as error:
+                self._warn(error)
+            else:
+                self.checksum = zlib.crc32(content)
+
+    def _replace(self, content: bytes) -> None:
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self.file.parent, suffix=".partial")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+            os.replace(name, self.file)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _warn(self, error: OSError) -> None:
+        warnings.warn(
+            f"Kernels cannot be kept in {self.file}: {error}. The engine compiles them in each process. Assign another "
+            "folder to runtime_settings of the compiled model, or make room.",
+            CacheWarning,
+            stacklevel=3,
+        )
