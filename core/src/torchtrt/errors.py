@@ -8,7 +8,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchtrt.registry.candidate import Resolution
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -56,7 +59,15 @@ class NoConverterError(TorchTRTError, KeyError):
 
 
 class ConversionError(TorchTRTError, RuntimeError):
-    """A converter failed, or TensorRT refused the layer that it asked for."""
+    """A converter failed, or TensorRT refused the layer that it asked for.
+
+    Attributes:
+        resolution: The registry's answer for the node that could not be converted, where there is one.
+    """
+
+    def __init__(self, message: str, resolution: Resolution | None = None) -> None:
+        super().__init__(message)
+        self.resolution = resolution
 
 
 class TensorRTUnavailableError(TorchTRTError, RuntimeError):
@@ -89,6 +100,10 @@ class PackWarning(UserWarning):
 
 class CacheWarning(UserWarning):
     """The cache of engines cannot be used as asked. Compiling goes on without it."""
+
+
+class ConversionWarning(UserWarning):
+    """An op stays in PyTorch, as ``torch_executed_on_failure`` asks: its converter failed, or TensorRT refused it."""
 
 
 class NoEngineWarning(UserWarning):

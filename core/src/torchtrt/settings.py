@@ -106,6 +106,7 @@ _INTEGER_OR_NONE = _Check(
 
 _CHECKS: Mapping[str, _Check] = {
     "torch_executed_ops": _OPS,
+    "torch_executed_on_failure": _SWITCH,
     "min_block_size": _COUNT,
     "require_full_compilation": _SWITCH,
     "dryrun": _SWITCH,
@@ -162,6 +163,8 @@ class CompilationSettings:
     Attributes:
         torch_executed_ops: Ops that stay in PyTorch, in any spelling: an overload, a packet,
             ``"aten.add"``, ``"aten::add.Tensor"`` or ``"torch.ops.aten.add.Tensor"``.
+        torch_executed_on_failure: Ops whose converter raises, or whose layers TensorRT refuses, stay in PyTorch, with a
+            warning and the reason in the report. Without it they end the compilation.
         min_block_size: A block of fewer converted ops than this stays in PyTorch: entering an
             engine has a cost that few ops do not earn back.
         require_full_compilation: Raise when anything would stay in PyTorch, whatever the block size. Copying results
@@ -208,6 +211,7 @@ class CompilationSettings:
     """
 
     torch_executed_ops: frozenset[Target] = frozenset()
+    torch_executed_on_failure: bool = False
     min_block_size: int = 5
     require_full_compilation: bool = False
     dryrun: bool = False
@@ -259,6 +263,10 @@ class CompilationSettings:
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
+        if self.torch_executed_on_failure and self.require_full_compilation:
+            raise SettingsError(
+                "torch_executed_on_failure leaves ops in PyTorch, which require_full_compilation forbids. Drop one."
+            )
         if both := self.torch_enabled_decompositions & self.torch_disabled_decompositions:
             names = ", ".join(sorted(map(str, both)))
             raise SettingsError(

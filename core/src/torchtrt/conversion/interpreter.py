@@ -148,7 +148,8 @@ class TRTInterpreter:
                 result = self.call(candidate, node, tuple(args), dict(kwargs), name)
             check_result(self.context, node, result)
         except Exception as error:
-            raise ConversionError(_conversion_message(node, candidate, error)) from error
+            message = _conversion_message(node, candidate, error)
+            raise ConversionError(message, resolution) from error
         if candidate.support.requires_output_allocator:
             self.context.requires_output_allocator = True
         self.converted_by[node.name] = pack
@@ -229,8 +230,8 @@ def _conversion_message(node: Node, candidate: Candidate, error: Exception) -> s
         "report this to the pack's authors" if candidate.pack.distribution else "mend the converter"
     )
     lines.append(
-        f'Keep the op in PyTorch with torch_executed_ops={{"{qualified_name(node.target)}"}}, prefer another pack with '
-        f"converter_preferences, or {last}."
+        f'Keep the op in PyTorch with torch_executed_ops={{"{qualified_name(node.target)}"}}, or all that fail with '
+        f"torch_executed_on_failure=True; prefer another pack with converter_preferences, or {last}."
     )
     return "\n".join(lines)
 

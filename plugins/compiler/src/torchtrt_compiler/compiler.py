@@ -17,20 +17,19 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import Profile
-from torchtrt.errors import BuildError, InputError, PackError
+from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.packs.preferences import settings_from
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import describe
-from torchtrt_compiler.building import Services, build_engine, builder_flags
+from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
-from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.lowering import Program, keep_results_apart, lower
-from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
-from torchtrt_compiler.partitioning.blocks import leave_block, split_block
+from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
@@ -44,9 +43,6 @@ from torchtrt_runtime.input_checks import InputChecks, check_decidable
 from torchtrt_runtime.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.usage_checks import UsageChecks
-
-_MOST_UNBUILT_OPS = 8
-"""How many ops TensorRT may fail to build before the compilation fails."""
 
 
 def compile(
@@ -77,8 +73,7 @@ def compile(
             ``require_full_compilation``, the model's code cannot take all the sizes asked for.
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
-        ConversionError: A converter failed.
-        VerificationError: With ``verify="reference"``, the network computes something else than the model.
+        ConversionError: A converter failed, and ``torch_executed_on_failure`` is off.
         BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
     """
     keywords = {} if kwarg_inputs is None else kwarg_inputs
@@ -143,9 +138,8 @@ def _compile_program(
         graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
-        graph_module, blocks = _build_engines(
-            program, partition, profiles, options, report, services
-        )
+        builder = EngineBuilder(program, partition, profiles, options, report, services)
+        graph_module = builder.run()
     interface = CallInterface(
         program.input_tree,
         program.output_tree,
@@ -222,47 +216,6 @@ def _signature(model: torch.nn.Module | ExportedProgram, program: Program) -> Ca
     with contextlib.suppress(AttributeError, TypeError, ValueError):  # none, or not of Python
         return CallSignature(model.forward, program.input_tree)  # type: ignore[union-attr]
     return None
-
-
-def _build_engines(
-    program: Program,
-    partition: Partition,
-    profiles: Sequence[Profile],
-    options: CompilationSettings,
-    report: CompilationReport,
-    services: Services,
-) -> tuple[GraphModule, Mapping[str, GraphModule]]:
-    """Returns the graph with an engine for each block, and the blocks by their names.
-
-    A block that TensorRT cannot build becomes two, and a block of a single op stays in PyTorch.
-    """
-    built: list[BuiltEngine] = []
-    unbuilt = 0
-    while True:
-        graph_module, blocks = extract_blocks(program.graph_module, partition, program.mutated)
-        remaining = list(blocks.items())[len(built) :]
-        try:
-            for name, block in remaining:
-                built.append(build_engine(name, block, profiles, options, services))
-        except BuildError as error:
-            level = list(partition.blocks)[len(built)]
-            smaller = split_block(partition, level)
-            if smaller is not None:
-                count = len(partition.blocks[level])
-                report.splits.append(f"A block of {count} nodes became two engines: {error}")
-                partition = smaller
-                continue
-            unbuilt += 1
-            is_all = len(partition.blocks) == 1 or unbuilt > _MOST_UNBUILT_OPS
-            if is_all or options.require_full_compilation:
-                raise
-            partition = leave_block(partition, level, str(error))
-            describe_partition(report, partition)
-            continue
-        for name, (engine, _) in zip(blocks, built, strict=True):
-            setattr(graph_module, name, engine)
-        report.blocks = [row for _, row in built]
-        return graph_module, blocks
 
 
 def explain(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
@@ -25,14 +25,13 @@ from torchtrt.conversion.size_ranges import (
     linear_size,
     union,
 )
-from torchtrt.errors import ExportError, InputError, TorchTRTError, UnsupportedProgramError
+from torchtrt.errors import ExportError, InputError, TorchTRTError
 from torchtrt.graphs.memory import storage_of
-from torchtrt.graphs.nodes import model_line
 from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
-from torchtrt_compiler.lowering import Program
+from torchtrt_compiler.lowering import Program, without_regions, without_transforms
 from torchtrt_compiler.small_sizes import Excluded
 from torchtrt_compiler.torch_internals import compile_lock
 from torchtrt_runtime.input_checks import check_strided
@@ -50,7 +49,8 @@ def export(
 ) -> ExportedProgram:
     """Returns the model exported for inference; an exported program is returned as it is.
 
-    Function transforms (``torch.vmap``, ``torch.func.jvp``) are applied to what they transform.
+    Function transforms (``torch.vmap``, ``torch.func.jvp``) are applied to what they transform. Regions under a context
+    manager (``torch.autocast``, ``torch.no_grad``) become a part of the graph around them.
 
     Raises:
         ExportError: ``torch.export`` could not trace the model.
@@ -58,42 +58,10 @@ def export(
         UnsupportedProgramError: The model has a transform that PyTorch cannot apply, such as ``torch.func.grad``.
     """
     _check_kinds(inputs, kwarg_inputs)
-    if isinstance(model, ExportedProgram):
-        return _without_transforms(model)
-    return _without_transforms(_exported(model, inputs, kwarg_inputs, dynamic_shapes))
-
-
-def _without_transforms(exported: ExportedProgram) -> ExportedProgram:
-    """Returns the program with function transforms applied, whose calls cannot run outside of exporting."""
-    if not (calls := _transforms(exported)):
-        return exported
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            applied: ExportedProgram = exported.run_decompositions({})
-        if not _transforms(applied):
-            return applied
-        reason = "some of its calls remain"
-    except Exception as error:
-        reason = (
-            f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else repr(error)
-        )
-    raise UnsupportedProgramError(
-        f"PyTorch cannot export what the model's transform of a function computes ({model_line(calls[0])}): {reason}\n"
-        "Transforms such as torch.func.grad are for training: compute it by ops, or outside of what is compiled."
-    )
-
-
-def _transforms(exported: ExportedProgram) -> list[Node]:
-    """Returns the calls of functions that begin and end a transform, in the program and its branches."""
-    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
-    return [
-        node
-        for module in modules
-        for node in module.graph.nodes
-        if node.op == "call_function"
-        and str(getattr(node.target, "__module__", "")).startswith("torch._functorch")
-    ]
+    exported = model
+    if not isinstance(exported, ExportedProgram):
+        exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
+    return without_transforms(without_regions(exported))
 
 
 def _exported(
@@ -145,10 +113,20 @@ def _exported(
         raise  # TorchScript's runner says itself what cannot be compiled
     except Exception as error:
         raise ExportError(
-            f"torch.export could not trace {type(model).__name__}: {type(error).__name__}: {error}\n"
+            f"torch.export could not trace {type(model).__name__}{_raised_in(error)}: {type(error).__name__}: {error}\n"
             "If model(*inputs) fails in PyTorch as well, give inputs that the model takes. If not, rewrite what export "
             "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
         ) from error
+
+
+def _raised_in(error: BaseException) -> str:
+    """Returns the line of the model at which PyTorch raised, in parentheses, or an empty string."""
+    libraries = tuple(os.path.dirname(each) + os.sep for each in (torch.__file__, __file__))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith((*libraries, "<"))]
+    if not own:
+        return ""
+    return f' (File "{own[-1].filename}", line {own[-1].lineno}, in {own[-1].name} {own[-1].line})'
 
 
 def _apart(tree: Any, model: torch.nn.Module) -> Any:

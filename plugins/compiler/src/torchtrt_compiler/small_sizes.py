@@ -27,6 +27,7 @@ from torchtrt.errors import ExportError
 from torchtrt.graphs.nodes import model_line, mutates
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.lowering.aliasing import may_share
+from torchtrt_compiler.lowering.regions import autocast_restored
 from torchtrt_compiler.torch_internals import FakeTensorMode
 
 Retrace = Callable[[tuple[Any, ...], dict[str, Any]], ExportedProgram]
@@ -445,8 +446,8 @@ class _Replay(Interpreter):
         self.mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
     def compare(self) -> None:
-        """Raises a ``_Difference`` at the first node whose results are not what the program says."""
-        with self.mode:
+        """Raises a :class:`_Difference` at the first node whose results are not what the program says."""
+        with self.mode, autocast_restored():
             self.run(*(_example(node.meta.get("val"), self.values) for node in self.inputs))
 
     def run_node(self, node: Node) -> Any:

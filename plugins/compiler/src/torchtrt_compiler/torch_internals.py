@@ -5,16 +5,23 @@ Other modules of this distribution import them from here.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
 from torch._C import DisableTorchFunction, DispatchKey
+from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
 from torch._C._autograd import DeviceType
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
+from torch._higher_order_ops.wrap import wrap_with_autocast, wrap_with_set_grad_enabled
 from torch._subclasses.fake_impls import _like_tensor_constructors as like_constructors
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.amp.autocast_mode import _enter_autocast as enter_autocast
+from torch.amp.autocast_mode import _exit_autocast as exit_autocast
+from torch.export import ExportedProgram, ExportGraphSignature
+from torch.fx import GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
@@ -29,12 +36,18 @@ __all__ = [
     "compile_lock",
     "decomposition_table",
     "enable_python_dispatcher",
+    "enter_autocast",
+    "exit_autocast",
     "has_kernel",
     "int_oo",
+    "is_any_autocast_enabled",
     "is_functional_tensor",
     "is_functorch_wrapped_tensor",
     "like_constructors",
+    "replace_graph",
     "sympy_functions",
+    "wrap_with_autocast",
+    "wrap_with_set_grad_enabled",
 ]
 
 has_kernel: Any = torch._C._dispatch_has_kernel
@@ -47,3 +60,12 @@ def compile_lock() -> Any:
     from torch._dynamo import convert_frame
 
     return convert_frame.compile_lock
+
+
+def replace_graph(
+    exported: ExportedProgram, graph_module: GraphModule, signature: ExportGraphSignature
+) -> ExportedProgram:
+    """Returns a copy of a program that computes by another graph. All else is shared, the guards too."""
+    copied: Any = copy.copy(exported)
+    copied._graph_module, copied._graph_signature = graph_module, signature
+    return copied  # type: ignore[no-any-return]

@@ -16,6 +16,7 @@ BY_CODE: Mapping[RejectionCode, str] = {
     "no-input": "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",
     "unbounded-size": "Bring what makes that size into the engine, or pad it to a size that is known.",
     "number": "Take the number from a shape or an attribute of the model, not from a tensor's values.",
+    "failed": "Report it to the pack that the reason names, with the model's line.",
     "unbuilt": "Report it with the model's line: TensorRT refused what the converter made of the op.",
     "dtype": "Cast to a dtype that TensorRT has; for float64, truncate_double=True computes in float32.",
     "tensorrt-version": "Install a TensorRT that the converter works with, or a newer version of its pack.",

@@ -22,8 +22,11 @@ from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.memory_checks import MemoryChecks
 from torchtrt_runtime.report import CompilationReport
-from torchtrt_runtime.runtime_settings import RuntimeSettings
-from torchtrt_runtime.torch_internals import global_forward_hooks, global_forward_pre_hooks
+from torchtrt_runtime.torch_internals import (
+    DisableAutocast,
+    global_forward_hooks,
+    global_forward_pre_hooks,
+)
 from torchtrt_runtime.usage_checks import UsageChecks
 
 # Copies and pickles of a model hold leaves, and making one by its class is deprecated.
@@ -162,8 +165,15 @@ class CompiledModule(torch.nn.Module):
         """Returns what ``forward`` returns, from a recording where there is one for these inputs."""
         is_flat = len(args) == self._flat_inputs and not kwargs
         leaves = args if is_flat else self.flatten(args, kwargs)
+        self.usage_checks.check_surroundings()
+        if not self.usage_checks.was_autocast:
+            return self._run(leaves)
+        with DisableAutocast():  # the graph has the casts
+            return self._run(leaves)
+
+    def _run(self, leaves: Sequence[Any]) -> Any:
+        """Returns what ``forward`` returns for flattened inputs."""
         usage = self.usage_checks
-        usage.check_surroundings()
         replay = self._replay
         outputs = None if replay is None else replay(self._modules["graph_module"], leaves)
         if outputs is None:

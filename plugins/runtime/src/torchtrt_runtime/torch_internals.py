@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch._C import PyTorchFileWriter
+from torch._C import _DisableAutocast as DisableAutocast
 from torch._C import _DisableTorchDispatch as DisableTorchDispatch
 from torch._C import _is_any_autocast_enabled as is_any_autocast_enabled
 from torch._C import _is_tracing as is_tracing
@@ -26,6 +27,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import ValueRanges
 
 __all__ = [
+    "DisableAutocast",
     "DisableTorchDispatch",
     "FakeTensorMode",
     "PyTorchFileWriter",

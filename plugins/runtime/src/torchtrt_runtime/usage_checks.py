@@ -62,6 +62,9 @@ class UsageChecks:
         trains: Whether eager PyTorch computes gradients even without these.
         autocast: The dtype that autocast cast to, on the CPU and on CUDA, None where it was off; as now if omitted.
         model: Whose weights they are.
+
+    Attributes:
+        was_autocast: Whether the model was compiled inside autocast.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class UsageChecks:
         self._watched = _watched(weights, model)
         self.trains = trains or any(weight.requires_grad for weight in weights.values())
         self.autocast = _autocast() if autocast is None else autocast
-        self._was_autocast = any(self.autocast)
+        self.was_autocast = any(self.autocast)
 
     def __deepcopy__(self, memo: Any) -> UsageChecks:
         return self
@@ -85,8 +88,8 @@ class UsageChecks:
         return {**self.__dict__, "_watched": []}
 
     def check_surroundings(self) -> None:
-        """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
-        if (self._was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:
+        """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
+        if (self.was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:
             raise EngineError(
                 "The model was compiled inside autocast and is called outside or inside another, or the other way "
                 "round: casts are compiled in. Compile and call it alike."

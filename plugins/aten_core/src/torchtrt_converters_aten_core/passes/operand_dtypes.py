@@ -44,8 +44,6 @@ def operand_dtypes(graph_module: GraphModule, settings: CompilationSettings) -> 
     Raises:
         UnsupportedProgramError: The operands of an op have several dtypes.
     """
-    if torch._C._is_any_autocast_enabled():
-        return  # which casts them, and PyTorch up to 2.11 exports no casts of it
     for node in graph_module.graph.nodes:
         packet = getattr(node.target, "overloadpacket", None)
         if packet in _IN_FIRST_DTYPE:

@@ -33,6 +33,7 @@ from torchtrt_runtime.serialization.call_interface import settings_to_json
 _LED_TO_THE_GRAPH = frozenset(
     {
         "torch_executed_ops",
+        "torch_executed_on_failure",
         "min_block_size",
         "require_full_compilation",
         "dryrun",

@@ -124,8 +124,8 @@ def may_share(node: Node) -> Sequence[Node]:
 
 
 def _makes_new_memory(node: Node) -> bool:
-    """Returns whether an op of ``UNDECLARED`` is known to return no memory of these arguments."""
-    results = _evaluated(node)
+    """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
+    results = evaluated(node)
     if results is None:
         return False
     stored = {storage_of(fake) for fake in _fakes(node)}
@@ -136,7 +136,7 @@ def returned_argument(node: Node) -> Node | None:
     """Returns the argument that a conversion, or an op of ``UNDECLARED``, is known to return as it is."""
     if _fake(node) is None or not (node.target in UNDECLARED or node.target in _CONVERSIONS):
         return None  # also where it returns a list, of which an argument is only a part
-    for result in _evaluated(node) or ():
+    for result in evaluated(node) or ():
         for source in node.all_input_nodes:
             before = _fake(source)
             if before is not None and storage_of(before) == storage_of(result):
@@ -154,7 +154,7 @@ def _fakes(node: Node) -> list[FakeTensor]:
     return [fake for fake in map(_fake, node.all_input_nodes) if fake is not None]
 
 
-def _evaluated(node: Node) -> list[torch.Tensor] | None:
+def evaluated(node: Node) -> list[torch.Tensor] | None:
     """Returns a call's results for its fake arguments, or None where that cannot be known."""
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), _fake)
     if not (fakes := _fakes(node)):

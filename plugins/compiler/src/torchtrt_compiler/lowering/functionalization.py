@@ -27,7 +27,8 @@ from torchtrt_compiler.lowering.aliasing import (
     repeating_nodes,
     returned_argument,
 )
-from torchtrt_compiler.torch_internals import DispatchKey, FakeTensor
+from torchtrt_compiler.lowering.regions import autocast_restored, marks_autocast
+from torchtrt_compiler.torch_internals import DispatchKey, FakeTensor, is_any_autocast_enabled
 
 aten = torch.ops.aten
 
@@ -56,7 +57,9 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     nodes = exported.graph.nodes
     modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
     inner = [node for module in modules[1:] for node in module.graph.nodes]  # of branches and loops
-    if not any(_updates_statistics(node) for node in nodes) and not any(map(mutates, inner)):
+    has_casts = is_any_autocast_enabled() or marks_autocast(exported.graph_module)
+    is_open = has_casts or any(map(_updates_statistics, nodes)) or any(map(mutates, inner))
+    if not is_open:
         if not any(mutates(node) for node in nodes):
             return exported, exported.graph_module
         graph = Graph()
@@ -65,9 +68,7 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
             return exported, GraphModule(exported.graph_module, graph)
     _check_destinations(exported.graph)
     try:
-        with _declared(exported), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # PyTorch about its own code
-            exported = exported.run_decompositions(_rewritten(exported.graph))
+        exported = retrace(exported)
     except Exception as error:
         raise UnsupportedProgramError(
             f"PyTorch could not rewrite the program without writes: {error}\n"
@@ -77,6 +78,18 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
             "is one: compile torch.export.export(model, args, strict=True)."
         ) from error
     return exported, exported.graph_module
+
+
+def retrace(exported: ExportedProgram) -> ExportedProgram:
+    """Returns a program as PyTorch traces it again: without writes, transforms and regions.
+
+    Raises:
+        Exception: PyTorch may refuse a program in any way.
+    """
+    with _declared(exported), autocast_restored(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as when it was exported
+        traced: ExportedProgram = exported.run_decompositions(_rewritten(exported.graph))
+    return traced
 
 
 def _check_destinations(graph: Graph) -> None:

@@ -19,6 +19,7 @@ from torchtrt.graphs.nodes import assign
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.guards import guards_of, traced_guards
+from torchtrt_compiler.lowering.regions import check_casts
 from torchtrt_compiler.torch_internals import FakeTensor, int_oo
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -67,13 +68,14 @@ def open_program(exported: ExportedProgram) -> Program:
     Raises:
         UnsupportedProgramError: The program has effect tokens or custom objects among its inputs,
             or writes to memory that it also reads under another name, or was exported under a
-            condition that cannot be read.
+            condition that cannot be read, or inside another autocast.
     """
-    _check_writes(exported)
+    check_writes(exported)
     _assume_as_exported(exported.graph)
     origins = origins_of(exported)
     guards = guards_of(exported)
     exported, source = functionalize(exported)
+    check_casts(source.graph)
     opened = _Opening(exported, source)
     opened.copy_nodes()
 
@@ -195,7 +197,7 @@ def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:
     return value
 
 
-def _check_writes(exported: ExportedProgram) -> None:
+def check_writes(exported: ExportedProgram) -> None:
     """Checks that the program changes no weight that it reads through another.
 
     Raises:

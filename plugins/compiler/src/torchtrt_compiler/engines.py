@@ -1,0 +1,146 @@
+"""Builds an engine for each block of a program. What cannot be built becomes smaller, or stays in PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+
+from torch.fx import GraphModule, Node
+
+from torchtrt.conversion.size_ranges import Profile
+from torchtrt.errors import BuildError, ConversionError, ConversionWarning
+from torchtrt.graphs.nodes import remember_resolution, resolution_of
+from torchtrt.registry import Resolution
+from torchtrt.registry.candidate import Rejection
+from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.building import Services, build_engine
+from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.lowering import Program
+from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
+from torchtrt_compiler.partitioning.blocks import leave_block, split_block
+from torchtrt_compiler.reporting import describe_partition, warn_without_engines
+from torchtrt_runtime.report import CompilationReport
+
+_MOST_UNBUILT_OPS = 8
+"""How many ops TensorRT may fail to build before the compilation fails."""
+
+
+class EngineBuilder:
+    """Builds the engines of one program.
+
+    Args:
+        program: The program.
+        partition: Its blocks.
+        profiles: The sizes to build for.
+        settings: The settings of the compilation.
+        report: Its report, which is kept up to date.
+        services: What accompanies it.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        partition: Partition,
+        profiles: Sequence[Profile],
+        settings: CompilationSettings,
+        report: CompilationReport,
+        services: Services,
+    ) -> None:
+        self.program = program
+        self.partition = partition
+        self.profiles = profiles
+        self.settings = settings
+        self.report = report
+        self.services = services
+        self.built: dict[tuple[str, tuple[Node, ...]], BuiltEngine] = {}
+        self.unbuilt = 0
+
+    def run(self) -> GraphModule:
+        """Returns the graph with an engine for each block.
+
+        A block that TensorRT cannot build becomes two, and a block of a single op stays in PyTorch.
+
+        Raises:
+            ConversionError: A converter failed, and the settings do not leave its op to PyTorch.
+            BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
+        """
+        had_blocks = bool(self.partition.blocks)
+        while (graph_module := self.attempt()) is None:
+            pass
+        if had_blocks and not self.report.blocks:
+            warn_without_engines(self.report, self.settings.min_block_size)
+        return graph_module
+
+    def attempt(self) -> GraphModule | None:
+        """Returns the graph with its engines, or None where it has other blocks now."""
+        graph_module, blocks = extract_blocks(
+            self.program.graph_module, self.partition, self.program.mutated
+        )
+        engines: dict[str, BuiltEngine] = {}
+        for (level, nodes), (name, block) in zip(
+            self.partition.blocks.items(), blocks.items(), strict=True
+        ):
+            key = name, nodes
+            try:
+                if key not in self.built:
+                    self.built[key] = build_engine(
+                        name, block, self.profiles, self.settings, self.services
+                    )
+            except BuildError as error:
+                self.reduce(level, error)
+                return None
+            except ConversionError as error:
+                self.leave_failed(nodes, error)
+                return None
+            engines[name] = self.built[key]
+        for name, (engine, _) in engines.items():
+            setattr(graph_module, name, engine)
+        self.report.blocks = [row for _, row in engines.values()]
+        return graph_module
+
+    def reduce(self, level: int, error: BuildError) -> None:
+        """Splits a block that TensorRT cannot build, or leaves it to PyTorch where it is a single op."""
+        smaller = split_block(self.partition, level)
+        if smaller is not None:
+            count = len(self.partition.blocks[level])
+            self.report.splits.append(f"A block of {count} nodes became two engines: {error}")
+            self.partition = smaller
+            return
+        self.unbuilt += 1
+        is_all = len(self.partition.blocks) == 1 or self.unbuilt > _MOST_UNBUILT_OPS
+        may_fail = self.settings.torch_executed_on_failure
+        if self.settings.require_full_compilation or (is_all and not may_fail):
+            raise error
+        if may_fail:
+            _warn(error)
+        self.partition = leave_block(self.partition, level, str(error))
+        describe_partition(self.report, self.partition)
+
+    def leave_failed(self, nodes: Sequence[Node], error: ConversionError) -> None:
+        """Leaves the op of a failed converter to PyTorch, and forms the blocks again."""
+        failed = [node for node in nodes if resolution_of(node) is error.resolution]
+        if not failed or not self.settings.torch_executed_on_failure:
+            raise error
+        _warn(error)
+        for node in failed:
+            remember_resolution(node, _failed(error.resolution, str(error)))
+        graph = self.program.graph_module.graph
+        self.partition = partition_nodes(graph, self.settings)
+        describe_partition(self.report, self.partition)
+
+
+def _failed(resolution: Resolution, reason: str) -> Resolution:
+    """Returns the resolution of a node whose converter failed."""
+    rejection = Rejection(resolution.chosen, reason, "failed")
+    return dataclasses.replace(
+        resolution, chosen=None, rejections=(*resolution.rejections, rejection)
+    )
+
+
+def _warn(error: ConversionError | BuildError) -> None:
+    warnings.warn(
+        f"torch_executed_on_failure leaves this to PyTorch: {error}",
+        ConversionWarning,
+        stacklevel=7,
+    )

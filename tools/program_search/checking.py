@@ -1,0 +1,290 @@
+"""Compares a compiled program with eager PyTorch, and makes a program that differs as short as it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+import torchtrt
+from tools.program_search.programs import Program
+from torchtrt.errors import ExportError, InputError, UnsupportedProgramError
+
+_REFUSALS = (ExportError, InputError, UnsupportedProgramError)
+_ATTEMPTS = 4
+
+
+class Outcome(NamedTuple):
+    """What became of a program.
+
+    Attributes:
+        kind: ``right``, ``refused``, ``unstable`` (few digits decide what it computes), ``invalid`` (eager PyTorch
+            does not run it), or a finding: ``differs`` or ``fails``.
+        detail: In words.
+    """
+
+    kind: str
+    detail: str = ""
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether a person should look at it."""
+        return self.kind in ("differs", "fails")
+
+
+def check(program: Program) -> Outcome:
+    """Returns what becomes of a program that is compiled, and called at all its sizes and twice at one."""
+    with torch.no_grad(), warnings.catch_warnings(), _plain_autocast():
+        warnings.simplefilter("ignore")
+        try:
+            calls = [*program.calls(), next(program.calls())]
+            eager = program.model()
+            expected = [
+                _called(eager, program.arguments(sizes, seed)) for seed, sizes in enumerate(calls)
+            ]
+        except Exception as error:
+            return Outcome("invalid", _first_line(error))
+        source = program.model()
+        try:
+            compiled = _compiled(source, program)
+        except _REFUSALS as error:
+            return Outcome("refused", _first_line(error))
+        except Exception as error:
+            return Outcome("fails", f"compile: {_first_line(error)}")
+        refused = ""
+        for seed, (sizes, wanted) in enumerate(zip(calls, expected, strict=True)):
+            state = _state(source)
+            try:
+                found = _called(compiled, program.arguments(sizes, seed), source)
+            except InputError as error:
+                if seed in (0, len(calls) - 1):
+                    return Outcome("fails", f"usual sizes: {_first_line(error)}")
+                refused = _first_line(error)
+                _restore(source, wanted.state)
+                continue
+            except Exception as error:
+                return Outcome("fails", f"call {sizes}: {_first_line(error)}")
+            if difference := _difference(wanted, found, program.is_half()):
+                if _is_unstable(program, sizes, seed, state, wanted):
+                    return Outcome("unstable", difference)
+                return Outcome("differs", f"{sizes}: {difference}")
+    return Outcome("right", refused)
+
+
+def shortest(program: Program, outcome: Outcome) -> Program:
+    """Returns a shorter program with a finding of the same kind."""
+    wanted = _key(outcome)
+
+    def is_alike(candidate: Program) -> bool:
+        return _key(check(candidate)) == wanted
+
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate in _smaller(program):
+            if is_alike(candidate):
+                program, is_smaller = candidate, True
+                break
+    return program
+
+
+def _key(outcome: Outcome) -> tuple[str, str]:
+    detail = outcome.detail.split(":")[:2] if outcome.kind == "fails" else ()
+    return outcome.kind, ":".join(detail)
+
+
+def _smaller(program: Program) -> Iterator[Program]:
+    """Yields programs with a part less."""
+    for place, statement in enumerate(program.body):
+        before, after = program.body[:place], program.body[place + 1 :]
+        yield dataclasses.replace(program, body=(*before, *after))
+        lines = statement.splitlines()
+        for line in range(1, len(lines) if len(lines) > 2 else 0):
+            fewer = "\n".join((*lines[:line], *lines[line + 1 :]))
+            yield dataclasses.replace(program, body=(*before, fewer, *after))
+    lines = [line for each in program.body for line in each.splitlines()]
+    values = [*program.names, *(line.split(" =")[0].strip() for line in lines if " = " in line)]
+    if program.result not in values:
+        for name in filter(str.isidentifier, reversed(values)):
+            yield dataclasses.replace(program, result=name)
+    if program.kept:
+        yield dataclasses.replace(program, kept=())
+    for profile in program.profiles if len(program.profiles) > 1 else ():
+        yield dataclasses.replace(program, profiles=(profile,))
+    if program.how in ("program", "dims"):
+        yield dataclasses.replace(program, how="input")
+
+
+def reproduction(program: Program, outcome: Outcome) -> str:
+    """Returns a program to run that shows a finding."""
+    lines = [f"# {outcome.kind}: {outcome.detail}", program.source(), "", "import torchtrt", ""]
+    lines.append(f"# {program}".replace("\n", "\\n"))
+    lines += [
+        "from tools.program_search.checking import check",
+        "from tools.program_search.programs import *",
+    ]
+    lines.append(f"print(check({program!r}))")
+    return "\n".join(lines)
+
+
+class _Result(NamedTuple):
+    """What a call returns and leaves.
+
+    Attributes:
+        value: What it returns.
+        inputs: The inputs afterwards.
+        state: The buffers afterwards.
+    """
+
+    value: Any
+    inputs: list[Any]
+    state: list[torch.Tensor]
+
+
+def _called(model: Any, inputs: list[Any], source: torch.nn.Module | None = None) -> _Result:
+    value = model(*inputs)
+    copied = pytree.tree_map_only(torch.Tensor, torch.clone, (value, inputs))
+    return _Result(*copied, _state(source or model))
+
+
+def _state(model: torch.nn.Module) -> list[torch.Tensor]:
+    return [buffer.clone() for buffer in model.buffers()]
+
+
+def _restore(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
+    for buffer, value in zip(model.buffers(), state, strict=True):
+        if not torch.equal(buffer, value):
+            buffer.copy_(value)
+
+
+def _compiled(model: torch.nn.Module, program: Program) -> Any:
+    """Returns the compiled model."""
+    options: dict[str, Any] = {"min_block_size": 1, "torch_executed_ops": set(program.kept)}
+    usual = next(program.calls())
+    with torchtrt.use_tensorrt(f"reference@{program.version}"):
+        if program.how == "fixed":
+            return torchtrt.compile(model, program.arguments(usual, 0), **options)
+        if program.how == "input":
+            return torchtrt.compile(
+                model, [_input(program, each) for each in program.inputs], **options
+            )
+        shapes = _dims(program)
+        example = program.arguments({name: max(size, 2) for name, size in usual.items()}, 0)
+        if program.how == "dims":
+            return torchtrt.compile(model, example, dynamic_shapes=shapes, **options)
+        try:
+            exported = torch.export.export(
+                model, tuple(example), dynamic_shapes=shapes, strict=False
+            )
+        except Exception as error:
+            raise ExportError(str(error)) from error
+        return torchtrt.compile(exported, **options)
+
+
+def _input(program: Program, spec: Any) -> Any:
+    if not spec.dtype:
+        return spec.value
+    ranges = [
+        tuple(
+            spec.sizes({name: bounds[place] for name, bounds in profile.items()})
+            for place in range(3)
+        )
+        for profile in program.profiles
+    ]
+    return torchtrt.Input(ranges=ranges, dtype=eval(spec.dtype, {"torch": torch}))
+
+
+def _dims(program: Program) -> Any:
+    """Returns what ``torch.export`` is told of the sizes."""
+    dims = {
+        name: torch.export.Dim(name, min=least, max=most)
+        for name, (least, _, most) in program.profiles[0].items()
+        if least < most
+    }
+    by_input = []
+    for spec in program.inputs:
+        sizes = {
+            place: eval(size.replace("*n", "*n"), {}, dims)
+            for place, size in enumerate(spec.shape)
+            if not size.isdecimal() and dims
+        }
+        by_input.append(sizes if spec.dtype else None)
+    return tuple(by_input)
+
+
+def _difference(wanted: _Result, found: _Result, is_half: bool) -> str:
+    """Returns how two results differ, or an empty string."""
+    for name, one, other in zip(_Result._fields, wanted, found, strict=True):
+        leaves, tree = pytree.tree_flatten(one)
+        others, other_tree = pytree.tree_flatten(other)
+        if tree != other_tree:
+            return f"{name} nest as {other_tree}, not as {tree}"
+        for place, (leaf, actual) in enumerate(zip(leaves, others, strict=True)):
+            if text := _leaf_difference(leaf, actual, is_half):
+                return f"{name}[{place}]: {text}"
+    return ""
+
+
+def _leaf_difference(wanted: Any, found: Any, is_half: bool) -> str:
+    if type(wanted) is not type(found):
+        return f"a {type(found).__name__}, not a {type(wanted).__name__}"
+    if not isinstance(wanted, torch.Tensor):
+        return "" if wanted == found else f"{found!r}, not {wanted!r}"
+    if (wanted.dtype, wanted.shape) != (found.dtype, found.shape):
+        kinds = [f"{each.dtype}{list(each.shape)}" for each in (found, wanted)]
+        return f"{kinds[0]}, not {kinds[1]}"
+    tolerance = 3e-2 if is_half else 1e-4
+    try:
+        torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+    except AssertionError as error:
+        return (
+            " ".join(str(error).split())[:200]
+            + f" {found.reshape(-1)[:6]} not {wanted.reshape(-1)[:6]}"
+        )
+    return ""
+
+
+def _is_unstable(
+    program: Program, sizes: Any, seed: int, state: Sequence[torch.Tensor], wanted: _Result
+) -> bool:
+    """Returns whether eager PyTorch itself computes something else from inputs that differ in their last digits."""
+    step = 4e-3 if program.is_half() else 4e-6
+    for attempt in range(_ATTEMPTS):
+        model = program.model()
+        generator = torch.Generator().manual_seed(attempt)
+
+        def moved(value: Any, generator: torch.Generator = generator) -> Any:
+            if isinstance(value, torch.Tensor) and value.is_floating_point():
+                return value * (1 + step * torch.randn(value.shape, generator=generator)).to(
+                    value.dtype
+                )
+            return value
+
+        for parameter in model.parameters():
+            parameter.data.copy_(moved(parameter.data))
+        _restore(model, state)
+        inputs = [moved(value) for value in program.arguments(sizes, seed)]
+        result = _called(model, inputs)
+        kept = _Result(result.value, wanted.inputs, result.state)
+        if _difference(wanted, kept, program.is_half()):
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def _plain_autocast() -> Iterator[None]:
+    """Ends a ``with`` block with autocast off, whatever failed inside of it."""
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cpu", False)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0][:300]}"
