@@ -65,7 +65,7 @@ class Program:
         body: The statements of its ``forward``.
         result: The expression that it returns.
         profiles: The values of each symbol, in each range of sizes.
-        how: ``input`` for :class:`torchtrt.Input`, ``dims`` for ``torch.export.Dim``, ``program`` for an exported one.
+        how: ``input`` for ``torchtrt.Input``, ``dims`` for ``torch.export.Dim``, ``program`` for an exported one.
         version: The version of the reference TensorRT.
         kept: The ops that stay in PyTorch.
         autocast: Whether the setting ``autocast`` is used.

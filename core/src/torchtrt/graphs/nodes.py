@@ -36,7 +36,7 @@ def leave_in_torch(node: Node, reason: str, code: RejectionCode = "no-converter"
 
 
 def left_in_torch(node: Node) -> tuple[str, RejectionCode] | None:
-    """Returns the reason and its code that :func:`leave_in_torch` was given, or ``None``."""
+    """Returns the reason and its code that ``leave_in_torch`` was given, or ``None``."""
     return node.meta.get(_LEFT)
 
 

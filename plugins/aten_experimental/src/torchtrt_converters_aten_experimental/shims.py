@@ -1,4 +1,4 @@
-"""Fused attention, which TensorRT's versions spell differently."""
+"""Layers that TensorRT's versions spell differently."""
 
 from __future__ import annotations
 
@@ -7,21 +7,11 @@ from typing import Any
 from torchtrt.tensorrt import Capability, supports, trt
 
 
-def says_which_corner_is_causal() -> bool:
-    """Returns whether causal attention over other lengths of queries and keys is documented: from the upper left."""
-    return hasattr(trt.INetworkDefinition, "add_attention_v2")
-
-
-def has_rotary_embedding() -> bool:
-    """Returns whether the TensorRT in use has a layer for rotary embeddings."""
-    return hasattr(trt.INetworkDefinition, "add_rotary_embedding")
-
-
 def add_rotary_embedding(network: Any, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
     """Returns rotated features.
 
     Args:
-        network: A network of a TensorRT for which ``has_rotary_embedding`` is true.
+        network: A network of a TensorRT with the capability ``ROTARY_EMBEDDING``.
         x: ``(batch, heads, length, width)``, floating point.
         cos: ``(batch, length, width / 2)``, of the same dtype.
         sin: Likewise.

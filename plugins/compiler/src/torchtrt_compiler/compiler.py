@@ -28,7 +28,12 @@ from torchtrt_compiler.cache.choice import cache_for
 from torchtrt_compiler.engines import EngineBuilder
 from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_profiles
 from torchtrt_compiler.gpu_targets import compute_capabilities
-from torchtrt_compiler.lowering import Program, keep_results_apart, lower
+from torchtrt_compiler.lowering import (
+    Program,
+    decompose_added_ops,
+    keep_results_apart,
+    lower,
+)
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
@@ -74,6 +79,7 @@ def compile(
         ExportError: The model cannot be exported.
         FullCompilationError: With ``require_full_compilation``, something would stay in PyTorch.
         ConversionError: A converter failed, and ``torch_executed_on_failure`` is off.
+        VerificationError: With ``verify="reference"``, the network computes something else than the model.
         BuildError: TensorRT refused a network, and its parts down to a single op, which must not stay in PyTorch.
     """
     keywords = {} if kwarg_inputs is None else kwarg_inputs
@@ -134,12 +140,14 @@ def _compile_program(
             check_complete(report)
         if not (report.blocks or options.dryrun):
             warn_without_engines(report, options.min_block_size)
+    blocks: dict[str, GraphModule] = {}
     if options.dryrun:
         graph_module, _ = extract_blocks(program.graph_module, partition, program.mutated)
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
         builder = EngineBuilder(program, partition, profiles, options, report, services)
-        graph_module = builder.run()
+        graph_module, blocks = builder.run(), builder.blocks
+    decompose_added_ops(graph_module, {node.target for node in exported.graph.nodes})
     interface = CallInterface(
         program.input_tree,
         program.output_tree,

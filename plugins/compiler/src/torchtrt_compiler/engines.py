@@ -54,6 +54,7 @@ class EngineBuilder:
         self.report = report
         self.services = services
         self.built: dict[tuple[str, tuple[Node, ...]], BuiltEngine] = {}
+        self.blocks: dict[str, GraphModule] = {}
         self.unbuilt = 0
 
     def run(self) -> GraphModule:
@@ -97,6 +98,7 @@ class EngineBuilder:
         for name, (engine, _) in engines.items():
             setattr(graph_module, name, engine)
         self.report.blocks = [row for _, row in engines.values()]
+        self.blocks = dict(blocks)
         return graph_module
 
     def reduce(self, level: int, error: BuildError) -> None:
@@ -120,7 +122,7 @@ class EngineBuilder:
     def leave_failed(self, nodes: Sequence[Node], error: ConversionError) -> None:
         """Leaves the op of a failed converter to PyTorch, and forms the blocks again."""
         failed = [node for node in nodes if resolution_of(node) is error.resolution]
-        if not failed or not self.settings.torch_executed_on_failure:
+        if not failed or error.resolution is None or not self.settings.torch_executed_on_failure:
             raise error
         _warn(error)
         for node in failed:

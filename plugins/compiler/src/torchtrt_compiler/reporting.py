@@ -53,7 +53,7 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
 
 
 def check_complete(report: CompilationReport) -> None:
-    """Raises a :class:`FullCompilationError` where more than writes and views stays in PyTorch."""
+    """Raises a ``FullCompilationError`` where more than writes and views stays in PyTorch."""
     missing = tuple(each for each in report.in_torch if not {"write", "view"} & {*each.codes})
     if not missing:
         return

@@ -446,7 +446,7 @@ class _Replay(Interpreter):
         self.mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
     def compare(self) -> None:
-        """Raises a :class:`_Difference` at the first node whose results are not what the program says."""
+        """Raises a ``_Difference`` at the first node whose results are not what the program says."""
         with self.mode, autocast_restored():
             self.run(*(_example(node.meta.get("val"), self.values) for node in self.inputs))
 

@@ -11,6 +11,7 @@ OTHERWISE: RejectionCode = "declined"
 
 BY_CODE: Mapping[RejectionCode, str] = {
     "write": "Nothing: that memory is the model's own or the caller's.",
+    "view": "Nothing: PyTorch views that memory without a copy.",
     "kept": "Take the op out of torch_executed_ops.",
     "block-too-small": "Compile with a smaller min_block_size; 1 makes an engine of any op.",
     "no-input": "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",
@@ -20,6 +21,7 @@ BY_CODE: Mapping[RejectionCode, str] = {
     "unbuilt": "Report it with the model's line: TensorRT refused what the converter made of the op.",
     "dtype": "Cast to a dtype that TensorRT has; for float64, truncate_double=True computes in float32.",
     "tensorrt-version": "Install a TensorRT that the converter works with, or a newer version of its pack.",
+    "tensorrt-capability": "Use a TensorRT that has the capability, as the reason says.",
     "dynamic-shapes": "Export with fixed sizes here or, where the converter is known to take any size, compile with "
     "assume_dynamic_shape_support=True.",
     "behind-decomposition": "Prefer that pack for the op with converter_preferences, or register its converter with "

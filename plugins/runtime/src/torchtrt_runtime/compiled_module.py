@@ -22,6 +22,7 @@ from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.memory_checks import MemoryChecks
 from torchtrt_runtime.report import CompilationReport
+from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
     DisableAutocast,
     global_forward_hooks,

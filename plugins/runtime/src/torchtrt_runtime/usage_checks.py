@@ -88,7 +88,7 @@ class UsageChecks:
         return {**self.__dict__, "_watched": []}
 
     def check_surroundings(self) -> None:
-        """Raises an :class:`EngineError` where autocast is another than it was, or the call is being traced."""
+        """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
         if (self.was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:
             raise EngineError(
                 "The model was compiled inside autocast and is called outside or inside another, or the other way "

@@ -16,7 +16,7 @@ import torchtrt
 from torchtrt.errors import FullCompilationError, NoEngineWarning
 from torchtrt.registry import export_contexts
 from torchtrt.targets import parse_target, qualified_name
-from torchtrt.tensorrt import has_dtype, is_real, trt
+from torchtrt.tensorrt import Capability, has_dtype, is_real, supports
 from torchtrt_testing.cases import OpCase
 from torchtrt_testing.tensors import MAXIMUM, MINIMUM, USUAL
 
@@ -72,14 +72,14 @@ def check_case(
 def is_expected_rejection(error: FullCompilationError) -> bool:
     """Returns whether an op stays in PyTorch because this TensorRT has no exact integers, or no bfloat16."""
     text = str(error)
-    lacks = "loses bits beyond 2^24" in text or "has no bfloat16" in text
-    return lacks and not hasattr(trt.DataType, "INT64")  # and then reduces them in float32
+    lacks = "loses bits beyond 2^24" in text or Capability.BFLOAT16.title in text
+    return lacks and not supports(Capability.INT64)  # and then reduces them in float32
 
 
 def check_where_exact(
     case: OpCase, settings: Mapping[str, Any] | None = None, *, varying: bool = True
 ) -> None:
-    """Checks a case like :func:`check_case`, except that :func:`is_expected_rejection` may reject it."""
+    """Checks a case like ``check_case``, except that ``is_expected_rejection`` may reject it."""
     try:
         check_case(case, varying=varying, settings=settings)
     except FullCompilationError as error:

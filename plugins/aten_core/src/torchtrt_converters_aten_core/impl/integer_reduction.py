@@ -23,7 +23,7 @@ SUM_LIMIT = 1 << 16
 
 
 def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
-    """Returns the exact sum of integers; of sizes beyond :data:`SUM_LIMIT` only where TensorRT's own is.
+    """Returns the exact sum of integers; of sizes beyond ``SUM_LIMIT`` only where TensorRT's own is.
 
     Args:
         ctx: The conversion context.
@@ -40,7 +40,7 @@ def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
 
 
 def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int) -> Any:
-    """Returns the sum of at most ``count`` (no more than :data:`SUM_LIMIT`) int32 numbers.
+    """Returns the sum of at most ``count`` (no more than ``SUM_LIMIT``) int32 numbers.
 
     Args:
         ctx: The conversion context.

@@ -160,7 +160,7 @@ def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
 
     Args:
         ctx: The conversion context.
-        tensor: A network tensor of a dtype and shape that :func:`sorts` accepts.
+        tensor: A network tensor of a dtype and shape that ``sorts`` accepts.
         dim: The dimension; negative ones count from the last.
         descending: Whether the largest element is first.
     """

@@ -96,7 +96,7 @@ class _Division:
         return (self.dividend < 0.0).where(-rest, rest)
 
     def rest_of_large(self, size: Formula, unit: Formula) -> Formula:
-        """Returns what :meth:`rest` does, for numbers whose products may be infinite."""
+        """Returns what ``rest`` does, for numbers whose products may be infinite."""
         factor = None
         if self.number is None:
             factor = (unit > _LARGE).where(2.0**-30, 1.0, _WIDE)

@@ -55,7 +55,7 @@ def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: i
 
 
 def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim: int) -> Any:
-    """Returns ``tensor`` with a number at the places where :func:`combine_at` would combine.
+    """Returns ``tensor`` with a number at the places where ``combine_at`` would combine.
 
     Args:
         ctx: The conversion context.

@@ -26,7 +26,7 @@ def symbol_of(ctx: Any, size: Any) -> int | torch.SymInt | None:
 
     Args:
         ctx: The conversion context.
-        size: A size: an ``int``, a symbolic size, a 0-d int32 network tensor or a :class:`Deferred` one.
+        size: A size: an ``int``, a symbolic size, a 0-d int32 network tensor or a ``Deferred`` one.
     """
     if isinstance(size, Deferred):
         return size.symbol
@@ -123,7 +123,7 @@ class Deferred:
 
 
 def outline(ctx: Any, tensor: Any) -> list[Any]:
-    """Returns all sizes of a tensor: numbers, and :class:`Deferred` ones, which add no layer yet.
+    """Returns all sizes of a tensor: numbers, and ``Deferred`` ones, which add no layer yet.
 
     Args:
         ctx: The conversion context.
@@ -140,7 +140,7 @@ def resolve(ctx: Any, size: Any) -> Size:
 
     Args:
         ctx: The conversion context.
-        size: An ``int``, a 0-d int32 network tensor or a :class:`Deferred` size.
+        size: An ``int``, a 0-d int32 network tensor or a ``Deferred`` size.
     """
     return size_of(ctx, size.tensor, size.dim) if isinstance(size, Deferred) else size
 

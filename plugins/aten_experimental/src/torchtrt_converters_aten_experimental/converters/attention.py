@@ -14,8 +14,8 @@ from torch.fx import Node
 
 from torchtrt.conversion import arguments_of, is_network_tensor, value_of
 from torchtrt.registry import ConverterPriority
-from torchtrt.tensorrt import Capability
-from torchtrt_converters_aten_core.impl import attention, elementwise
+from torchtrt.tensorrt import Capability, supports
+from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes, types
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_attention
 
@@ -24,9 +24,6 @@ _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 def unlike_fused_attention(node: Node) -> str | None:
     """Says what ``IAttention`` does not compute exactly as PyTorch does, or returns ``None``."""
-    # Imported here because sympy, which it brings, takes longer to import than all packs together.
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
     op = arguments_of(node)
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:
@@ -72,7 +69,7 @@ def scaled_dot_product_attention(
     mask = attn_bias if attn_mask is None else attn_mask
     if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
         mask = types.cast(ctx, mask, dtype)
-    if is_causal and not _is_square(ctx, query, key) and not says_which_corner_is_causal():
+    if is_causal and not _is_square(ctx, query, key) and not supports(Capability.ATTENTION_V2):
         mask = attention.causal_mask(ctx, query, key) if mask is None else mask
     if is_causal and mask is not None:
         mask, is_causal = attention.with_causal(ctx, query, key, mask), False

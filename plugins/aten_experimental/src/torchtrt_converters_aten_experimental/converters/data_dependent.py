@@ -181,9 +181,11 @@ def unfit_unique(node: Node) -> str | None:
 
 
 @pack.converter(
-    torch.ops.aten._unique2.default,
-    torch.ops.aten.unique_consecutive.default,
-    torch.ops.aten.unique_dim.default,
+    {
+        torch.ops.aten._unique2.default: True,
+        torch.ops.aten.unique_consecutive.default: False,
+        torch.ops.aten.unique_dim.default: True,
+    },
     requires=Capability.DATA_DEPENDENT_SIZES,
     unless=(unfit_unique, unmoved_bytes),
     supports_dynamic_shapes=True,

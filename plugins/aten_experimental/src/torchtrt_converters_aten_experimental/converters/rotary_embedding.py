@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.fx import Node
 
-from torchtrt.tensorrt.selection import describe
+from torchtrt.tensorrt import Capability
 from torchtrt_converters_aten_experimental import pack
-from torchtrt_converters_aten_experimental.shims import add_rotary_embedding, has_rotary_embedding
+from torchtrt_converters_aten_experimental.shims import add_rotary_embedding
 
 _library = torch.library.Library("torchtrt_experimental", "DEF")
 _library.define("rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved) -> Tensor")
@@ -48,13 +47,9 @@ def _(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-def _unlike_the_layer(node: Node) -> str | None:
-    if not has_rotary_embedding():
-        return f"{describe()} has no layer for rotary embeddings"
-    return None
-
-
-@pack.converter(rotary_embedding_op, unless=_unlike_the_layer, supports_dynamic_shapes=True)
+@pack.converter(
+    rotary_embedding_op, requires=Capability.ROTARY_EMBEDDING, supports_dynamic_shapes=True
+)
 def rotary_embedding_layer(ctx, x, cos, sin, interleaved):
     """Converts it to one layer."""
     return add_rotary_embedding(ctx.net, x, cos, sin, interleaved)

@@ -14,10 +14,10 @@ from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of
 from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core.impl.attention import WHOLE
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.converters.attention import unlike_fused_attention
-from torchtrt_converters_aten_experimental.shims import has_attention
 
 aten = torch.ops.aten
 
@@ -28,7 +28,7 @@ _COPIES = (aten.clone.default, aten.contiguous.default)
 @pack.lowering_pass()
 def grouped_queries(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Gives attention the keys and values before their heads are repeated, where one layer computes it."""
-    if not has_attention() or WHOLE in settings.torch_executed_ops:
+    if not supports(Capability.ATTENTION) or WHOLE in settings.torch_executed_ops:
         return
     graph = graph_module.graph
     for node in graph.find_nodes(op="call_function", target=WHOLE):

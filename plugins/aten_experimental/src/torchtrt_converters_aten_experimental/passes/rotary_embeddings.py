@@ -17,9 +17,9 @@ from torch.fx.node import map_arg
 
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.converters.rotary_embedding import rotary_embedding_op
-from torchtrt_converters_aten_experimental.shims import has_rotary_embedding
 
 aten = torch.ops.aten
 
@@ -58,7 +58,10 @@ class _Rotation:
 @pack.lowering_pass()
 def rotary_embeddings(graph_module: GraphModule, settings: CompilationSettings) -> None:
     """Makes one op of a rotary embedding where TensorRT has a layer for it."""
-    if not has_rotary_embedding() or rotary_embedding_op in settings.torch_executed_ops:
+    if (
+        not supports(Capability.ROTARY_EMBEDDING)
+        or rotary_embedding_op in settings.torch_executed_ops
+    ):
         return
     graph = graph_module.graph
     for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):

@@ -1,10 +1,10 @@
 """From an exported program to a flat ATen graph in which every node knows who converts it.
 
-:func:`lower` runs the steps in order. :mod:`program` opens the exported program into a graph with its weights as
-attributes. :mod:`cleanup` removes what computes nothing. :mod:`constant_folding` computes what depends on no input.
-Packs' own passes run. :mod:`decomposition` asks the registry about each node, and inlines a decomposition where that
-helps. :mod:`aliasing` knows which tensors may share memory, and has the last word when the blocks are engines. Before,
-:mod:`regions` flattens regions under ``torch.autocast``, and :mod:`transforms` applies ``torch.vmap``.
+``lower`` runs the steps in order. ``program`` opens the exported program into a graph with its weights as
+attributes. ``cleanup`` removes what computes nothing. ``constant_folding`` computes what depends on no input.
+Packs' own passes run. ``decomposition`` asks the registry about each node, and inlines a decomposition where that
+helps. ``aliasing`` knows which tensors may share memory, and has the last word when the blocks are engines. Before,
+``regions`` flattens regions under ``torch.autocast``, and ``transforms`` applies ``torch.vmap``.
 """
 
 from torchtrt_compiler.lowering.aliasing import keep_results_apart

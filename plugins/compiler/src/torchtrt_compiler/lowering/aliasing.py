@@ -124,7 +124,7 @@ def may_share(node: Node) -> Sequence[Node]:
 
 
 def _makes_new_memory(node: Node) -> bool:
-    """Returns whether an op of :data:`UNDECLARED` is known to return no memory of these arguments."""
+    """Returns whether an op of ``UNDECLARED`` is known to return no memory of these arguments."""
     results = evaluated(node)
     if results is None:
         return False

@@ -2,7 +2,7 @@
 
 ``torch.export`` gives a graph of its own to the ops inside ``with torch.autocast(...)`` or ``with torch.no_grad()``,
 and one call in their place. Where casts depend on the region, two nodes mark its beginning and its end, and
-:func:`functionalize` lets PyTorch write the casts.
+``functionalize`` lets PyTorch write the casts.
 """
 
 from __future__ import annotations

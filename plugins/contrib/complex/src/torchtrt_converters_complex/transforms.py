@@ -1,6 +1,6 @@
 """Fourier transforms as products with matrices.
 
-A transform of up to :data:`DENSE` elements is one product. A longer one is made of two shorter ones and of factors
+A transform of up to ``DENSE`` elements is one product. A longer one is made of two shorter ones and of factors
 between them (Cooley and Tukey, An Algorithm for the Machine Calculation of Complex Fourier Series, 1965).
 """
 
@@ -110,7 +110,7 @@ def _split(length: int) -> tuple[int, int]:
 
 
 def transform_of(node: Node) -> Transform:
-    """Returns the transform that a node computes, to which :func:`objection` has no objection."""
+    """Returns the transform that a node computes, to which ``objection`` has no objection."""
     op, lengths = arguments_of(node), _lengths(node)
     rank = op.self.meta["val"].dim()
     order = [(dim % rank, length) for dim, length in zip(op.dim, lengths, strict=True)]

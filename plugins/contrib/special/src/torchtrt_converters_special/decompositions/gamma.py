@@ -47,7 +47,7 @@ def lgamma(self: Tensor) -> Tensor:
 
 @pack.decomposition(aten.digamma.default)
 def digamma(self: Tensor) -> Tensor:
-    """Returns the derivative of :func:`lgamma`, by recurrence, an asymptotic series and reflection.
+    """Returns the derivative of ``lgamma``, by recurrence, an asymptotic series and reflection.
 
     Abramowitz and Stegun, 6.3.5, 6.3.18 and 6.3.7.
     """
@@ -89,7 +89,7 @@ def _cotangent(x: Tensor) -> Tensor:
 
 @pack.decomposition(aten.polygamma.default)
 def polygamma(n: int, self: Tensor) -> Tensor:
-    """Returns the ``n``-th derivative of :func:`digamma`, by recurrence, an asymptotic series and reflection.
+    """Returns the ``n``-th derivative of ``digamma``, by recurrence, an asymptotic series and reflection.
 
     Abramowitz and Stegun, 6.4.6, 6.4.11 and 6.4.7.
     """
