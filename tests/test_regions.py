@@ -90,6 +90,21 @@ class Branching(Layers):
         return y, torch.cond(x.sum() > 0, cast, lambda x: (x * 2).half(), (x,))
 
 
+class Composites(Layers):
+    """Ops that autocast does not know, of others that it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent = nn.GRU(3, 3, batch_first=True)
+
+    def forward(self, x):
+        with half():
+            y = torch.einsum("ij,kj->ik", x, self.linear(x)), torch.inner(x, x)
+            with half(enabled=False):
+                z = torch.einsum("ij,kj->ik", x, x)
+            return y, z, x.inner(x), self.recurrent(x[None])[0]
+
+
 class Writing(Layers):
     """Writes inside a region."""
 
@@ -121,7 +136,17 @@ class OfAnotherDevice(Layers):
             return self.linear(x)
 
 
-MODELS = (Enabled, Disabled, Nested, Several, Branching, Writing, Gradients, OfAnotherDevice)
+MODELS = (
+    Enabled,
+    Disabled,
+    Nested,
+    Several,
+    Composites,
+    Branching,
+    Writing,
+    Gradients,
+    OfAnotherDevice,
+)
 
 
 def assert_same(actual, expected):
@@ -142,6 +167,7 @@ def test_a_region_is_part_of_the_engine(version, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind is not Branching])
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # of PyTorch, about recurrences
 def test_a_region_of_an_exported_program_is_part_of_the_engine(kind):
     """Exported with gradients on, from a file, and left as it is. PyTorch saves no regions in branches."""
     model, x = kind().eval(), torch.rand(4, 3)
@@ -169,6 +195,18 @@ def test_a_region_may_have_sizes_that_vary(is_exported):
         x = torch.rand(size, 3)
         assert_same(compiled(x), model(x))
     assert not torch.is_autocast_enabled("cpu")
+
+
+def test_a_branch_that_pytorch_exports_in_another_dtype_is_refused():
+    """PyTorch does not know that autocast casts inside of ``inner`` in a branch."""
+
+    class Inner(Layers):
+        def forward(self, x):
+            with half():
+                return torch.cond(x.sum() > 0, lambda x: x.inner(x), lambda x: x.inner(x + 1), (x,))
+
+    with pytest.raises(UnsupportedProgramError, match=r"its results are \[torch\.float16\]"):
+        torchtrt.compile(Inner().eval(), (torch.rand(4, 3),))
 
 
 def test_a_buffer_is_written_inside_a_region():
@@ -230,7 +268,7 @@ def test_the_lines_of_the_model_are_kept():
 
 
 @pytest.mark.parametrize("kept", [(), ("aten.linear", "aten.add", "aten.matmul")])
-@pytest.mark.parametrize("kind", [Enabled, Disabled, Nested, Several])
+@pytest.mark.parametrize("kind", [Enabled, Disabled, Nested, Several, Composites])
 def test_a_region_inside_the_callers_autocast(kind, kept):
     """In engines and in PyTorch: a region that is off stays off."""
     model, x = kind().eval(), torch.rand(4, 3)

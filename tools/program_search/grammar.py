@@ -54,7 +54,7 @@ REDUCTIONS = (
     "v = {t}.count_nonzero({d})",
     "v = {t}.max({d}).values",
     "v = {t}.sort({d}, stable=True).values",
-    "v = {t}.topk(1, {d}).indices",
+    "v = {t}.topk(1, {d}).values",
     "v = torch.logsumexp({f}, {d})",
     "v = {t}.unique().shape[0] * {t}",
 )

@@ -121,12 +121,13 @@ class EngineBuilder:
 
     def leave_failed(self, nodes: Sequence[Node], error: ConversionError) -> None:
         """Leaves the op of a failed converter to PyTorch, and forms the blocks again."""
-        failed = [node for node in nodes if resolution_of(node) is error.resolution]
-        if not failed or error.resolution is None or not self.settings.torch_executed_on_failure:
+        resolution = error.resolution
+        failed = [node for node in nodes if resolution_of(node) is resolution]
+        if resolution is None or not failed or not self.settings.torch_executed_on_failure:
             raise error
         _warn(error)
         for node in failed:
-            remember_resolution(node, _failed(error.resolution, str(error)))
+            remember_resolution(node, _failed(resolution, str(error)))
         graph = self.program.graph_module.graph
         self.partition = partition_nodes(graph, self.settings)
         describe_partition(self.report, self.partition)

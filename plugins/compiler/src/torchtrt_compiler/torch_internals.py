@@ -38,6 +38,7 @@ __all__ = [
     "enable_python_dispatcher",
     "enter_autocast",
     "exit_autocast",
+    "has_autocast_kernel",
     "has_kernel",
     "int_oo",
     "is_any_autocast_enabled",
@@ -52,6 +53,8 @@ __all__ = [
 
 has_kernel: Any = torch._C._dispatch_has_kernel
 """Returns whether an op, by its name, is dispatched at all: what only TorchScript has is not."""
+has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
+"""Returns whether autocast itself knows an op, by the op's name and the dispatch key of autocast."""
 is_functional_tensor: Any = torch._is_functional_tensor
 
 

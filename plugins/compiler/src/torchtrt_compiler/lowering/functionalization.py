@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
@@ -27,7 +29,10 @@ from torchtrt_compiler.lowering.aliasing import (
     repeating_nodes,
     returned_argument,
 )
-from torchtrt_compiler.lowering.regions import autocast_restored, marks_autocast
+from torchtrt_compiler.lowering.regions import (
+    autocast_restored,
+    marks_autocast,
+)
 from torchtrt_compiler.torch_internals import DispatchKey, FakeTensor, is_any_autocast_enabled
 
 aten = torch.ops.aten
@@ -89,7 +94,19 @@ def retrace(exported: ExportedProgram) -> ExportedProgram:
     with _declared(exported), autocast_restored(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as when it was exported
         traced: ExportedProgram = exported.run_decompositions(_rewritten(exported.graph))
+    before, after = map(_result_dtypes, (exported, traced))
+    if before != after:
+        raise TypeError(f"its results are {after}, where the model's are {before}")
     return traced
+
+
+def _result_dtypes(exported: ExportedProgram) -> list[torch.dtype]:
+    """Returns the dtypes of the tensors that the user gets."""
+    kinds = (spec.kind is OutputKind.USER_OUTPUT for spec in exported.graph_signature.output_specs)
+    results: Any = exported.graph.output_node().args[0]
+    nodes = itertools.compress(results, kinds)
+    values = (node.meta.get("val") for node in nodes if isinstance(node, Node))
+    return [value.dtype for value in values if isinstance(value, torch.Tensor)]
 
 
 def _check_destinations(graph: Graph) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.conversion.size_ranges import linear_size
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.memory import overlap
 from torchtrt.graphs.nodes import assign
@@ -86,7 +87,7 @@ def open_program(exported: ExportedProgram) -> Program:
         opened.module(),
         in_spec,
         out_spec,
-        ranges=dict(_ranges(exported)),
+        ranges=_ranges(exported),
         mutated=opened.mutated,
         origins=origins,
         guards=(*guards, *traced_guards(exported)),  # rewriting writes may have added some
@@ -254,9 +255,24 @@ def _write_back(
     return frozenset(mutated), outputs
 
 
-def _ranges(exported: ExportedProgram) -> Iterator[tuple[Any, tuple[int, int | None]]]:
-    for symbol, bounds in exported.range_constraints.items():
-        lower, upper = bounds.lower, bounds.upper
-        if symbol.is_integer:
-            minimum = int(lower) if lower.is_Integer else 0
-            yield symbol, (minimum, int(upper) if upper.is_Integer else None)
+def _ranges(exported: ExportedProgram) -> dict[Any, tuple[int, int | None]]:
+    """Returns the least and the greatest value of each symbol.
+
+    PyTorch takes no symbol for 0 or 1. Of a size that is derived from one, as ``h + 1``, it keeps the declared range.
+    """
+    constraints = {
+        expression: (int(bounds.lower) if bounds.lower.is_Integer else 0, bounds.upper)
+        for expression, bounds in exported.range_constraints.items()
+        if expression.is_integer
+    }
+    ranges = {
+        symbol: (least, int(upper) if upper.is_Integer else None)
+        for symbol, (least, upper) in constraints.items()
+        if symbol.is_Symbol
+    }
+    for expression, (least, _) in constraints.items():
+        linear = linear_size(expression)
+        if linear and not linear.is_symbol and ranges.get(linear.symbol, (0,))[0] == 2:
+            declared, _ = linear.values(max(least, 0), max(least, 0))
+            ranges[linear.symbol] = min(2, max(declared, 0)), ranges[linear.symbol][1]
+    return ranges

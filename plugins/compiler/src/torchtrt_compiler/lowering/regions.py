@@ -15,16 +15,23 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import model_line
+from torchtrt.graphs.nodes import declares_alias, model_line
+from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt_compiler.lowering.aliasing import evaluated
 from torchtrt_compiler.torch_internals import (
+    FakeTensor,
     enter_autocast,
     exit_autocast,
+    has_autocast_kernel,
+    is_any_autocast_enabled,
     replace_graph,
     wrap_with_autocast,
     wrap_with_set_grad_enabled,
@@ -34,9 +41,16 @@ _CONTEXT_ARGUMENTS: Mapping[Any, int] = {wrap_with_autocast: 4, wrap_with_set_gr
 """For each op that calls a region: how many arguments its context manager takes. The graph and its inputs follow."""
 
 
+_DEVICES = ("cpu", "cuda")
+
+
 def without_regions(exported: ExportedProgram) -> ExportedProgram:
     """Returns a program whose regions are part of the graph around them. The program given is not changed."""
-    if not any(map(_calls_region, _all_nodes(exported.graph_module))):
+    has_regions = any(map(_calls_region, _all_nodes(exported.graph_module)))
+    has_marks = marks_autocast(
+        exported.graph_module
+    )  # PyTorch leaves them where a model has branches
+    if not (has_regions or has_marks or is_any_autocast_enabled()):
         return exported
     flat = _Flattening(exported.graph_module).run()
     signature = copy.deepcopy(exported.graph_signature)
@@ -55,13 +69,14 @@ def marks_autocast(graph_module: GraphModule) -> bool:
 @contextlib.contextmanager
 def autocast_restored() -> Iterator[None]:
     """Restores the autocast of this thread after a ``with`` block that may fail inside a region."""
-    devices = ("cpu", "cuda")
-    before = [(torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in devices]
+    before = [
+        (torch.is_autocast_enabled(each), torch.get_autocast_dtype(each)) for each in _DEVICES
+    ]
     depth = _depth()
     try:
         yield
     finally:
-        for device, (is_enabled, dtype) in zip(devices, before, strict=True):
+        for device, (is_enabled, dtype) in zip(_DEVICES, before, strict=True):
             torch.set_autocast_enabled(device, is_enabled)
             torch.set_autocast_dtype(device, dtype)
         for _ in range(_depth() - depth):
@@ -114,15 +129,20 @@ def _calls_region(node: Node) -> bool:
 class _Flattening:
     """Copies a graph, with the nodes of each region in place of its call.
 
+    PyTorch keeps composites whole when it traces a program again, and writes casts only for those that autocast itself
+    knows: of ``einsum``, it would lose the casts in front of the product inside. Composites that cast inside are
+    replaced by their parts here.
+
     Args:
         module: The graph, with what it reads.
+        enclosing: The arguments of the regions of autocast around it.
     """
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, enclosing: Sequence[Any] = ()) -> None:
         self.module = module
         self.graph = Graph()
         self.attributes: dict[str, Any] = {}
-        self.enclosing: list[str] = []  # device types for which autocast is on
+        self.enclosing = tuple(enclosing)
 
     def run(self) -> GraphModule:
         """Returns the copy."""
@@ -143,17 +163,28 @@ class _Flattening:
         if inputs is not None:
             env.update(zip(placeholders, inputs, strict=True))
         for node in module.graph.nodes:
-            if node.op == "output":
-                return torch.fx.map_arg(node.args[0], env.__getitem__)
-            if node.op == "get_attr":
-                env[node] = self.attribute(module, node)
-            elif _calls_region(node):
-                env[node] = self.region(module, node, env)
-            elif node.target is operator.getitem and _calls_region(node.args[0]):
-                env[node] = env[node.args[0]][node.args[1]]
-            elif node not in env:
-                env[node] = self.graph.node_copy(node, env.__getitem__)
-        raise AssertionError("a graph without an output")
+            if node not in env:
+                env[node] = self.copied(module, node, env)
+        return env[module.graph.output_node()]
+
+    def copied(self, module: GraphModule, node: Node, env: dict[Node, Any]) -> Any:
+        """Adds what a node becomes, and returns its value."""
+        if node.op == "output":
+            return torch.fx.map_arg(node.args[0], env.__getitem__)
+        if node.op == "get_attr":
+            return self.attribute(module, node)
+        if _calls_region(node):
+            return self.region(module, node, env)
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, Node) and isinstance(env[source], (list, tuple)):
+            return env[source][node.args[1]]
+        if node.target is enter_autocast:
+            self.enclosing = (*self.enclosing, node.args)
+        elif node.target is exit_autocast:
+            self.enclosing = self.enclosing[:-1]
+        elif (parts := self.casting_parts(node)) is not None:
+            return self.copy(parts, [env[each] for each in node.all_input_nodes])
+        return self.graph.node_copy(node, env.__getitem__)
 
     def attribute(self, module: GraphModule, node: Node) -> Node | None:
         """Returns a node that reads what a node reads; None for the graph of a region."""
@@ -161,7 +192,7 @@ class _Flattening:
         if isinstance(value, GraphModule):
             if all(map(_calls_region, node.users)):
                 return None
-            value = _Flattening(value).run()
+            value = _Flattening(value, self.enclosing_at_use(node)).run()
         name = str(node.target).replace(".", "_")
         while self.attributes.get(name, value) is not value:
             name += "_"
@@ -169,6 +200,17 @@ class _Flattening:
         copied = self.graph.create_node("get_attr", name, name=node.name)
         copied.meta = dict(node.meta)
         return copied
+
+    def enclosing_at_use(self, node: Node) -> Sequence[Any]:
+        """Returns the regions around the call that takes the graph that a node reads."""
+        enclosing = self.enclosing
+        first = min(node.users)
+        while (node := node.next) is not first:
+            if node.target is enter_autocast:
+                enclosing = (*enclosing, node.args)
+            elif node.target is exit_autocast:
+                enclosing = enclosing[:-1]
+        return enclosing
 
     def region(self, module: GraphModule, node: Node, env: dict[Node, Any]) -> Any:
         """Adds the nodes of a region, between marks where casts depend on it, and returns its results."""
@@ -179,7 +221,7 @@ class _Flattening:
         inputs = torch.fx.map_arg(node.args[count + 1 :], env.__getitem__)
         if not self.has_effect(node.target, context):
             return self.copy(inner, inputs)
-        outer, self.enclosing = self.enclosing, [*self.enclosing, str(context[0])]
+        outer, self.enclosing = self.enclosing, (*self.enclosing, context)
         begin = self.graph.call_function(enter_autocast, context)
         results = self.copy(inner, inputs)
         self.graph.call_function(exit_autocast, (begin,))
@@ -191,4 +233,54 @@ class _Flattening:
         if op is not wrap_with_autocast:
             return False
         device, _, is_enabled, _ = context
-        return bool(is_enabled) or device in self.enclosing or torch.is_autocast_enabled(device)
+        is_inside = any(device == outer for outer, *_ in self.enclosing)
+        return bool(is_enabled) or is_inside or torch.is_autocast_enabled(device)
+
+    def casting_parts(self, node: Node) -> GraphModule | None:
+        """Returns the parts of a composite that autocast casts inside of it, with the casts; None for other nodes."""
+        target = node.target
+        if not isinstance(target, OpOverload) or declares_alias(target):
+            return None
+        with contextlib.ExitStack() as regions:
+            for context in self.enclosing:
+                regions.enter_context(torch.autocast(*context))
+            devices = [each for each in _DEVICES if torch.is_autocast_enabled(each)]
+            keys = (f"Autocast{each.upper()}" for each in devices)
+            name: str = str(target.name())  # type: ignore[no-untyped-call]
+            if not devices or any(has_autocast_kernel(name, key) for key in keys):
+                return None
+            parts = _parts(node) if target._can_decompose() else None
+        with contextlib.ExitStack() as off:
+            for device in devices:
+                off.enter_context(torch.autocast(device, enabled=False))
+            plain = None if parts is None else _parts(node)
+        return None if parts is None or (plain and _ops(plain) == _ops(parts)) else parts
+
+
+def _parts(node: Node) -> GraphModule | None:
+    """Returns what a composite computes by other ops, or None where that cannot be traced."""
+    sources = node.all_input_nodes
+    values = [source.meta.get("val") for source in sources]
+    fakes = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, FakeTensor)]
+
+    def function(*values: Any) -> Any:
+        given = dict(zip(sources, values, strict=True))
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given.__getitem__)
+        return node.target(*args, **kwargs)  # type: ignore[operator]
+
+    if not fakes:
+        return None
+    try:
+        with torch.no_grad(), no_new_assumptions(node.graph), fakes[0].fake_mode:
+            parts: GraphModule = make_fx(function, tracing_mode="real")(*values)
+    except Exception:  # it may refuse its arguments in any way
+        return None
+    for part in parts.graph.nodes:
+        for key in ("stack_trace", "nn_module_stack"):
+            if key in node.meta:
+                part.meta[key] = node.meta[key]
+    return parts
+
+
+def _ops(graph_module: GraphModule) -> list[Any]:
+    return [node.target for node in graph_module.graph.nodes if node.op == "call_function"]

@@ -1,0 +1,50 @@
+"""The search for programs that are compiled to something else: a few of its programs, and what it would find."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tools.program_search import checking
+from tools.program_search.programs import InputSpec, Program, program
+
+SIMPLE = Program(
+    (InputSpec("torch.float32", ("n", "4")),),
+    ("v0 = x0 + 1", "v1 = v0.sin()", "v2 = x0 * 3"),
+    "(v1, v2)",
+    ({"n": (1, 3, 5)},),
+    "input",
+    "10.16.1",
+)
+
+
+def test_a_seed_is_always_the_same_program():
+    """So a finding can be looked at again."""
+    assert program(7) == program(7)
+    assert program(7) != program(8)
+
+
+@pytest.mark.parametrize("seed", [3, 5, 14])
+def test_generated_programs_are_right_or_refused(seed):
+    """As eager PyTorch, in values, dtypes, shapes and what is left in buffers and inputs."""
+    outcome = checking.check(program(seed))
+    assert not outcome.is_finding, outcome
+
+
+def test_a_difference_is_found_and_made_short(monkeypatch):
+    """Down to the statement that differs."""
+    compiled = checking._compiled
+
+    def wrong(model, made):
+        fast = compiled(model, made)
+        if "v1" not in made.result:
+            return fast
+        return lambda *inputs: torch.utils._pytree.tree_map(lambda each: each + 1, fast(*inputs))
+
+    monkeypatch.setattr(checking, "_compiled", wrong)
+    outcome = checking.check(SIMPLE)
+    assert outcome.kind == "differs"
+    short = checking.shortest(SIMPLE, outcome)
+    assert len(short.body) <= 2
+    assert any("sin" in statement for statement in short.body)
+    assert checking.check(dataclasses.replace(SIMPLE, body=(), result="x0")).kind == "right"
