@@ -58,15 +58,15 @@ def test_texts_of_other_models_are_eagers(compiled_pair, name, version):
     pair.assert_same(*prompts(3, 15, 1, padding=(7, 0, 13)), max_new_tokens=20)
 
 
-def test_a_mixture_of_experts_is_eagers_with_its_experts_in_pytorch():
-    """What has no converter is no reason to refuse a model."""
+def test_a_mixture_of_experts_is_eagers():
+    """Each step is one engine, experts included."""
     config = transformers.MixtralConfig(**ONE, num_local_experts=2, num_experts_per_tok=1)
     model = model_of(config)
     with torchtrt.use_tensorrt(VERSIONS[-1]):
         compiled = compile_for_generation(model, max_batch_size=2, max_length=24)
 
-    assert compiled.step.report.in_torch
-    assert compiled.step.report.blocks
+    assert not compiled.step.report.in_torch
+    assert 1 == len(compiled.step.report.blocks)
     Pair(model, compiled).assert_same(*prompts(2, 6, padding=(2,)), max_new_tokens=12)
 
 
