@@ -260,6 +260,7 @@ def test_converters_of_an_op_as_json(ask: Callable[..., Any], spelling: str) -> 
         "priority": "HIGH",
         "converter": f"{__name__}:convert",
         "tensorrt": "",
+        "requires": [],
         "dtypes": [],
         "supports_dynamic_shapes": False,
         "requires_output_allocator": False,

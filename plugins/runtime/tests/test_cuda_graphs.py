@@ -728,7 +728,9 @@ def test_copies_and_files_keep_what_was_asked_for(wanted, tmp_path):
 @pytest.mark.parametrize("wrong", ["yes", 1, None])
 def test_other_values_are_refused(wrong):
     """And the message says which there are."""
-    with pytest.raises(torchtrt.errors.SettingsError, match="True, False or 'overwrite'"):
+    with pytest.raises(
+        torchtrt.errors.SettingsError, match="True, False, 'overwrite' or 'runtime'"
+    ):
         torchtrt.CompilationSettings(cuda_graphs=wrong)
 
 

@@ -89,7 +89,9 @@ def test_a_setting_that_this_tensorrt_lacks_is_an_error_that_says_which_has_it()
     for more in ({}, {"dryrun": True}):
         with (
             torchtrt.use_tensorrt("reference@8.6.0"),
-            pytest.raises(SettingsError, match=r"reference@8\.6\.0 has no .* from 10\.0 on"),
+            pytest.raises(
+                SettingsError, match=r"from version 10\.0 on; the one in use is reference@8\.6\.0"
+            ),
         ):
             torchtrt.compile(Unexportable().eval(), [X], enable_weight_streaming=True, **more)
 
