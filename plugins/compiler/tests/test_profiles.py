@@ -288,7 +288,7 @@ def test_recorded_calls_are_of_their_own_profile():
     engine._idle[device, 0] = []
     engine(short)
 
-    kept = engine._to_record(device, [long.shape])
+    kept = engine._to_record(device, [long.shape], 0)
     assert (1, [long.shape]) == (kept.context.active_optimization_profile, kept.shapes)
     with torch.no_grad():
         torch.testing.assert_close(kept.run([long], 0)[0], model(long))
