@@ -173,7 +173,7 @@ def test_every_module_of_building_blocks_is_on_their_page():
     for name, each in public:
         text, names = ast.get_docstring(each) or "", [arg.arg for arg in each.args.args]
         assert text, f"{name}.{each.name}"
-        if names[:1] == ["ctx"] and not re.search(r"arguments are :func:", text):
+        if names[:1] == ["ctx"] and not re.search(r"arguments are ``", text):
             missing = [
                 arg for arg in names if f"    {arg}: " not in text and f"\n{arg}: " not in text
             ]

@@ -100,7 +100,12 @@ def attention(
 
 
 def mask_dtype(ctx: Any, mask: Any) -> torch.dtype:
-    """Returns the dtype of a mask, which is a network or PyTorch tensor."""
+    """Returns the dtype of a mask.
+
+    Args:
+        ctx: The conversion context.
+        mask: A network or PyTorch tensor.
+    """
     return ctx.dtype_of(mask) if is_network_tensor(mask) else mask.dtype  # type: ignore[no-any-return]
 
 
@@ -108,6 +113,11 @@ def causal_mask(ctx: Any, query: Any, key: Any) -> Any:
     """Returns booleans ``(queries, keys)``, true where query ``i`` sees key ``j``: ``j <= i``.
 
     They are a PyTorch tensor where the sizes are fixed, and a network tensor elsewhere.
+
+    Args:
+        ctx: The conversion context.
+        query: A network tensor ``(..., queries, width)``.
+        key: A network tensor ``(..., keys, width)``.
     """
     rows, columns = sizes.size_of(ctx, query, -2), sizes.size_of(ctx, key, -2)
     if sizes.is_static((rows, columns)):
@@ -116,7 +126,14 @@ def causal_mask(ctx: Any, query: Any, key: Any) -> Any:
 
 
 def with_causal(ctx: Any, query: Any, key: Any, mask: Any) -> Any:
-    """Returns a mask that hides what another mask hides, and from each query the keys behind it."""
+    """Returns a mask that hides what another mask hides, and from each query the keys behind it.
+
+    Args:
+        ctx: The conversion context.
+        query: A network tensor ``(..., queries, width)``.
+        key: A network tensor ``(..., keys, width)``.
+        mask: A network or PyTorch tensor that broadcasts to ``(..., queries, keys)``: bool, or floating point.
+    """
     seen = causal_mask(ctx, query, key)
     if isinstance(mask, torch.Tensor) and isinstance(seen, torch.Tensor):
         mask = mask.cpu()
