@@ -8,10 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from torchtrt.registry.candidate import Resolution
+from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -65,7 +62,7 @@ class ConversionError(TorchTRTError, RuntimeError):
         resolution: The registry's answer for the node that could not be converted, where there is one.
     """
 
-    def __init__(self, message: str, resolution: Resolution | None = None) -> None:
+    def __init__(self, message: str, resolution: Any | None = None) -> None:
         super().__init__(message)
         self.resolution = resolution
 
