@@ -201,3 +201,20 @@ def test_where_it_does_not_apply_aten_core_converts(version, options, inputs, re
         (node,) = (node for node in program.graph.nodes if str(node.target) == OP)
         rejections = torchtrt.DYNAMO_CONVERTERS.resolve(node).rejections
     assert any(reason in rejection.reason for rejection in rejections)
+
+
+def test_layers_of_other_lengths_share_a_mask():
+    """Each gets the mask for its own number of queries."""
+
+    class Levels(nn.Module):
+        def forward(self, query, key, value, mask):
+            coarse = scaled_dot_product_attention(query[:, :, :2], key, value, mask)
+            return scaled_dot_product_attention(query, key, value, mask), coarse
+
+    mask = torch.rand(2, 1, 1, 5) > 0.4
+    inputs = (*tensors(), mask)
+
+    compiled, pack = compiled_for("11.4.0", Levels(), inputs)
+
+    assert "aten_experimental" == pack
+    torch.testing.assert_close(compiled(*inputs), Levels()(*inputs), rtol=1e-5, atol=1e-5)

@@ -39,6 +39,9 @@ REPEATED = {
 }
 OTHERS = {
     "tiled": lambda tensor, times: tensor.repeat(1, times, 1, 1),
+    "turned": lambda tensor, times: expanded(tensor.transpose(2, 3), times).reshape(
+        tensor.shape[0], -1, *tensor.shape[2:]
+    ),
     "doubled": lambda tensor, times: expanded(tensor, times) * 2,
 }
 

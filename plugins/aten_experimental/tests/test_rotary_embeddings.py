@@ -145,6 +145,27 @@ OTHERS = {
 }
 
 
+def rounded(x):
+    """Rotates features of less precision than those that it multiplies with cosines."""
+    each = angles(x, False)
+    return x * each.cos() + halves(x.half()).float() * each.sin()
+
+
+def broadcast(x):
+    """Cosines of three sequences for one sequence of features."""
+    each = angles(x, False).expand(3, 1, -1, -1) + torch.arange(3.0).reshape(3, 1, 1, 1)
+    return x[:1] * each.cos() + halves(x[:1]) * each.sin()
+
+
+def several_positions(x):
+    """Cosines of all positions for the features of the first."""
+    each = angles(x, False)
+    return x[:, :, :1] * each.cos() + halves(x[:, :, :1]) * each.sin()
+
+
+OTHERS |= {"rounded": rounded, "broadcast": broadcast, "several positions": several_positions}
+
+
 class Function(nn.Module):
     """A function as a module."""
 

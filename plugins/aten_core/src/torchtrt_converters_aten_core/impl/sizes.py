@@ -45,6 +45,13 @@ def same(first: int | torch.SymInt | None, second: int | torch.SymInt | None) ->
     return isinstance(first, int) and isinstance(second, int) and first == second
 
 
+def have_same_sizes(
+    first: Sequence[int | torch.SymInt | None], second: Sequence[int | torch.SymInt | None]
+) -> bool:
+    """Returns whether two shapes are known to be equal, from their expressions alone."""
+    return len(first) == len(second) and all(map(same, first, second))
+
+
 def maximum(symbol: int | torch.SymInt) -> int | None:
     """Returns the most that a size can be, or ``None`` if nothing bounds it."""
     if isinstance(symbol, int):

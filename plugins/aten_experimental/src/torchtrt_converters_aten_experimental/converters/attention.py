@@ -85,27 +85,27 @@ def scaled_dot_product_attention(
 
 def _is_square(ctx: Any, query: Any, key: Any) -> bool:
     """Returns whether there are as many queries as keys, whatever the sizes."""
-    # Imported here because sympy, which it brings, takes longer to import than all packs together.
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    rows, columns = (ctx.symbolic_shape(tensor)[2] for tensor in (query, key))
-    return rows is not None and columns is not None and statically_known_true(rows == columns)
+    return sizes.same(*(ctx.symbolic_shape(tensor)[2] for tensor in (query, key)))
 
 
 def _whole_mask(ctx: Any, mask: Any, query: Any, key: Any, dtype: torch.dtype) -> tuple[Any, Any]:
-    """Returns a mask as the layer takes it, and which queries see a key; made once for all layers that share it.
+    """Returns a mask as the layer takes it, and which queries see a key.
 
+    Both are made once for all layers that share the mask and have the same lengths.
     The layer broadcasts over sequences and heads only: the mask becomes ``(..., ..., queries, keys)``.
     """
     made = ctx.attachments.setdefault(__name__, {})
-    known = (mask.name, dtype) if is_network_tensor(mask) and not ctx.depth else None
+    known = None
+    if is_network_tensor(mask) and not ctx.depth:
+        lengths = [ctx.symbolic_shape(tensor)[2] for tensor in (query, key)]
+        known = None if None in lengths else (mask.name, *map(str, lengths))
     if known is not None and known in made:
-        return made[known]  # type: ignore[no-any-return]
+        return made[known]
     keep = attention.seeing_queries(ctx, mask)
     if not is_network_tensor(mask):
         mask = ctx.tensor(mask, mask.dtype if mask.dtype is torch.bool else dtype)
-    lengths = [sizes.size_of(ctx, query, 2), sizes.size_of(ctx, key, 2)]
-    whole = shape.expand(ctx, shape.to_rank(ctx, mask, 4), [-1, -1, *lengths])
+    extent = [-1, -1, sizes.size_of(ctx, query, 2), sizes.size_of(ctx, key, 2)]
+    whole = shape.expand(ctx, shape.to_rank(ctx, mask, 4), extent)
     if known is not None:
         made[known] = whole, keep
     return whole, keep

@@ -16,6 +16,7 @@ from torchtrt.conversion import arguments_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core.impl.attention import WHOLE
+from torchtrt_converters_aten_core.impl.sizes import have_same_sizes
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.converters.attention import unlike_fused_attention
 
@@ -69,10 +70,12 @@ def unrepeated(node: Any) -> Node | None:
     source, dim = _original(wide.args[0]), wide.args[1]
     if not isinstance(source, Node) or not _is_of_heads(source) or dim not in (2, -3):
         return None
-    spread, merged = expanded.meta["val"].shape, node.meta["val"].shape
-    if not isinstance(spread[2], int) or len(merged) != 4 or merged[1] != spread[1] * spread[2]:
+    batch, heads, times, *rest = expanded.meta["val"].shape
+    if not isinstance(heads, int) or not isinstance(times, int):
         return None
-    return source
+    is_spread = have_same_sizes(source.meta["val"].shape, (batch, heads, *rest))
+    is_merged = have_same_sizes(node.meta["val"].shape, (batch, heads * times, *rest))
+    return source if is_spread and is_merged else None
 
 
 def _original(node: Any) -> Any:

@@ -18,6 +18,7 @@ from torch.fx.node import map_arg
 from torchtrt.conversion import arguments_of, constant_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
+from torchtrt_converters_aten_core.impl.sizes import have_same_sizes
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.converters.rotary_embedding import rotary_embedding_op
 
@@ -90,7 +91,7 @@ def _replace(graph: Graph, node: Node, plain: Any, turned: Any) -> bool:
             rotation = _rotation(rotated)
             if rotation is None or _cast_source(features) is not _cast_source(rotation.source):
                 continue
-            if features.meta["val"].dtype is not node.meta["val"].dtype:
+            if not _is_alike(features.meta["val"], node.meta["val"]):
                 continue
             if _fits(features, cos, sin, rotation.interleaved):
                 with graph.inserting_before(node):
@@ -106,6 +107,11 @@ def _replace(graph: Graph, node: Node, plain: Any, turned: Any) -> bool:
     return False
 
 
+def _is_alike(value: torch.Tensor, result: torch.Tensor) -> bool:
+    """Returns whether a result has the dtype and the sizes of a value: nothing was broadcast to make it."""
+    return value.dtype is result.dtype and have_same_sizes(value.shape, result.shape)
+
+
 def _factors(node: Any) -> list[tuple[Node, Node]]:
     """Returns the factors of a product in both orders; nothing where a node is none."""
     if not isinstance(node, Node) or node.target is not aten.mul.Tensor:
@@ -117,8 +123,11 @@ def _factors(node: Any) -> list[tuple[Node, Node]]:
 
 
 def _cast_source(node: Node) -> Node:
-    """Returns what a node casts to another dtype, or the node itself."""
+    """Returns what a node casts to a dtype that holds all of its values, or the node itself."""
     while node.target in _CASTS and isinstance(node.args[0], Node):
+        before, after = (each.meta["val"].dtype for each in (node.args[0], node))
+        if torch.promote_types(before, after) is not after:
+            break
         node = node.args[0]
     return node
 
