@@ -166,20 +166,16 @@ class CompiledModule(torch.nn.Module):
         """Returns what ``forward`` returns, from a recording where there is one for these inputs."""
         is_flat = len(args) == self._flat_inputs and not kwargs
         leaves = args if is_flat else self.flatten(args, kwargs)
-        self.usage_checks.check_surroundings()
-        if not self.usage_checks.was_autocast:
-            return self._run(leaves)
-        with DisableAutocast():  # the graph has the casts
-            return self._run(leaves)
-
-    def _run(self, leaves: Sequence[Any]) -> Any:
-        """Returns what ``forward`` returns for flattened inputs."""
         usage = self.usage_checks
+        usage.check_surroundings()
         replay = self._replay
         outputs = None if replay is None else replay(self._modules["graph_module"], leaves)
         if outputs is None:
             leaves = self._checked(leaves)
-            if self._runs_engines_alone or not is_grad_enabled():
+            if usage.was_autocast:
+                with torch.no_grad(), DisableAutocast():  # the graph has the casts
+                    outputs = self.run_graph(leaves)
+            elif self._runs_engines_alone or not is_grad_enabled():
                 outputs = self.run_graph(leaves)
             else:
                 with torch.no_grad():

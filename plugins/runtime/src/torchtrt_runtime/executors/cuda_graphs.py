@@ -285,7 +285,7 @@ class CudaGraphs:
         self.refusal = reason
         if reason:
             message = f"cuda_graphs: the model runs without, because {reason}."
-            warnings.warn(message, stacklevel=10)  # the call of the compiled model
+            warnings.warn(message, stacklevel=9)  # the call of the compiled model
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
         return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self.inner, memo))

@@ -119,7 +119,7 @@ class InductorFallback:
             self.failures.append(failure)
             warnings.warn(
                 f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
-                stacklevel=11,  # the call of the compiled model
+                stacklevel=10,  # the call of the compiled model
             )
 
 
