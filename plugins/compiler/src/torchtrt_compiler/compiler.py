@@ -147,7 +147,7 @@ def _compile_program(
         services = Services(stages, cache_for(options.engine_cache), watcher)
         builder = EngineBuilder(program, partition, profiles, options, report, services)
         graph_module, blocks = builder.run(), builder.blocks
-    decompose_added_ops(graph_module, {node.target for node in exported.graph.nodes})
+    decompose_added_ops(graph_module, exported)
     interface = CallInterface(
         program.input_tree,
         program.output_tree,

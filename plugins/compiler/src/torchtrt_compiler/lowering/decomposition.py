@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
@@ -59,15 +60,17 @@ def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> N
         _Resolver(graph_module, settings).run()
 
 
-def decompose_added_ops(graph_module: GraphModule, own: Collection[Any]) -> None:
+def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) -> None:
     """Decomposes the ops of packs that PyTorch would run and that the model itself does not call.
 
     Passes make them for TensorRT. A process that loads the compiled model need not have the pack.
 
     Args:
         graph_module: The graph around the engines.
-        own: The ops that the model calls.
+        exported: The model's program.
     """
+    graphs = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
+    own = {node.target for each in graphs for node in each.graph.nodes}
     known = decompositions()
     pending = list(graph_module.graph.nodes)
     while pending:
@@ -76,8 +79,12 @@ def decompose_added_ops(graph_module: GraphModule, own: Collection[Any]) -> None
             continue
         if node.target.namespace in _PYTORCH:
             continue
+        try:
+            parts = _trace(known[node.target][0], node)
+        except _NotDecomposedError:
+            continue  # PyTorch runs it as it is, with the pack
         before = set(graph_module.graph.nodes)
-        _inline(graph_module, node, _trace(known[node.target][0], node))
+        _inline(graph_module, node, parts)
         pending += [part for part in graph_module.graph.nodes if part not in before]
     graph_module.recompile()
 
