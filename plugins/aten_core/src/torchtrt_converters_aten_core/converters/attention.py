@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, is_network_tensor, value_of
+from torchtrt.conversion import arguments_of, value_of
 from torchtrt_converters_aten_core.impl import attention as impl
-from torchtrt_converters_aten_core.impl import types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -37,18 +36,12 @@ def attention(
     ctx, query, key, value, attn_mask, is_causal, scale, enable_gqa=False, attn_bias=None, **_
 ):
     """Converts attention with any mask, causal or not, with as many or fewer heads of keys than of queries."""
-    value_of_result = types.output_value(ctx)
-    dtype = (value_of_result[0] if isinstance(value_of_result, tuple) else value_of_result).dtype
-    query, key, value = (
-        types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)
-    )
+    mask = attn_bias if attn_mask is None else attn_mask
+    query, key, value, mask = impl.operands(ctx, query, key, value, mask)
     if enable_gqa:
         heads = query.shape[1]
         key = impl.repeat_heads(ctx, key, heads // key.shape[1])
         value = impl.repeat_heads(ctx, value, heads // value.shape[1])
-    mask = attn_bias if attn_mask is None else attn_mask
-    if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
-        mask = types.cast(ctx, mask, dtype)
     return impl.attention(ctx, query, key, value, mask, is_causal, scale)
 
 

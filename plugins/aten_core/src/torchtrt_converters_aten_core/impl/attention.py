@@ -50,6 +50,26 @@ def mask_of(op: Any) -> Any:
     return getattr(op, "attn_mask", getattr(op, "attn_bias", None))
 
 
+def operands(ctx: Any, query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
+    """Returns the operands of the attention in conversion, in the dtype of its result.
+
+    Args:
+        ctx: The conversion context.
+        query: A network or PyTorch tensor.
+        key: Likewise.
+        value: Likewise.
+        mask: ``None``, or a network or PyTorch tensor. Booleans, and constants, stay as they are.
+    """
+    result = types.output_value(ctx)
+    dtype = (result[0] if isinstance(result, tuple) else result).dtype
+    query, key, value = (
+        types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)
+    )
+    if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
+        mask = types.cast(ctx, mask, dtype)
+    return query, key, value, mask
+
+
 def attention(
     ctx: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float | None
 ) -> Any:

@@ -15,7 +15,7 @@ from torch.fx import Node
 from torchtrt.conversion import arguments_of, is_network_tensor, value_of
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes, types
+from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_attention
 
@@ -63,12 +63,9 @@ def scaled_dot_product_attention(
     ctx, query, key, value, attn_mask, is_causal, scale, attn_bias=None, **_
 ):
     """``softmax(query @ key.T * scale + mask) @ value`` in one operator, causal or not."""
-    result = types.output_value(ctx)
-    dtype = (result[0] if isinstance(result, tuple) else result).dtype
-    query, key, value = (types.operand(ctx, part, dtype, 4) for part in (query, key, value))
     mask = attn_bias if attn_mask is None else attn_mask
-    if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
-        mask = types.cast(ctx, mask, dtype)
+    query, key, value, mask = attention.operands(ctx, query, key, value, mask)
+    dtype = ctx.dtype_of(query)
     if is_causal and not _is_square(ctx, query, key) and not supports(Capability.ATTENTION_V2):
         mask = attention.causal_mask(ctx, query, key) if mask is None else mask
     if is_causal and mask is not None:
