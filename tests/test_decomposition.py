@@ -11,20 +11,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import FullCompilationError, SettingsError
 from torchtrt.packs import local_pack
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        """Calls the function."""
-        return self.function(*inputs)
 
 
 def compiled(function: Callable[..., Any], *inputs: torch.Tensor) -> Any:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import FullCompilationError
 from torchtrt.targets import qualified_name
 from torchtrt.testing import PackConformance, cases_of, check_case, op_case, run_compiled
@@ -31,18 +32,6 @@ WITHOUT_OWN_CASE = {
 def compile_everything(model, *inputs):
     """Returns a model compiled with nothing left in PyTorch."""
     return torchtrt.compile(model, inputs, require_full_compilation=True)
-
-
-class Function(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        """Calls the function."""
-        return self.function(*inputs)
 
 
 @pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import InputError
 
 VERSIONS = ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
@@ -22,18 +23,6 @@ shapes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 few = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-
-
-class Function(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        """Calls the function."""
-        return self.function(*inputs)
 
 
 @st.composite

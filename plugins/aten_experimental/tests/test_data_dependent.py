@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.testing import run_compiled, tensorrts
 
 
@@ -41,18 +42,6 @@ MASKED = [
     ("select broadcast", lambda x, m: torch.masked_select(x, m[0])),
     ("select broadcast tensor", lambda x, m: torch.masked_select(x[:, :1], m)),
 ]
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        """Calls the function."""
-        return self.function(*inputs)
 
 
 @pytest.mark.parametrize("tensorrt", tensorrts())

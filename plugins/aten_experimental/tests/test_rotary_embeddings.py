@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import NoEngineWarning
 from torchtrt_converters_aten_experimental.converters.rotary_embedding import rotary_embedding
 
@@ -164,18 +165,6 @@ def several_positions(x):
 
 
 OTHERS |= {"rounded": rounded, "broadcast": broadcast, "several positions": several_positions}
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        """Calls the function."""
-        return self.function(x)
 
 
 @pytest.mark.parametrize("function", OTHERS.values(), ids=OTHERS)

@@ -3,23 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import InputError
 from torchtrt_reference import VERSIONS
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        """Calls the function."""
-        return self.function(*inputs)
 
 
 def dim(name):

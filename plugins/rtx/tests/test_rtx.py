@@ -21,13 +21,6 @@ needs_wheels = pytest.mark.skipif(
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="asks what a CPU cannot do")
 
 
-@pytest.fixture
-def rtx():
-    """TensorRT for RTX in use."""
-    with torchtrt.use_tensorrt("rtx") as module:
-        yield module
-
-
 def compiled(**settings):
     """Returns a small model with a batch that varies, compiled by the TensorRT in use."""
     torch.manual_seed(0)

@@ -22,13 +22,6 @@ DEFAULT = ["8.0", "8.6", "8.9", "12.0+"]
 ALL = ["7.5", "8.0", "8.6", "8.9", "12.0", "12.1"]
 
 
-@pytest.fixture
-def rtx():
-    """TensorRT for RTX in use."""
-    with torchtrt.use_tensorrt("rtx") as module:
-        yield module
-
-
 def compiled(**settings):
     """Returns a small model, compiled by the TensorRT in use."""
     torch.manual_seed(0)

@@ -4,19 +4,8 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.testing import run_compiled
-
-
-class Function(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
-
 
 X, ANGLES = torch.linspace(-2, 3, 48).reshape(2, 4, 6), torch.linspace(0, 3, 12).reshape(4, 3)
 

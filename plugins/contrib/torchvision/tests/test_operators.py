@@ -2,23 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
 
 import torchtrt
+from tests.support.modules import Function
 
 from .vision import ops
-
-
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs):
-        """Calls the function."""
-        return self.function(*inputs)
 
 
 def compiled(function, inputs, dynamic_shapes=None):
