@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from torchtrt.conversion import add
+from torchtrt.conversion import add, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import types, unary
 from torchtrt_converters_aten_core.impl.shims import (
@@ -61,9 +60,9 @@ def compare(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     scalars = [value for value in (first, second) if isinstance(value, (int, float))]
     dtype = types.compute_dtype(dtype, scalars)
     if dtype.is_floating_point and not keeps_infinite_numbers():
-        if infinity := _infinity(second):
+        if infinity := types.infinity_of(second):
             return _compare_with_infinity(ctx, kind, first, infinity, dtype)
-        if infinity := _infinity(first):
+        if infinity := types.infinity_of(first):
             return _compare_with_infinity(ctx, _MIRRORED[kind], second, infinity, dtype)
     if dtype is torch.bool:
         dtype = torch.int32  # TensorRT orders no booleans
@@ -190,11 +189,14 @@ def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype
         dtype: The dtype of the result.
     """
     rank = types.common_rank((condition, chosen, other))
+    computed = is_network_tensor(condition)
     condition = types.operand(ctx, condition, torch.bool, rank)
-    if not keeps_infinite_numbers():
-        if infinity := _infinity(chosen):
+    if not keeps_infinite_numbers() and not computed and dtype.is_floating_point:
+        chosen, other = types.operands(ctx, (chosen, other), dtype)
+    elif not keeps_infinite_numbers():
+        if infinity := types.infinity_of(chosen):
             chosen = _endless(ctx, condition, infinity, dtype)
-        if infinity := _infinity(other):
+        if infinity := types.infinity_of(other):
             opposite = unary.apply(ctx, "NOT", condition)
             other = _endless(ctx, opposite, infinity, dtype)
     return add(
@@ -204,13 +206,6 @@ def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype
         types.operand(ctx, chosen, dtype, rank),
         types.operand(ctx, other, dtype, rank),
     )
-
-
-def _infinity(value: Any) -> float | None:
-    """Returns the infinite number that ``value`` is, be it a number or a constant of one element, or ``None``."""
-    if isinstance(value, torch.Tensor) and value.numel() == 1:
-        value = value.item()
-    return value if isinstance(value, float) and math.isinf(value) else None
 
 
 def _endless(ctx: Any, condition: Any, infinity: float, dtype: torch.dtype) -> Any:
@@ -246,7 +241,7 @@ def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> A
     inner = types.compute_dtype(dtype, [limit] if isinstance(limit, (int, float)) else [])
     rank = types.common_rank((value, limit))
     value = types.operand(ctx, value, inner, rank)
-    if _infinity(limit) is None:
+    if types.infinity_of(limit) is None:
         limit = types.operand(ctx, limit, inner, rank)
     kept = compare(ctx, "lt" if kind == "MAX" else "gt", limit, value)
     nan = unary.is_nan(ctx, value)

@@ -13,10 +13,11 @@ from torch.fx import Node
 
 from torchtrt.conversion import add, is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt import Capability, supports
+from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt.tensorrt.shims import add_cast, follow_half
 from torchtrt_converters_aten_core.impl.shape import to_rank
+from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
 
 HALF_TYPES = (torch.float16, torch.bfloat16)
 _BYTE_TYPES = (torch.uint8, torch.int8)
@@ -165,7 +166,41 @@ def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     rank = common_rank(values)
     if dtype is torch.float32 and not all(map(_is_near_half, values)):
         values = [widened(ctx, value, dtype) for value in values]
-    return [operand(ctx, value, dtype, rank) for value in values]
+    tensors = [operand(ctx, value, dtype, rank) for value in values]
+    if keeps_infinite_numbers():
+        return tensors
+    computed = [
+        tensor for value, tensor in zip(values, tensors, strict=True) if is_network_tensor(value)
+    ]
+    return [
+        computed_infinity(ctx, computed[0], infinity)
+        if computed and (infinity := infinity_of(value))
+        else tensor
+        for value, tensor in zip(values, tensors, strict=True)
+    ]
+
+
+def infinity_of(value: Any) -> float | None:
+    """Returns the infinite number that ``value`` is, be it a number or a constant of one element, or ``None``."""
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        value = value.item()
+    return value if isinstance(value, float) and math.isinf(value) else None
+
+
+def computed_infinity(ctx: Any, beside: Any, infinity: float) -> Any:
+    """Returns an infinite number for each element of a tensor, which TensorRT computes: the logarithm of 0.
+
+    TensorRT 8.6 reads a constant of one element as 1e38 where it is infinite.
+
+    Args:
+        ctx: The conversion context.
+        beside: A floating-point network tensor that is not constant. The result has its shape and dtype.
+        infinity: ``math.inf`` or ``-math.inf``.
+    """
+    never = add(ctx, "elementwise", beside, beside, trt.ElementWiseOperation.LESS)
+    zero = ctx.tensor(never, ctx.dtype_of(beside))
+    logarithm = add(ctx, "unary", zero, trt.UnaryOperation.LOG)
+    return logarithm if infinity < 0 else add(ctx, "unary", logarithm, trt.UnaryOperation.NEG)
 
 
 def _is_near_half(value: Any) -> bool:
