@@ -22,6 +22,8 @@ pytestmark = [
     pytest.mark.skipif(not is_real(), reason="needs the real TensorRT and an NVIDIA GPU"),
     # Of PyTorch's importing Inductor.
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
+    # Of Inductor, where PyTorch may not use TF32.
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
 ]
 
 SETTINGS = {"require_full_compilation": True, "disable_tf32": True, "tactic_sources": 0}
