@@ -45,7 +45,7 @@ bench-gpu: $(VENV)/ready
 	$(BIN)/python -m tests.benchmarks.overhead
 
 conformance: $(VENV)/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.conformance run --write
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.conformance run --write
 
 clean:
 	rm -rf $(VENV) $(PEER)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import torchtrt
-from tests.house import ROOT, imported, packages
+from tools.import_graph import ROOT, imported, packages
 
 PACKAGES = {package.name: package for package in packages()}
 CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from docs.capability_tables import TITLES, tables
-from tests.house import ROOT, packages
+from tools.import_graph import ROOT, packages
 from torchtrt.tensorrt import Capability
 
 PROBES = "torchtrt.tensorrt.probes"

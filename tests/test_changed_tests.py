@@ -4,10 +4,10 @@ import subprocess
 
 import pytest
 
-from tests.house import ROOT
 from tests.support.processes import TESTING, run_python
 from tools import changed_tests
 from tools.changed_tests import ALWAYS, select
+from tools.import_graph import ROOT
 
 ATEN = "plugins/aten_core/src/torchtrt_converters_aten_core"
 

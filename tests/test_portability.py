@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.house import ROOT, imported, packages
+from tools.import_graph import ROOT, imported, packages
 
 UNIX = {"fcntl", "pwd", "grp", "resource", "termios", "pty", "posix"}
 """Modules that Windows lacks."""

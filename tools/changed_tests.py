@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.house import Package, packages
+from tools.import_graph import Package, packages
 
 ROOT = Path(__file__).parents[1]
-ALWAYS = ("tests/test_house.py", "tests/test_repository.py")
+ALWAYS = ("tests/test_imports.py", "tests/test_repository.py")
 """The rules that any change can break."""
 
 OPTIONS = ("-m", "not slow", "--tensorrt=one", "--at-most=4", "-n", "auto", "--dist", "worksteal")

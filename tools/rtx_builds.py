@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 import torchtrt
-from tests.gpu import sweep
+from tools.sweep import sweep
 from torchtrt.testing import PackConformance, first_party_cases
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
 from torchtrt_testing.cases import OpCase

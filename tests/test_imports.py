@@ -1,0 +1,183 @@
+"""Structure inside packages: no circles, layers of the core, which modules name ops. Between them: test_boundaries."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+from tests.support.processes import run_python
+from tools.import_graph import ROOT, Package, circles, imported, packages
+
+PACKAGES = packages()
+CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
+
+OPS_OF_THE_COMPILER = {
+    "lowering/aliasing": "composites that may return their argument although their schema does not say so",
+    "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
+    "lowering/functionalization": "normalizations that write to their statistics, which their schema does not tell",
+    "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
+    "lowering/program": "the copy back to what the model writes to",
+    "tuning": "casts, which cost an engine nothing",
+}
+"""The modules of the compiler that name ops, and why nobody else can."""
+COMPILER = Package("torchtrt_compiler", ROOT / "plugins/compiler/src/torchtrt_compiler")
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_no_module_imports_itself_through_others(package):
+    """There is no circle of imports, those in functions and for types included."""
+    assert [] == circles(package.dependencies())
+
+
+def test_a_room_of_the_core_imports_only_from_rooms_below():
+    """The layers are those that docs/design.md lists, from the ground up."""
+    text = (
+        (ROOT / "docs/design.md")
+        .read_text()
+        .split("## The layers of the core")[1]
+        .split("\n## ")[0]
+    )
+    layers = [
+        re.findall(r"`(\w+)`", line.split("|")[1])
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
+    height = {name: number for number, layer in enumerate(layers) for name in layer}
+    direct = CORE.dependencies()
+    upward = [
+        f"{module} -> {name}"
+        for module, names in direct.items()
+        for name in names
+        if CORE.room(module) != CORE.room(name)
+        and height[CORE.room(name)] >= height[CORE.room(module)]
+    ]
+
+    assert set(height) == {CORE.room(module) for module in direct}
+    assert [] == upward
+
+
+def modules_that_name_ops(package) -> set[str]:
+    """The modules of a package that name an ATen op, as paths."""
+    return {
+        str(path.relative_to(package.folder).with_suffix(""))
+        for path in package.modules().values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and ast.unparse(node).startswith(("aten.", "torch.ops.aten."))
+    }
+
+
+def test_the_core_names_no_op():
+    """An operator belongs in a pack."""
+    assert set() == modules_that_name_ops(CORE)
+
+
+def test_every_module_of_the_compiler_that_names_ops_has_a_reason():
+    """Some ops are part of how PyTorch writes a program down."""
+    assert set(OPS_OF_THE_COMPILER) == modules_that_name_ops(COMPILER)
+
+
+def test_a_pack_imports_no_other_packs_converters():
+    """What packs share is building blocks, and what the core offers."""
+    wrong = [
+        f"{module}: {name}"
+        for package in PACKAGES
+        for module, path in package.modules().items()
+        for name in imported(path)
+        if name.startswith("torchtrt_converters_")
+        and not name.startswith(package.name)
+        and name.split(".")[1:2] != ["impl"]
+    ]
+
+    assert [] == wrong
+
+
+def test_tests_are_collected_in_any_order():
+    """No two packages of tests share a name, whichever comes first."""
+    files = [
+        "plugins/aten_core/tests/test_recurrent.py",
+        "tests/architectures/test_architectures.py",
+    ]
+    counts = set()
+    for order in (files, files[::-1]):
+        done = run_python("-m", "pytest", "--collect-only", "-q", *order, cwd=ROOT)
+        assert 0 == done.returncode, done.stdout
+        counts.add(done.stdout.splitlines()[-1].split(" tests")[0])
+
+    assert 1 == len(counts)
+
+
+DOCUMENTED = [
+    CORE,
+    Package("torchtrt_runtime", ROOT / "plugins/runtime/src/torchtrt_runtime"),
+    COMPILER,
+]
+LONG = 10
+"""The most lines that a function without docstring may have."""
+
+
+def undocumented_functions(source: str) -> list[str]:
+    """The functions of more than ``LONG`` lines without docstring, but for those whose meaning is Python's."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno - node.lineno >= LONG
+        and ast.get_docstring(node) is None
+        and not node.name.startswith("__")
+        and not any(ast.unparse(each).endswith(".setter") for each in node.decorator_list)
+    ]
+
+
+@pytest.mark.parametrize("package", DOCUMENTED, ids=lambda package: package.name)
+def test_every_long_function_has_a_docstring(package):
+    """A property's setter has that of its getter."""
+    modules = package.modules().items()
+    functions = {name: undocumented_functions(path.read_text()) for name, path in modules}
+
+    assert [] == [f"{name}.{each}" for name, missing in functions.items() for each in missing]
+
+
+def test_a_function_of_ten_lines_needs_no_docstring():
+    """The signature counts."""
+    body = "    x += 1\n"
+
+    assert [] == undocumented_functions("def short(x):\n" + body * 9)
+    assert ["long"] == undocumented_functions("def long(x):\n" + body * 10)
+
+
+INTERNALS = "torch_internals"
+"""The module of a distribution that names what PyTorch may change in any version."""
+STABLE = ("torch._ops", "torch.ops.", "torch.utils._pytree")
+"""Private by their names, and the only places of what public functions take: ops, and trees of inputs."""
+
+
+def private_names(source: str) -> set[str]:
+    """The private modules of PyTorch, and private names in its modules, that a module imports or reads."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Attribute):
+            found.add(ast.unparse(node))
+    return {
+        name
+        for name in found
+        if re.match(r"torch\.(\w+\.)*_[a-z]\w*", name, re.IGNORECASE)
+        and not name.startswith(STABLE)
+        and not re.search(r"\.__\w+__$", name)
+    }
+
+
+@pytest.mark.parametrize("package", DOCUMENTED[1:], ids=lambda package: package.name)
+def test_one_module_imports_what_pytorch_may_change(package):
+    """Whoever supports another PyTorch looks there first. The attributes of objects are not in it."""
+    users = {
+        module for module, path in package.modules().items() if private_names(path.read_text())
+    }
+
+    assert {f"{package.name}.{INTERNALS}"} == users

@@ -1,0 +1,1 @@
+"""Everything that has a known answer, on the TensorRT in use: ``python -m tools.sweep``."""
