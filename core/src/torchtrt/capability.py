@@ -23,6 +23,8 @@ class Capability(enum.Enum):
         description: One sentence.
     """
 
+    __hash__ = object.__hash__  # Enum's own runs in Python, and each lookup asks for several
+
     group: str
     title: str
     since: str

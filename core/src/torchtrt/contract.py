@@ -126,9 +126,11 @@ class Unless:
         """Returns the first objection, or ``None``."""
         for check, takes_settings in self._calls:
             answer = check(node, settings) if takes_settings else check(node)
+            if answer is None:
+                continue
             if isinstance(answer, bool) and check is not self._validator:
                 raise TypeError(f"{answer} of {check_names(check)[0]}: a reason or None is meant")
-            if answer is not None and answer is not True:
+            if answer is not True:
                 return answer
         return None
 

@@ -34,15 +34,6 @@ Check = Callable[[Node], str | None]
 """Looks at a node of the graph and returns why TensorRT cannot do it, in words, or ``None`` if it can."""
 
 
-def _tensors_in(value: Any) -> Iterable[torch.Tensor]:
-    """Returns the fake tensors of a node's value. Most nodes have one, which is worth telling first."""
-    if isinstance(value, torch.Tensor):
-        return (value,)
-    if not isinstance(value, (tuple, list)):
-        return ()
-    return [leaf for leaf in _leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def _leaves(args: Iterable[Any]) -> Iterable[Any]:
     for arg in args:
         if isinstance(arg, (tuple, list)):
@@ -58,25 +49,51 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
     def tensor_limits(node: Node) -> str | None:
         result = node.meta.get("val")
         rank = result.dim() if isinstance(result, torch.Tensor) else 0
+        smallest = (1, rank) if empty else None
         for source in (node, *node.all_input_nodes):
             value = source.meta.get("val")
-            for leaf in _tensors_in(value):
-                if leaf.layout is not torch.strided:
-                    return "TensorRT has no sparse tensors"
-                if leaf.dtype not in dtypes:
-                    return f"TensorRT does not compute this op with {dtype_name(leaf.dtype)}"
-                if leaf.dim() > RANK_LIMIT:
-                    return (
-                        f"TensorRT has tensors of at most {RANK_LIMIT} dimensions, not {leaf.dim()}"
-                    )
-                if isinstance(value, (tuple, list)):
-                    continue  # an output that nothing reads may be empty
-                if not (empty and (leaf.dim() >= rank or leaf.dim() == 1)) and _has_zero(leaf):
-                    return "TensorRT does not do this with an empty tensor"
+            reason = (
+                _unfit(value, dtypes, smallest)
+                if isinstance(value, torch.Tensor)
+                else _unfit_among(value, dtypes)
+            )
+            if reason is not None:
+                return reason
         return None
 
     tensor_limits.dtypes = dtypes  # which listings show
     return tensor_limits
+
+
+def _unfit(
+    tensor: torch.Tensor, dtypes: frozenset[torch.dtype], empty: tuple[int, int] | None
+) -> str | None:
+    """Returns why TensorRT cannot compute with a tensor, or ``None``.
+
+    Args:
+        tensor: A fake tensor.
+        dtypes: The dtypes that the op supports.
+        empty: A rank at which the tensor may be empty, and the rank from which on it may; ``None`` if it may not.
+    """
+    if tensor.layout is not torch.strided:
+        return "TensorRT has no sparse tensors"
+    if tensor.dtype not in dtypes:
+        return f"TensorRT does not compute this op with {dtype_name(tensor.dtype)}"
+    rank = tensor.dim()
+    if rank > RANK_LIMIT:
+        return f"TensorRT has tensors of at most {RANK_LIMIT} dimensions, not {rank}"
+    if empty is not None and (rank == empty[0] or rank >= empty[1]):
+        return None
+    return "TensorRT does not do this with an empty tensor" if _has_zero(tensor) else None
+
+
+def _unfit_among(values: Any, dtypes: frozenset[torch.dtype]) -> str | None:
+    """Returns why TensorRT cannot compute with one of several outputs, or ``None``."""
+    for leaf in _leaves(values) if isinstance(values, (tuple, list)) else ():
+        # An output that nothing reads may be empty.
+        if isinstance(leaf, torch.Tensor) and (reason := _unfit(leaf, dtypes, (0, 0))):
+            return reason
+    return None
 
 
 def sizes_known_before_data(node: Node) -> str | None:
@@ -102,7 +119,7 @@ def is_backed(size: torch.SymInt) -> bool:
 def constants_within_32_bits(node: Node) -> str | None:
     """Rejects 64-bit integers that do not fit into 32 bits, where TensorRT has no more."""
     for source in node.all_input_nodes:
-        values: Any = constant_of(source)
+        values: Any = constant_of(source) if source.op == "get_attr" else None
         if _is_narrowed(values) and values.numel() and not _fits(values.aminmax()):
             return "this TensorRT has integers of 32 bits, and a constant is beyond them"
     return None
