@@ -1,4 +1,4 @@
-"""What the site does with links to the repository around the pages: they lead there, or are text."""
+"""Links of the pages to the repository around them: they lead there, or become text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case of the table is: inputs, a function that builds a small network, and nothing else."""
+"""The cases of the table: inputs, and a function that builds a small network."""
 
 from __future__ import annotations
 

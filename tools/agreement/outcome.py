@@ -1,4 +1,4 @@
-"""What became of a case, as data that can be written, read and compared."""
+"""The outcome of a case, as data that can be written, read and compared."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Output:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What became of a case.
+    """The outcome of a case.
 
     Attributes:
         refused_at: ``add``, ``build``, ``context``, ``shapes``, ``run``, ``error`` (an exception instead of an

@@ -31,7 +31,7 @@ class _RefusedError(Exception):
 
 
 class _Session:
-    """What can be shared by all cases: the logger, the builder, the runtime."""
+    """The objects that all cases share: the logger, the builder, the runtime."""
 
     def __init__(self, trt: Any) -> None:
         self.errors: list[str] = []

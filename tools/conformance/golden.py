@@ -1,4 +1,4 @@
-"""What is kept of a run: each pack's ``coverage.json``, which may only improve, and the page that shows all of them."""
+"""The kept outcomes of a run: each pack's ``coverage.json``, which may only improve, and the page of all."""
 
 from __future__ import annotations
 

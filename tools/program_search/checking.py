@@ -20,7 +20,7 @@ _ATTEMPTS = 4
 
 
 class Outcome(NamedTuple):
-    """What became of a program.
+    """The outcome of a program.
 
     Attributes:
         kind: ``right``, ``refused``, ``unstable`` (few digits decide what it computes), ``invalid`` (eager PyTorch
@@ -131,7 +131,7 @@ def reproduction(program: Program, outcome: Outcome) -> str:
 
 
 class _Result(NamedTuple):
-    """What a call returns and leaves.
+    """The results of a call, and the state that it leaves.
 
     Attributes:
         value: What it returns.

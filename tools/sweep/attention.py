@@ -61,7 +61,7 @@ class Attention:
 
     @property
     def label(self) -> str:
-        """What tells it from the others."""
+        """The name that tells it from the others."""
         kind = str(self.dtype).removeprefix("torch.")
         size = f"{self.queries}x{self.keys}x{self.width}"
         grouped = f"-groups{self.groups}" if self.groups > 1 else ""

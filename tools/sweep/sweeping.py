@@ -31,7 +31,7 @@ from typing import Any
 REAL = {"disable_tf32": True, "tactic_sources": 0, "optimization_level": 1}
 """Settings for a TensorRT without cuBLAS and cuDNN, which builds small networks in a second."""
 ANSWER = "\x1e"
-"""What a worker's lines begin with that are answers; TensorRT prints too."""
+"""The prefix of a worker's lines that are answers; TensorRT prints too."""
 WORK = (sys.executable, "-m", "tools.sweep", "-", "--work")
 """The command that starts a worker."""
 FIRST = 60

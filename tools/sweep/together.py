@@ -1,7 +1,7 @@
 """Checks many of PyTorch's samples in one engine: a build costs seconds whatever is in it, and samples are small.
 
 Each sample is exported and looked at by itself first, which costs milliseconds, so that only those that are converted
-whole come together. What cannot be exported, built or run together is tried in halves, down to single samples; a
+whole come together. A group that cannot be exported, built or run is tried in halves, down to single samples; a
 sample whose values differ is tried alone.
 """
 
@@ -31,7 +31,7 @@ GPU_FAILED = 70
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of an item's samples.
+    """The findings about an item's samples.
 
     Attributes:
         compared: How many were converted whole and compared.
@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a sample: ``wrong`` or ``only_together`` says how it differs; ``compared`` is whether it ran."""
+    """The outcome of a sample: ``wrong`` or ``only_together`` describes a difference; ``compared`` is whether it ran."""
 
     item: str
     compared: bool = True

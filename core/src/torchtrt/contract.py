@@ -1,4 +1,4 @@
-"""What a pack says about one converter: the function and how it is called, its validator, and what it can handle."""
+"""A pack's description of one converter: the function, its calling convention, its validator and its abilities."""
 
 from __future__ import annotations
 

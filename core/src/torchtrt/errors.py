@@ -191,4 +191,4 @@ class MissingOperatorError(TorchTRTError, RuntimeError):
 
 
 class MissingPieceError(TorchTRTError, ImportError):
-    """What was asked for is in a distribution that is not installed."""
+    """A part of torchtrt is in a distribution that is not installed."""

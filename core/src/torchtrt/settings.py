@@ -1,7 +1,7 @@
-"""What a person can ask of one compilation.
+"""The settings of one compilation.
 
-Settings travel as an argument from ``torchtrt.compile`` down to every validator and converter;
-nothing stores them globally, so two threads can compile with different settings at the same time.
+Settings travel as an argument from ``torchtrt.compile`` down to every validator and converter.
+Nothing stores them globally, so two threads can compile with different settings at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TargetSpec = Target | str
 
 SWITCHES = {"1": True, "true": True, "yes": True, "on": True}
 SWITCHES |= {"0": False, "false": False, "no": False, "off": False, "": False}
-"""What words mean where something is switched, which are no names of folders."""
+"""The words for on and off in a setting that is a switch or a folder."""
 
 
 def is_integer(value: object, least: int = 0, most: int = 2**31 - 1) -> bool:
@@ -188,14 +188,14 @@ class CompilationSettings:
         immutable_weights: Engines keep the weights that they are built with. Without it
             ``torchtrt.refit_module_weights`` can give them others.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
-        sparse_weights: TensorRT may use kernels for weights of which two in four are zero.
+        sparse_weights: TensorRT may use kernels for weights with two zeros in each four elements.
         version_compatible: Engines run in later versions of TensorRT too.
         hardware_compatible: Engines run on every GPU from Ampere on.
         enable_weight_streaming: Engines may keep weights in the memory of the CPU until they are needed; see
             ``torchtrt.weight_streaming``.
         max_aux_streams: How many streams beside the caller's an engine may use; ``None`` leaves TensorRT's default.
-        target_compute_capabilities: The GPUs that engines run on, with TensorRT for RTX: ``"8.6"``, several, ``"all"``
-            that it builds for, ``"current"`` for the GPU of this machine. ``None`` leaves its default.
+        target_compute_capabilities: The GPUs that engines of TensorRT for RTX run on: ``"8.6"``, several, ``"all"``
+            supported ones, or ``"current"`` for the GPU of this machine. ``None`` leaves its default.
         user_allocation: Engines allocate no memory while they run, so that your own CUDA graphs can capture them.
         runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.
         kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``

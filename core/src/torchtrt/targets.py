@@ -1,7 +1,7 @@
 """Names of ops: what a converter is registered for, in one spelling and in all that people write.
 
-A **target** is what a graph node calls: an ``OpOverload`` (``torch.ops.aten.relu.default``), a
-higher-order operator, or a Python function on sizes (``operator.getitem``, ``math.ceil``, ``torch.sym_max``).
+A **target** is the function that a graph node calls. It is an ``OpOverload`` (``torch.ops.aten.relu.default``), a
+higher-order operator, or a Python function on sizes such as ``operator.getitem`` and ``math.ceil``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def qualified_name(target: Target | str) -> str:
     """Returns the one spelling of an op's name.
 
     ``"aten.add.Tensor"``, ``"torchvision.nms.default"``, ``"operator.getitem"``, ``"math.ceil"``,
-    ``"higher_order.cond"``. What is a name already, as the target of an fx node that is no call, stays it.
+    ``"higher_order.cond"``. A name, such as the target of an fx node that is no call, stays as it is.
     """
     if isinstance(target, (OpOverload, str)):
         return str(target)

@@ -1,4 +1,4 @@
-"""What pack authors test with, ``from torchtrt.testing import PackConformance``: a distribution of its own."""
+"""The test kit of pack authors, ``from torchtrt.testing import PackConformance``: a distribution of its own."""
 
 try:
     from torchtrt_testing import *  # noqa: F403

@@ -27,7 +27,7 @@ SHAPES = {"scalar": (), "vector": (2,), "nothing": (0, 3), "rank 8": (1,) * 7 + 
 
 
 def declared(target: str) -> dict[str, Any]:
-    """What an output of this type needs: the type on the output and the builder's flag."""
+    """The settings of an output of this type: its type and the builder's flag."""
     flags = {"HALF": ("FP16",), "INT8": ("INT8",)}.get(target, ())
     return {"types": (target,), "flags": flags} if target in ("HALF", "INT8", "UINT8") else {}
 

@@ -33,7 +33,7 @@ def case(
     types: tuple[str, ...] = (),
     **attributes: Any,
 ) -> Case:
-    """A case of static weights, of which ``weights`` is the shape."""
+    """A case of static weights with the shape ``weights``."""
 
     def build(n: Network) -> Any:
         more = [n.weights(np.arange(maps) + 1)] if bias else []

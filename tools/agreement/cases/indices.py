@@ -122,7 +122,7 @@ def recurrent(n: Network) -> Any:
 
 
 def stack(name: str, op: str, x: Given = SEQUENCES, layers: int = 1, **attributes: Any) -> Case:
-    """A case of recurrent layers, every weight and bias of which differs; tensors are inputs by attribute."""
+    """A case of recurrent layers whose weights and biases all differ; tensors are inputs by attribute."""
     inputs = {"x": x, **{key: v for key, v in attributes.items() if isinstance(v, np.ndarray)}}
     modes = {key: value for key, value in attributes.items() if key not in inputs}
 

@@ -99,7 +99,7 @@ def flattened(n: Network) -> Any:
 
 
 def rows_kept(n: Network) -> Any:
-    """A reshape to (size of dimension 0, -1), of which the size is a shape tensor."""
+    """A reshape to (size of dimension 0, -1). The size is a shape tensor."""
     rows = n.out("shuffle", n.size(n["x"], 0), reshape_dims=(1,))
     layer = n.layer("shuffle", n["x"])
     layer.set_input(1, n.out("concatenation", [rows, n.ints(-1)], axis=0))

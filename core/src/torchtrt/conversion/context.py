@@ -1,4 +1,4 @@
-"""What a converter can use: the network under construction and what is known about its tensors."""
+"""The context of converters: the network under construction, and the known facts about its tensors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ConversionContext:
     """The first argument of every converter.
 
     Attributes:
-        net: The TensorRT network under construction. What TensorRT refuses raises, and layers that
+        net: The TensorRT network under construction. Calls that TensorRT refuses raise, and layers that
             nobody names have the node's name.
         compilation_settings: The settings of this compilation.
         requires_output_allocator: Whether an output's size depends on the data.

@@ -36,8 +36,8 @@ def get_trt_tensor(
 
     Args:
         ctx: The conversion context.
-        value: A network tensor (returned as it is, or cast to ``dtype``), a Python number or nested list of them, a
-            NumPy array or a PyTorch tensor (a constant layer is made; a number's is shared by the whole network).
+        value: A network tensor, which is returned as it is or cast to ``dtype``. A Python number or nested list of
+            them, a NumPy array or a PyTorch tensor becomes a constant layer. The whole network shares a number's.
         name: A part of the constant layer's name; see ``ConversionContext.part``.
         dtype: The dtype to have. Without it a constant keeps its own, and a Python number becomes int32 or float32.
 

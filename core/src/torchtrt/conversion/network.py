@@ -15,9 +15,9 @@ from torchtrt.tensorrt.selection import describe
 class CheckedNetwork:
     """A TensorRT network, used like ``trt.INetworkDefinition``.
 
-    Its ``add_...`` methods, and those of the loops and conditionals that it makes, raise where TensorRT refuses; what
-    it finds invalid only with all attributes set raises at the end of the node. A layer that nobody names is called
-    ``scope/kind``, with ``#2`` and so on behind the second of one name.
+    Its ``add_...`` methods, and those of its loops and conditionals, raise where TensorRT refuses.
+    A layer that TensorRT finds invalid only with all attributes set raises at the end of the node.
+    A layer that nobody names is called ``scope/kind``, with ``#2`` and so on behind the second of one name.
 
     Args:
         network: The network of the TensorRT in use. It stays reachable as ``raw``.

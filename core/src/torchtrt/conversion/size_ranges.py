@@ -42,7 +42,7 @@ Ranges = tuple[SizeRange, ...]
 
 @dataclass(frozen=True)
 class InputProfile:
-    """What an engine is told about one of its inputs.
+    """The sizes of one engine input.
 
     Attributes:
         name: The input's name in the engine.
@@ -66,7 +66,7 @@ class LinearSize(NamedTuple):
 
     @property
     def is_symbol(self) -> bool:
-        """Whether the size is the symbol itself."""
+        """True if the size is the symbol itself."""
         return (self.factor, self.offset) == (1, 0)
 
     def __str__(self) -> str:
@@ -132,9 +132,9 @@ def engine_profiles(inputs: Sequence[InputProfile]) -> tuple[tuple[Ranges, ...],
 def size_bounds(size: int | torch.SymInt, ranges: Profile) -> SizeRange:
     """Returns the minimum, optimum and maximum value of a size.
 
-    An expression of several symbols is evaluated at every combination of their minimum and maximum
-    values: exact where it is monotone in each symbol, as sizes are in practice (sums, products, and
-    divisions of them by numbers).
+    An expression of several symbols is evaluated at every combination of their minimum and maximum values.
+    The result is exact if the expression is monotone in each symbol. Sizes are in practice: they are sums,
+    products, and divisions by numbers.
 
     Raises:
         InputError: The expression has a symbol without a range.

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 FILE = "coverage.json"
 
 CORRECT, REJECTED, WRONG, CRASHED, NOT_EXPORTABLE, NOTHING = KINDS = tuple(".rWCX-")
-"""What can become of a sample. In the file a rejected one is the letter of its reason: ``a`` for the first."""
+"""The possible outcomes of a sample. In the file a rejected one is the letter of its reason: ``a`` for the first."""
 COUNTED = (CORRECT, REJECTED, WRONG, CRASHED)
-"""What counts in a share. Samples that torch.export refuses, or that compute nothing, do not."""
+"""The outcomes that count in a share. Samples that torch.export refuses, or that compute nothing, do not."""
 NAMES = ("correct", "rejected", "wrong", "crashed", "not exportable", "nothing to do")
 LABELS = dict(zip(KINDS, NAMES, strict=True))
 
 
 @dataclass(frozen=True)
 class OpCoverage:
-    """What became of one op's samples.
+    """The outcomes of one op's samples.
 
     Attributes:
         samples: For each dtype and each version in order, a letter for each sample.

@@ -1,4 +1,4 @@
-"""What the environment asks of packs: which to load, which to skip, which to ask first, how strict to be."""
+"""The environment variables about packs: which to load, which to skip, which to ask first, how strict to be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who an installed piece is: its name, the distribution that brought it, and where it stands in the order of packs."""
+"""The identity of an installed plugin: its name, its distribution, and its place in the order of packs."""
 
 from __future__ import annotations
 

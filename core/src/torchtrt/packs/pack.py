@@ -68,7 +68,7 @@ class Registration:
 
 
 class _Named(NamedTuple):
-    """What a pack gave to register a converter. Nothing of it is looked up while op and function are only named."""
+    """A pack's arguments for registering a converter. Nothing is looked up while op and function are only named."""
 
     target: Target | str
     implementation: Converter | str
@@ -116,7 +116,7 @@ class ConverterPack:
         tensorrt: The TensorRT versions that its converters work with, as ``">=8.6"``.
         modules: The modules that fill it, by their names in the pack's package. Of a package all modules do.
 
-    What was registered is in the attributes named after the methods, in the order in which it was registered. Once the
+    The attributes named after the methods hold the registrations in their order. Once the
     pack is loaded, what ``modules`` registered is in their order, whichever was imported first.
 
     Raises:
@@ -374,7 +374,7 @@ class ConverterPack:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether registration has ended."""
+        """True once registration has ended."""
         return self._sealed
 
     def seal(self) -> None:

@@ -19,7 +19,7 @@ from torchtrt.targets import Target, parse_targets, qualified_name
 def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
     """Returns the settings of a compilation. They may name ops that packs define, and packs in any spelling.
 
-    What the environment prefers for one op holds where the settings prefer nothing for it.
+    A preference of the environment for one op holds if the settings have none for it.
 
     Raises:
         SettingsError: A setting is unknown or unusable, or prefers a pack that is not installed or has no converter

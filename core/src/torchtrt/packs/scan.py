@@ -53,13 +53,13 @@ class FoundPack:
 
     @property
     def entry_point(self) -> str:
-        """What the entry point says."""
+        """The value of the entry point."""
         return f"{self.module}:{self.object_name}" if self.object_name else self.module
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is installed.
+    """The installed plugins.
 
     Attributes:
         packs: The packs in pack order, at most one of each name.

@@ -101,7 +101,7 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
 def add_pack(pack: ConverterPack, info: PackInfo) -> None:
     """Puts a pack into use that no entry point leads to, in its place of the order of packs.
 
-    What is registered in it later counts once it is added again.
+    Later registrations in it count once it is added again.
 
     Raises:
         PackError: Another pack has this name.

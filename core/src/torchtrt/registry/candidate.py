@@ -93,7 +93,7 @@ RejectionCode = Literal[
     "decomposition", "block-too-small", "no-input", "unbounded-size", "number", "unbuilt", "failed",
     "write", "view",
 ]  # fmt: skip
-"""What kind of reason it is; ``docs/registry.md`` says what each means."""
+"""The kind of a reason; ``docs/registry.md`` explains each."""
 
 
 @dataclass(frozen=True, slots=True)

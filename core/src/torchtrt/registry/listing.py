@@ -1,4 +1,4 @@
-"""What there is, as data and as text: the packs, and the converters of every op in candidate order."""
+"""Listings, as data and as text: the packs, and the converters of every op in candidate order."""
 
 from __future__ import annotations
 

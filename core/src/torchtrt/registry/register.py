@@ -1,4 +1,4 @@
-"""What a program registers itself, and the questions that a compilation asks about all packs."""
+"""The registrations of the program itself, and a compilation's questions to all packs."""
 
 from __future__ import annotations
 

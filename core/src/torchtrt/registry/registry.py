@@ -78,7 +78,7 @@ class _Lookup:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the node has symbolic dimensions, found out once."""
+        """True if the node has symbolic dimensions; determined once."""
         if self._is_dynamic is None:
             self._is_dynamic = has_symbolic_dimensions(self.node)
         return self._is_dynamic
@@ -254,7 +254,7 @@ class ConverterRegistry:
         return self._current_table().conflicts
 
     def decomposition_candidates(self) -> Mapping[Target, tuple[DecompositionCandidate, ...]]:
-        """Returns for each op its decompositions in order, of which the first is used."""
+        """Returns for each op its decompositions in order. The first is used."""
         return self._current_table().decomposition_candidates
 
     def decompositions(self) -> Decompositions:

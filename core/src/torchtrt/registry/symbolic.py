@@ -1,4 +1,4 @@
-"""Whether a node works on sizes that are known only at run time."""
+"""Nodes with sizes that are known only at run time."""
 
 from __future__ import annotations
 

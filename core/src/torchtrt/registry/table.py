@@ -113,7 +113,7 @@ class Table:
     def follows_decomposition(self, candidate: Candidate) -> PackInfo | None:
         """Returns the pack whose decomposition comes before a converter by the order law, or ``None``.
 
-        A ``STANDARD`` converter of a third party, or of the program, only adds: it takes no op that a
+        A ``STANDARD`` converter of a third party, or of the program, only adds. It takes no op that a
         first-party pack serves, be it with a converter or with a decomposition.
         """
         if candidate.priority is ConverterPriority.HIGH or candidate.pack.tier < THIRD_PARTY_TIER:

@@ -25,7 +25,7 @@ _REMEDIES = {
 class collecting:
     """Collects the errors that TensorRT logs inside a ``with`` block, in the block's own thread.
 
-    What a thread of TensorRT's own logs goes to every block that is open: it cannot be told whose it is.
+    The log of TensorRT's own threads goes to every open block, because it does not name its owner.
     """
 
     _open: ClassVar[list[collecting]] = []

@@ -1,4 +1,4 @@
-"""What the TensorRT in use can do: the only module that looks for names in TensorRT.
+"""The capabilities of the TensorRT in use: the only module that looks for names in TensorRT.
 
 A probe finds a capability by the names of a TensorRT module. An implementation that comes through the entry-point group
 ``torchtrt.tensorrt`` declares what differs, with ``capability_objection(name)``; see

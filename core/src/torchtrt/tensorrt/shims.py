@@ -1,4 +1,4 @@
-"""What the TensorRT versions spell differently, spelled once.
+"""The differences between the TensorRT versions, each in one function.
 
 Every decision asks for a ``torchtrt.capability.Capability``. The functions take the
 network and return tensors, so that converters read the same for every version.
@@ -47,7 +47,7 @@ def allow_precisions(network: Any, config: Any) -> list[Any]:
 
 
 _UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
-"""What the names of layers begin with that compute nothing."""
+"""The prefix of the names of layers that compute nothing."""
 _FREE = ("CONVOLUTION", "DECONVOLUTION", "NORMALIZATION", "POOLING", "REDUCE", "SOFTMAX")
 """Of float16, what may be computed in float32: what sums, and convolutions, which are 10 % slower held (ConvNeXt)."""
 

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _load_packs() -> None:
-    """Loads packs, each of which is named if it is slow."""
+    """Loads packs, and names each that is slow."""
     try:
         import torch  # noqa: F401
     except KeyboardInterrupt:

@@ -117,7 +117,7 @@ def candidate_table(found: CandidatesByName) -> Any:
 
 
 def decomposition_table(found: Mapping[str, Sequence[DecompositionCandidate]]) -> Any:
-    """Returns a table of decompositions, of which the first of an op is used, or nothing."""
+    """Returns a table of decompositions, or nothing. The first one of an op is used."""
     rows = [
         (
             name if place == 0 else "",

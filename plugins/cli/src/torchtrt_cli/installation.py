@@ -1,4 +1,4 @@
-"""What can be wrong with an installation, told from metadata alone: neither PyTorch nor a pack is imported."""
+"""Faults of an installation, found in metadata alone: neither PyTorch nor a pack is imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchtrt.packs.problem import Problem, describe
 OURS = re.compile(r"torchtrt(-.+)?")
 """The names of distributions of torchtrt, and of packs."""
 WATCHED = re.compile(r"torchtrt(-.+)?|torch|tensorrt([-_].+)?|pluggy")
-"""Those of which two at once are a problem here."""
+"""The distributions that are a problem if there are two of them."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _unreadable() -> Iterator[Problem]:
 
 
 def _twice() -> Iterator[Problem]:
-    """Yields the distributions of which Python sees a second one, behind the first."""
+    """Yields the distributions that have a second copy on Python's path, behind the first."""
     first: dict[str, Distribution] = {}
     for distribution in _readable():
         name = _canonical(distribution.metadata["Name"])

@@ -22,7 +22,7 @@ FORM = 1
 
 @dataclass(frozen=True)
 class Lock:
-    """Who converts what.
+    """The converter of each op.
 
     Attributes:
         packs: For each pack in use its distribution and version.

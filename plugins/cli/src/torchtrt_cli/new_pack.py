@@ -32,7 +32,7 @@ FILES = {
 """The templates, and where what they become is written."""
 
 _REPEATED = re.compile(r"[-_.\s]{2}")
-"""What would become one underscore: a name is written as it will be."""
+"""Characters that become one underscore: a name is written as it will be."""
 
 OF_PYTORCH = frozenset({"aten", "at", "prim", "prims", "torch", "pytorch"})
 """Names that PyTorch keeps for its own ops."""

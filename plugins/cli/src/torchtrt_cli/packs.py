@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Installed:
-    """What there is, as far as it could be found out.
+    """The installed packs, as far as they could be determined.
 
     Attributes:
         rows: Every installed pack, in pack order.

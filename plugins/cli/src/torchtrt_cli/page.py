@@ -44,7 +44,7 @@ def write_page(compiled: CompiledModule, title: str, path: Path) -> None:
     Args:
         compiled: The model, compiled with ``dryrun``.
         title: What the page calls it.
-        path: The file. What is there is overwritten.
+        path: The file. An existing one is overwritten.
 
     Raises:
         UnsupportedProgramError: The file cannot be written.

@@ -1,4 +1,4 @@
-"""What loading a pack does to the process around it: how long it takes, and what it changes."""
+"""The effects of loading a pack on its process: the time that it takes, and the state that it changes."""
 
 from __future__ import annotations
 

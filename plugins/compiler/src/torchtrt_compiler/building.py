@@ -127,7 +127,7 @@ def _apply_settings(config: Any, settings: CompilationSettings) -> None:
 
 @dataclass(frozen=True)
 class Services:
-    """What accompanies a compilation. Each has an implementation that does nothing.
+    """The optional parts of a compilation. Each has an implementation that does nothing.
 
     Attributes:
         stages: Times the stages and shows their progress.

@@ -1,4 +1,4 @@
-"""Builds an engine for each block of a program. What cannot be built becomes smaller, or stays in PyTorch."""
+"""Builds an engine for each block of a program. A block that cannot be built is split, or stays in PyTorch."""
 
 from __future__ import annotations
 

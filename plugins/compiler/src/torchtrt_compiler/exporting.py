@@ -211,7 +211,7 @@ def size_profiles(
     """Returns the sizes to build for: of each profile, for each symbol of the program's input shapes.
 
     The minimum and maximum come from the exported program, widened down to what an ``Input``
-    asked for (exporting itself stops at 2); the optimal sizes come from the inputs given here, or
+    asked for (exporting itself stops at 2). The optimal sizes come from the inputs given here, or
     those it was exported with. A range whose sizes the program takes none of makes no profile.
 
     Raises:

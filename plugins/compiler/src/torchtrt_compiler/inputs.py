@@ -1,4 +1,4 @@
-"""What a model is compiled for: example tensors, or ranges of shapes."""
+"""The inputs that a model is compiled for: example tensors, or ranges of shapes."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class _Part:
-    """What an entry is about."""
+    """The subject of an entry."""
 
     place: str
     kind: str

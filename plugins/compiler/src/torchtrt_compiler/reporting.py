@@ -39,7 +39,7 @@ def describe_partition(report: CompilationReport, partition: Partition) -> None:
 
 
 def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
-    """Yields, most frequent first, which converter handles how many nodes of which op."""
+    """Yields the number of nodes of each op that each converter handles, most frequent first."""
     dtypes: dict[tuple[str, str, str], Counter[str]] = {}
     for node in nodes:
         if (resolution := resolution_of(node)) and (chosen := resolution.chosen):

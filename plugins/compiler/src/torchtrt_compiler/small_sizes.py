@@ -1,9 +1,9 @@
-"""Whether a program computes what its model does for sizes of 0 and 1.
+"""Compares a program with its model for sizes of 0 and 1.
 
 ``torch.export`` takes no size that varies for 0 or 1: ``x.shape[0] == 1`` is false, ``squeeze`` removes nothing, and
 ``x[:2]`` has two rows. A range may include such sizes all the same. Here the model is exported again with each of
-them, and the two programs are compared; of a model that was exported elsewhere, the graph is computed with fake
-tensors of these sizes.
+them, and the two programs are compared. If a model was exported elsewhere, its graph is computed with fake tensors
+of these sizes.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def excluded_sizes(
 
 
 def without(profiles: Sequence[Profile], excluded: Mapping[Any, Excluded]) -> tuple[Profile, ...]:
-    """Returns the profiles without the excluded sizes; those of which nothing remains are left out."""
+    """Returns the profiles without the excluded sizes. Profiles without any size left are omitted."""
     if not excluded:
         return tuple(profiles)
     narrowed = [

@@ -34,7 +34,7 @@ from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.executors.inductor import has_stretches
 
 TRIES = 3
-"""How many ops are tried, each of which builds the model anew."""
+"""The number of ops that are tried. Each builds the model anew."""
 SHARE = 0.05
 """The part of the time of all ops, run by PyTorch, that an op must take to be tried."""
 MOST = 0.5
@@ -54,9 +54,9 @@ _MEASURED: Mapping[str, Any] = {
     "reasons": ("the model is faster so, as tune=True measured",),
     "advice": ("Nothing, or compile without tune=True.",),
 }
-"""What the report says of an op that tuning leaves to PyTorch."""
+"""The report's reason for an op that tuning leaves to PyTorch."""
 _FAILURES = (TorchTRTError, RuntimeError, IndexError)
-"""What compiling without an op, and running it in PyTorch, may come to."""
+"""The errors of compiling without an op and of running it in PyTorch."""
 
 
 def tuned(
@@ -78,7 +78,7 @@ def tuned(
         inputs: The positional inputs. Calls are measured with the tensors among them that have the sizes to optimize
             for, and with random numbers, or ones, of these sizes.
         kwarg_inputs: The keyword inputs.
-        settings: The settings, of which ``tune`` is done here.
+        settings: The settings. This function carries out ``tune``.
 
     Raises:
         SettingsError: ``require_full_compilation`` forbids what tuning is for.
@@ -230,7 +230,7 @@ def _leaves(
 def milliseconds(compiled: CompiledModule, leaves: Sequence[Any]) -> float:
     """Returns how long a call takes, from one to the next, in the fastest of several rounds.
 
-    What the model writes to holds afterwards what it held before.
+    Tensors that the model writes to hold their old values afterwards.
     """
     args, kwargs = pytree.tree_unflatten(list(leaves), compiled.input_tree)
     clock = Clock.of(leaves)

@@ -38,7 +38,7 @@ _TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float64: 1e-4, t
 
 @dataclass(frozen=True)
 class Built:
-    """What was compiled.
+    """The compiled program.
 
     Attributes:
         model: The model in eager PyTorch.
@@ -58,7 +58,7 @@ class Built:
 def verify(compiled: CompiledModule, built: Built) -> list[VerifiedOutput]:
     """Returns the largest difference of each output from eager PyTorch, at the limits of each range of sizes.
 
-    What the model writes to holds afterwards what it held before.
+    Tensors that the model writes to hold their old values afterwards.
 
     Raises:
         VerificationError: A difference exceeds its tolerance.

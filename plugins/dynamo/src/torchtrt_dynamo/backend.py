@@ -136,7 +136,7 @@ def _boxed(function: Callable[..., Any]) -> Callable[[list[Any]], Any]:
 
 @dataclass(frozen=True)
 class _Roles:
-    """What each input of a graph is, by its place.
+    """The inputs of a graph by their places.
 
     Attributes:
         tensors: What the caller gives: the engines' inputs.

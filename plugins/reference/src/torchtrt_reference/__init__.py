@@ -1,7 +1,7 @@
 """Reference TensorRT: the interface of TensorRT's Python package, executed by PyTorch.
 
 It needs no GPU and no TensorRT. ``load`` returns an object that is used like the module ``tensorrt`` of one
-version: what that version lacks is absent, what it renumbered has its numbers, what it refuses is refused.
+version. Names that the version lacks are absent, its enumerations have its numbers, and it refuses what TensorRT does.
 
     >>> import torchtrt_reference as reference
     >>> trt = reference.load("8.6.0")

@@ -94,7 +94,7 @@ def tensor_at(
 
 
 class _DeviceBytes:
-    """What PyTorch needs to wrap device memory: an object with the CUDA array interface."""
+    """Device memory as PyTorch wraps it: an object with the CUDA array interface."""
 
     def __init__(self, address: int, size: int) -> None:
         self.__cuda_array_interface__ = {

@@ -37,7 +37,7 @@ class Implementation:
         return made
 
     def _initialize(self, *arguments: Any, **named: Any) -> None:
-        """What a class that users cannot call has for a constructor."""
+        """The constructor of a class that users cannot call."""
 
     @classmethod
     def _follow(cls, spec: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the versions of TensorRT refuse and compute differently, each difference a named rule.
+"""The differences between versions of TensorRT in refusals and in results, each a named rule.
 
 This is the only place that knows versions. Layers ask for a rule by name; what a version lacks altogether (a type, a
 method, an enumeration member) is absent from its interface and needs no rule.

@@ -1,4 +1,4 @@
-"""What a person can do about a node that stays in PyTorch, told from the codes of its reasons."""
+"""Advice about nodes that stay in PyTorch, by the codes of their reasons."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ BY_CODE: Mapping[RejectionCode, str] = {
     OTHERWISE: "Change the call as the reason says, or ask the pack's authors for it: `torchtrt explain {op}`.",
     "decomposition": "Change the call as the reason says, or write a converter: `torchtrt new-pack NAME`.",
 }
-"""What to do, by the code of the reason; of several reasons, the first in this order counts."""
+"""The advice by the code of the reason. If there are several reasons, the first in this order counts."""
 
 
 def advice(entry: TorchOp) -> str:
     """Returns what to do so that a node that stays in PyTorch goes to TensorRT.
 
-    What packs say themselves comes first; ``torchtrt.packs.Reject`` takes it.
+    The advice of packs comes first; ``torchtrt.packs.Reject`` takes it.
     """
     if entry.advice:
         return " ".join(entry.advice)

@@ -1,4 +1,4 @@
-"""What ``torchtrt.compile`` returns."""
+"""The module that ``torchtrt.compile`` returns."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class CompiledModule(torch.nn.Module):
         executor: The executor; the next call uses the one that is assigned here.
         interface: How the model may be called. Its fields are attributes of this module as well.
 
-    What a call returns is new memory, never the model's. Only where PyTorch takes a view, and not an
+    The results of a call are new memory, never the model's. Only where PyTorch takes a view, and not an
     engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
     two views of one tensor with each other.
     """

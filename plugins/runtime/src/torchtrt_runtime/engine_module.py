@@ -36,7 +36,7 @@ from torchtrt_runtime.torch_internals import (
 _LIVE = frozenset({"tensorrt_module", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
 _LEFT: list[dict[str, Any]] = []
-"""What executions had that were dropped while something was recorded."""
+"""The memory of executions that were dropped during a recording."""
 _STREAMS = 16
 """The most CUDA streams for which a module keeps execution contexts."""
 

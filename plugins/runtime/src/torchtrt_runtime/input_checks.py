@@ -54,7 +54,7 @@ def check_strided(tensor: torch.Tensor) -> None:
 
 @dataclass(frozen=True)
 class TensorCheck:
-    """What one input tensor must be; each size is an int, or an expression of the model's symbols."""
+    """The requirements on one input tensor. Each size is an int, or an expression of the model's symbols."""
 
     name: str
     dtype: torch.dtype
@@ -64,7 +64,7 @@ class TensorCheck:
 
 @dataclass
 class InputChecks:
-    """What the flattened inputs of a compiled model must be.
+    """The requirements on the flattened inputs of a compiled model.
 
     Attributes:
         inputs: For each input, its tensor check, or the value it was compiled with where it is no tensor.

@@ -1,4 +1,4 @@
-"""What happened in one compilation: stages, blocks, converters, and what stayed in PyTorch."""
+"""The report of one compilation: stages, blocks, converters, and the ops that stayed in PyTorch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from torchtrt_runtime.report_rows import VerifiedOutput as VerifiedOutput
 
 @dataclass
 class CompilationReport:
-    """What went where and why. Printing it with rich shows tables; ``to_json`` gives plain data.
+    """The decisions of a compilation and their reasons. rich prints it as tables; ``to_json`` returns plain data.
 
     Attributes:
         tensorrt: The TensorRT that the engines are for.
         seconds: How long each stage took.
         blocks: The engines.
-        converted: Which converter of which pack handled which ops.
+        converted: The converter and the pack of each converted op.
         in_torch: What stayed in PyTorch.
         passes: The packs' passes that changed the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.

@@ -92,7 +92,7 @@ class VerifiedOutput:
 
     @property
     def agrees(self) -> bool:
-        """Whether the difference is accepted; NaN is not."""
+        """True if the difference is accepted; NaN is not."""
         return self.difference <= self.tolerance
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
 
 
 def converter_table(tensorrt: str, converted: Sequence[ConvertedOps]) -> Listing:
-    """Returns a table of which pack converted which ops, and in which dtypes they compute."""
+    """Returns a table of the converted ops, their packs, and the dtypes in which they compute."""
     rows = [
         (
             row.op,

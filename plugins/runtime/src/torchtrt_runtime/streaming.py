@@ -63,7 +63,7 @@ class WeightStreaming:
 
     @property
     def device_budget(self) -> int:
-        """How many bytes of the weights stay on the GPU. What is set holds from the next call on, for all engines.
+        """The bytes of the weights that stay on the GPU. A new value holds from the next call on, for all engines.
 
         Raises:
             InputError: It is less than 0, or more than ``total_device_budget``.

@@ -55,7 +55,7 @@ def _watched(weights: Mapping[str, torch.Tensor], model: object) -> list[_Holder
 
 
 class UsageChecks:
-    """What must be as it was when a model was compiled.
+    """The state that must be unchanged since a model was compiled.
 
     Args:
         weights: The model's weights that are constants of the engines, by name.

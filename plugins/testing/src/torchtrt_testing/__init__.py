@@ -1,8 +1,7 @@
-"""What authors of converter packs test with; ``torchtrt.testing`` is this package.
+"""The test kit for authors of converter packs; ``torchtrt.testing`` is this package.
 
-``PackConformance`` is what one subclasses, ``op_case`` the line for an op. pytest imports
-this package in every environment that has it, for one mark, so nothing here imports PyTorch before
-it is used.
+A test of a pack subclasses ``PackConformance`` and has a line with ``op_case`` for each op. pytest imports
+this package in every environment that has it, for one mark. Nothing here imports PyTorch before its use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every converter pack has to keep, as a class of tests to subclass."""
+"""The rules for every converter pack, as a class of tests to subclass."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class PackConformance:
             )
 
     def test_its_distribution_requires_torchtrt(self) -> None:
-        """Who installs it gets a torchtrt that it works with."""
+        """An installation brings a torchtrt that the pack works with."""
         from importlib.metadata import requires
 
         names = [
@@ -241,7 +241,7 @@ class PackConformance:
         assert not wrong, "\n".join(wrong)
 
     def test_the_readme_lists_every_op(self) -> None:
-        """Who looks at the page knows what the pack is for. ``aten.max_pool*`` stands for several."""
+        """The page tells users what the pack is for. ``aten.max_pool*`` stands for several."""
         page = self._readme()
         words = set(re.findall(r"[\w:.*]+", page.read_text(encoding="utf-8")))
         patterns = [

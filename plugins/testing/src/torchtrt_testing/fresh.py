@@ -1,4 +1,4 @@
-"""What loading a pack does to a process, found out in a new one."""
+"""The effects of loading a pack, observed in a new process."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any
 from torchtrt.packs.process_state import differences, process_state
 
 BEGIN = "\x1e"
-"""What the new process prints before it loads the pack."""
+"""The line that the new process prints before it loads the pack."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """What loading a pack did to a new process.
+    """The effects of loading a pack on a new process.
 
     Attributes:
         imported: The modules that it imported.

@@ -28,7 +28,7 @@ KINDS = (
     (torch.bool, 2, False),
     (torch.complex64, 2, False),
 )
-"""What the tensors of a node are: the dtype, the number of dimensions, and whether these vary."""
+"""The tensors of a node: the dtype, the number of dimensions, and whether these vary."""
 
 
 def nodes_of(op: OpOverload) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""What becomes of one of PyTorch's samples: exported once, then converted, run and compared."""
+"""The outcomes of PyTorch's samples: each is exported once, then converted, run and compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REASONS_EACH = 3
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one sample on one version.
+    """The outcome of one sample on one version.
 
     Attributes:
         kind: One of ``torchtrt.packs.coverage``'s letters.

@@ -15,13 +15,13 @@ _BECOMES = {
     "aten::_convolution.deprecated": "aten.convolution.default",
     "aten::view": "aten.reshape.default",
 }
-"""What becomes of schemas whose first arguments are those of another op."""
+"""Schemas whose first arguments are those of another op, and that op."""
 _MADE_OF_OTHERS = {
     "aten::narrow.Tensor": "aten::index_select",
     "aten::to.prim_Device": "aten::_to_copy",
     "aten::to.prim_dtype": "aten::_to_copy",
 }
-"""Schemas of which other ops are made, and the schema to convert instead."""
+"""Schemas that other ops become, and the schema to convert instead."""
 
 
 def op_asked_for(schema: str) -> str:

@@ -1,6 +1,6 @@
 """``prim::If`` and ``prim::Loop`` that depend on data: they become PyTorch's ``cond`` and ``while_loop``.
 
-Those are free of side effects. What the inside reads from outside becomes operands; a tensor from outside
+Those are free of side effects. Values that the inside reads from outside become operands; a tensor from outside
 that the inside writes to is copied on the way in, returned, and written outside. A result that
 is a tensor from outside on every way through is that tensor; one that is so on some ways is a stand-in for it.
 """
@@ -300,7 +300,7 @@ class _Cells:
 
 @dataclass
 class _Way:
-    """What one way through a branch, or a trip of a loop, makes, and which memory that is.
+    """The results of one way through a branch, or of a trip of a loop, and their memory.
 
     Attributes:
         results: What it makes.
@@ -364,7 +364,7 @@ class _UnforeseenWriteError(Exception):
 
 
 class _Captured:
-    """What a branch or a loop's body reads from outside: its tensors and sizes become operands.
+    """The values that a branch or a loop's body reads from outside: tensors and sizes become operands.
 
     Args:
         runner: Reads attributes and constants early.

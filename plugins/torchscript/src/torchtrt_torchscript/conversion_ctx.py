@@ -1,4 +1,4 @@
-"""What a TorchScript converter can use: the network, and what has become of the graph's values."""
+"""The context of TorchScript converters: the network, and the converted values of the graph."""
 
 from __future__ import annotations
 

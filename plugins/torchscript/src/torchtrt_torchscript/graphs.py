@@ -1,4 +1,4 @@
-"""What can be asked of a TorchScript graph and its nodes."""
+"""Facts about a TorchScript graph and its nodes."""
 
 from __future__ import annotations
 

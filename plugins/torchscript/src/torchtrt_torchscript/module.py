@@ -18,7 +18,7 @@ from torchtrt_torchscript.runner import GraphRunner
 
 
 class TorchScriptModule(nn.Module):
-    """What ``torch.export`` is given in place of a scripted or traced module.
+    """The module that ``torch.export`` traces in place of a scripted or traced one.
 
     Parameters and buffers are the scripted module's own, under the same names, so that an engine's
     weights can be replaced by name. So are the constants that freezing a module made of them. A call
@@ -99,7 +99,7 @@ def _register_frozen(module: nn.Module, graph: torch._C.Graph) -> dict[int, Call
 
 
 class Attributes:
-    """What ``prim::GetAttr`` and ``prim::SetAttr`` see of a module.
+    """The module that ``prim::GetAttr`` and ``prim::SetAttr`` read and write.
 
     Tensors are registered on a plain module, as ``torch.export`` needs them; all else is read where it is.
 

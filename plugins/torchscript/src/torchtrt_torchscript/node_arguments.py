@@ -1,4 +1,4 @@
-"""What a TorchScript converter receives for each input of its node: a network tensor, or a value that is known."""
+"""The arguments of a TorchScript converter, one for each input of its node: network tensors and known values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Argument:
 
     @property
     def kind(self) -> str:
-        """What it holds, in a word: ``"ITensor"``, or the type of the value."""
+        """The kind of the argument: ``"ITensor"``, or the type of the value."""
         return "ITensor" if self.is_itensor() else type(self._value).__name__
 
     def is_itensor(self) -> bool:

@@ -510,4 +510,4 @@ ABOUT_TENSORS = frozenset(
         "prim::is_nested",
     )
 )
-"""What is asked of tensors without reading them."""
+"""Evaluators of facts about tensors that need not be read."""

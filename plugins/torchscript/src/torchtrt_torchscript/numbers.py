@@ -117,7 +117,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "aten::remainder": operator.mod,
     "aten::neg": operator.neg,
 }
-"""What traces do with sizes."""
+"""Operators of traces on sizes."""
 
 
 def as_known(kind: str, args: Sequence[Any], result: Any) -> Any:

@@ -347,4 +347,4 @@ STRUCTURE: dict[str, Callable[[GraphRunner, torch._C.Node, Environment], None]] 
     "prim::If": GraphRunner._choose,
     "prim::Loop": GraphRunner._repeat,
 }
-"""What each kind of node does that is no call: constants, attributes, methods of an interface, branches and loops."""
+"""The handlers of nodes that are no calls: constants, attributes, methods of an interface, branches and loops."""

@@ -10,7 +10,7 @@ ONES, MINUS_ONES = ({"low": value, "high": value} for value in (1.0, -1.0))
 
 
 def scaled_by_sign(x, y):
-    """Two results, one of which a branch passes through."""
+    """Two results. A branch passes one of them through."""
     return torch.cond(
         x.sum() > 0, lambda a, b: (a * 2 + b, b.clone()), lambda a, b: (a - b, b + 1), (x, y)
     )

@@ -13,7 +13,7 @@ def weight(*shape):
 
 
 TRACED = (False, False, False, False)
-"""What tracing to TorchScript writes after a convolution's own arguments: cuDNN's settings."""
+"""The arguments that tracing to TorchScript appends to a convolution's own: cuDNN's settings."""
 
 CASES = [
     op_case(

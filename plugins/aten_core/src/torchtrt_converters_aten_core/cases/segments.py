@@ -1,4 +1,4 @@
-"""Cases of segments, quantiles and indices of which masks tell the valid ones."""
+"""Cases of segments, quantiles and indices with masks of the valid ones."""
 
 import math
 

@@ -86,7 +86,7 @@ def _bytes(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
 
 
 def _joined(ctx: Any, parts: Any, dtype: torch.dtype) -> Any:
-    """Returns the integers of which ``_bytes`` would make these.
+    """Returns the integers that ``_bytes`` turns into these.
 
     Without a reduction, which TensorRT 8.6 computes in float32 together with what follows it. The
     highest bit of the highest byte is the sign: the products wrap to it.

@@ -31,7 +31,7 @@ EXTREMES = {
     aten.min.other: "MIN",
 }
 ON_BOOL = {"SUM": "OR", "PROD": "AND", "MAX": "OR", "MIN": "AND"}
-"""What arithmetic means where PyTorch's result is bool."""
+"""The logical operation that arithmetic is if PyTorch's result is bool."""
 COMPARISONS = {
     getattr(getattr(aten, packet), overload): kind
     for kind, packets in {

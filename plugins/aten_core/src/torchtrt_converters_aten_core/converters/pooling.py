@@ -22,7 +22,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is pooled together: one number for each spatial dimension.
+    """The windows of a pooling: one number for each spatial dimension.
 
     Attributes:
         size: The window's size.

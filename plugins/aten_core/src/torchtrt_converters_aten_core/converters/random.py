@@ -342,8 +342,8 @@ def _too_many(node: Node) -> str | None:
 def multinomial(ctx, self, num_samples, replacement, **_):
     """Converts indices drawn with probabilities in proportion to the elements.
 
-    They are the places of the largest ``p / e`` for an exponential ``e``, drawn anew for each sample
-    with replacement (Efraimidis and Spirakis, 2006), as PyTorch does it.
+    They are the places of the largest ``p / e`` for exponential ``e``, as in PyTorch (Efraimidis and Spirakis, 2006).
+    With replacement, ``e`` is drawn anew for each sample.
     """
     weights = types.cast(ctx, self, _WIDE)
     again = replacement and num_samples > 1

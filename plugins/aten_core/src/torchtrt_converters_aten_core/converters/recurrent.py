@@ -29,7 +29,7 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What one direction of one layer has learned: PyTorch or network tensors.
+    """The weights of one direction of one layer: PyTorch or network tensors.
 
     Attributes:
         input: Shape ``(gates * hidden, features)``.
@@ -87,7 +87,7 @@ class Cell:
     Attributes:
         gates: How many parts its weights have.
         step: From one step to the states after it, the hidden state first and without projection.
-        bias_inside: Whether the hidden state's bias is not simply added to the input's.
+        bias_inside: Whether the hidden state's bias is inside a product, and not added to the input's.
     """
 
     gates: int

@@ -250,7 +250,7 @@ def count_nonzero_over(self: Tensor, dim: Sequence[int]) -> Tensor:
 
 
 _REDUCTIONS = {0: lambda loss: loss, 1: torch.mean, 2: torch.sum}
-"""What ``reduction`` stands for in the losses of ATen: none, mean and sum."""
+"""The values of ``reduction`` in the losses of ATen: none, mean and sum."""
 
 
 @pack.decomposition(aten.margin_ranking_loss.default)

@@ -119,7 +119,7 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Returns products of groups of rows (or columns) with a matrix each: all products, of which each row picks one."""
+    """Returns products of groups of rows (or columns) with a matrix each: each row picks one of all products."""
     if bias is not None:
         raise NotImplementedError("PyTorch adds no bias here")
     dtype = self.dtype if out_dtype is None else out_dtype

@@ -13,7 +13,7 @@ from torchtrt_converters_aten_core import pack
 aten = torch.ops.aten
 
 _EMPTY = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}
-"""What a segment without elements is, before an initial value is combined with it."""
+"""The value of a segment without elements, before an initial value is combined with it."""
 _COMBINE = {
     "sum": torch.add,
     "mean": torch.add,

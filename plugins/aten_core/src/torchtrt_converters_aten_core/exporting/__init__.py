@@ -1,1 +1,1 @@
-"""What PyTorch is told while models are exported, so that ops stay whole."""
+"""Contexts in which models are exported, so that ops stay whole."""

@@ -32,7 +32,7 @@ KERNELS = (
     aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten._scaled_dot_product_fused_attention_overrideable.default,
 )
-"""What PyTorch makes of attention on one device or another. They have further outputs, for training."""
+"""The ops of attention on one device or another. They have further outputs, for training."""
 
 
 def unlike_attention(node: Node) -> str | None:

@@ -218,7 +218,7 @@ def _endless(ctx: Any, condition: Any, infinity: float, dtype: torch.dtype) -> A
 def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
     """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross.
 
-    What is NaN, be it the value or a limit, makes the result NaN.
+    NaN in the value or in a limit makes the result NaN.
 
     Args:
         ctx: The conversion context.

@@ -85,7 +85,7 @@ def _multiply(
 
 
 def _with_sizes(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
-    """Returns a tensor with these sizes, of which a 0 is the tensor's own at that place."""
+    """Returns a tensor with these sizes. A 0 stands for the tensor's own size at that place."""
     layer = add_layer(ctx, "shuffle", tensor)
     layer.reshape_dims = tuple(sizes)
     return layer.get_output(0)

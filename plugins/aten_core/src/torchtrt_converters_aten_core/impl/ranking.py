@@ -95,7 +95,7 @@ _NO_PLACE = float(1 << 23)
 def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
     """Returns the ``k`` largest (or smallest) elements along a dimension in order, and their int32 indices.
 
-    What is NaN ranks with infinity, above all numbers.
+    NaN ranks with infinity, above all numbers.
 
     Args:
         ctx: The conversion context.
@@ -155,8 +155,8 @@ def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
 def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
     """Returns all elements along a dimension in order, and their int32 indices.
 
-    Up to ``LIMIT`` elements are one TopK; up to twice as many are two, from either end; others
-    are put where the count of elements that come before them says.
+    Up to ``LIMIT`` elements are one TopK, and up to twice as many are two, from either end.
+    Beyond that, the count of elements before an element is its place.
 
     Args:
         ctx: The conversion context.

@@ -147,7 +147,7 @@ def _one_by_one(ctx: Any, kind: str | None, tensor: Any, index: Any, source: Any
 def _iterate(ctx: Any, loop: Any, tensor: Any, dim: int) -> Any:
     """Returns the element of a tensor at the loop's place along a dimension, with size 1 there.
 
-    The dimension of size 1 comes from before the loop, where the rank allows: TensorRT for RTX 1.7 does not build
+    The dimension of size 1 comes from before the loop, where the rank allows. TensorRT for RTX 1.7 does not build
     a reshape of an iterator's element if the iterator reads the result of a cast.
     """
     if len(tensor.shape) == MAXIMUM_RANK:

@@ -157,7 +157,7 @@ def _columns(node: Node) -> tuple[Node, tuple[int, int]] | None:
 
 
 def _scaled(node: Node, weight: Node, dim: int, columns: tuple[int, int], factor: float) -> Node:
-    """Returns a weight of which what makes some columns is multiplied by a factor."""
+    """Returns a weight whose part for some columns of the result is multiplied by a factor."""
     value, (low, high) = weight.meta["val"], columns
     with node.graph.inserting_before(node), value.fake_mode:
         if high - low == value.shape[dim]:

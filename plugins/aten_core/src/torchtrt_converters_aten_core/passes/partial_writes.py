@@ -1,7 +1,7 @@
-"""Buffers and inputs of which a part is new: PyTorch writes that part, and not all of it again.
+"""Buffers and inputs with a new part: PyTorch writes that part, and not all of it again.
 
 A model that puts a token's keys into its cache makes, once nothing writes in place, a new cache as large as the old
-one. Engines compute with the new one. What they return is the token's keys, and PyTorch puts them where they belong.
+one. Engines compute with the new one. They return the token's keys, and PyTorch writes them to their place.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PARTS = {
     aten.select_scatter.default: aten.select.int,
     aten.slice_scatter.default: aten.slice.Tensor,
 }
-"""Ops that return a tensor of which a view is another, and that view."""
+"""Ops that return a tensor with another one as a view, and that view."""
 
 
 VIEWS = frozenset(PARTS.values()) | {
@@ -121,7 +121,7 @@ def partial_writes(graph_module: GraphModule, settings: CompilationSettings) -> 
 
 
 class _PartialWrites:
-    """What is written to one buffer or input."""
+    """The writes to one buffer or input."""
 
     def __init__(self, root: Any) -> None:
         self.root = root

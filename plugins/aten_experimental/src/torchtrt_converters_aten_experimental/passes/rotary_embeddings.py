@@ -158,7 +158,7 @@ def _rotated_halves(first: Node, second: Node) -> _Rotation | None:
 
 
 def _part(node: Node) -> tuple[Node, int, int] | None:
-    """Returns of which tensor a node is a part in the last dimension, where it starts and where it ends."""
+    """Returns the tensor that a node is a part of in the last dimension, and the part's start and end."""
     if node.target is operator.getitem:
         pieces, index = node.args
         if not isinstance(pieces, Node) or pieces.target not in (
@@ -205,7 +205,7 @@ def _rotated_neighbors(node: Node, stacked: Node) -> _Rotation | None:
 
 
 def _of_pairs(node: Node) -> tuple[Node, int] | None:
-    """Returns of which tensor a node is every other feature, and whether it is the first or the second of each pair."""
+    """Returns the tensor whose every other feature a node is, and the node's place in each pair: 0 or 1."""
     if node.target is operator.getitem:
         unbound, index = node.args
         if not isinstance(unbound, Node) or unbound.target is not aten.unbind.int:

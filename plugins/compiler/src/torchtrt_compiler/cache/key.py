@@ -1,7 +1,7 @@
-"""What an engine follows from, as one short text.
+"""The cache key of an engine: one short text for all that the engine follows from.
 
-A key covers the block's graph with all arguments and edges, what PyTorch knows of each value, the contents of the
-weights, all profiles, the settings, who converts what and by which code, TensorRT and the GPU. It does not cover names
+A key covers the block's graph with all arguments and edges, PyTorch's facts about each value, and the weights.
+It also covers all profiles, the settings, the converters and their code, TensorRT and the GPU. It does not cover names
 of nodes, weights and symbols, and the settings that only led to the graph.
 """
 

@@ -57,7 +57,7 @@ aten = torch.ops.aten
 
 
 class Origin(NamedTuple):
-    """What is sure of a result's memory in the model as it was written.
+    """The certain facts about a result's memory in the model as it was written.
 
     Attributes:
         memory: An input, by its position, or a call, by its name. Two results share only where theirs are equal.
@@ -255,7 +255,7 @@ class _Separation:
 
     Attributes:
         memories: For each node the memories that it may be.
-        repeating: The nodes of which several elements may be one place in memory.
+        repeating: The nodes whose elements may share a place in memory.
         writes: The writes at the end of the graph, in order.
         copies: The copy of a value for the results of an origin; without origin, for writes.
     """

@@ -19,8 +19,9 @@ from torchtrt_compiler.lowering.aliasing import is_contiguous
 from torchtrt_compiler.torch_internals import like_constructors
 
 GROWTH_LIMIT = 1 << 16
-"""A folded value may have this many elements, or as many as its largest input, whichever is more: folding must not
-turn a small weight and an ``expand`` into a large weight."""
+"""A folded value may have this many elements, or as many as its largest input, whichever is more.
+
+Folding must not turn a small weight and an ``expand`` into a large weight."""
 _FILLING = frozenset(op for op in like_constructors if "empty" not in str(op))
 """Ops that read the dtype and the device of their first argument, and perhaps its sizes, but none of its numbers."""
 

@@ -1,8 +1,8 @@
 """Makes a program free of writes.
 
 PyTorch's own functionalization retraces the whole program, which takes longer than exporting it did. Most writes are
-of one simple kind, ``relu_`` on a fresh result, and those are rewritten in place: ``y = op_(x)`` becomes ``y = op(x)``,
-and who read ``x`` afterwards reads ``y``. Anything else goes through PyTorch.
+of one simple kind, such as ``relu_`` on a fresh result. Those are rewritten in place: ``y = op_(x)`` becomes
+``y = op(x)``, and later readers of ``x`` read ``y``. All other writes go through PyTorch.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _result_dtypes(exported: ExportedProgram) -> list[torch.dtype]:
 
 
 def _check_destinations(graph: Graph) -> None:
-    """Checks that no write is to a tensor of which several elements are one place in memory."""
+    """Checks that no write is to a tensor with several elements at one place in memory."""
     repeating = repeating_nodes(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
@@ -146,7 +146,7 @@ def _rewritten(graph: Graph) -> dict[Any, Callable[..., Any]]:
 
 
 def _copied(destination: torch.Tensor, source: torch.Tensor, _: bool = False) -> torch.Tensor:
-    """Returns what ``copy_`` writes, of which PyTorch forgets the cast and the expansion to all of a buffer."""
+    """Returns the value that ``copy_`` writes: cast, and expanded to all of a buffer, which PyTorch omits."""
     if _is_like(source, destination):
         return source.clone()
     return source.to(destination).expand_as(destination)
@@ -156,8 +156,9 @@ def _copied(destination: torch.Tensor, source: torch.Tensor, _: bool = False) ->
 def _declared(exported: ExportedProgram) -> Iterator[None]:
     """Makes a program say what shares memory, in a ``with`` block, because PyTorch believes what it says.
 
-    What returns its argument becomes ``alias``: PyTorch would lose a write through it. Inputs that nothing reads get
-    memory of their own: a buffer under two names is read under one, and PyTorch would refuse both together.
+    An op that returns its argument becomes ``alias``: PyTorch would lose a write through it.
+    Inputs that nothing reads get memory of their own: a buffer under two names is read under one, and PyTorch would
+    refuse both together.
     """
     undo: list[Callable[[], None]] = []
     signature = exported.graph_signature

@@ -67,8 +67,8 @@ def open_program(exported: ExportedProgram) -> Program:
     it is free of side effects.
 
     Raises:
-        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs,
-            or writes to memory that it also reads under another name, or was exported under a
+        UnsupportedProgramError: The program has effect tokens or custom objects among its inputs.
+            Or it writes to memory that it also reads under another name. Or it was exported under a
             condition that cannot be read, or inside another autocast.
     """
     check_writes(exported)

@@ -88,7 +88,7 @@ def autocast_restored() -> Iterator[None]:
 def check_casts(graph: Graph) -> None:
     """Checks that each op returns the dtype that PyTorch computes of its operands.
 
-    What was exported inside autocast does not: its casts happen only where it runs inside autocast, too.
+    A program that was exported inside autocast does not: its casts happen only where it runs inside autocast, too.
 
     Raises:
         UnsupportedProgramError: An op returns another dtype.
@@ -130,8 +130,8 @@ class _Flattening:
     """Copies a graph, with the nodes of each region in place of its call.
 
     PyTorch keeps composites whole when it traces a program again, and writes casts only for those that autocast itself
-    knows: of ``einsum``, it would lose the casts in front of the product inside. Composites that cast inside are
-    replaced by their parts here.
+    handles. It would lose the casts in front of the product inside an ``einsum``. Composites that cast inside are
+    therefore replaced by their parts.
 
     Args:
         module: The graph, with what it reads.

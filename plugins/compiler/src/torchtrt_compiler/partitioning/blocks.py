@@ -60,8 +60,9 @@ class Partition:
 def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
     """Returns the blocks of a graph whose nodes have been resolved.
 
-    A node stays in PyTorch when no converter accepts it, when its block would be smaller than ``min_block_size``, or
-    when an engine would need an input whose size has no bound. With ``require_full_compilation`` no block is too small.
+    A node stays in PyTorch if no converter accepts it, or if its block would be smaller than ``min_block_size``.
+    It also stays there if an engine would need an input whose size has no bound.
+    With ``require_full_compilation`` no block is too small.
     """
     reasons: dict[Node, _Reason] = {}
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""What was computed from weights, as data, and how to compute it again from others."""
+"""Computations from weights, as data, and their repetition with other weights."""
 
 from __future__ import annotations
 

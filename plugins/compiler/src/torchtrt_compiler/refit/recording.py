@@ -51,13 +51,13 @@ _LEAVING = frozenset(
         torch.Tensor.__format__,
     }
 )
-"""What takes values out of PyTorch without an op."""
+"""The functions that take values out of PyTorch without an op."""
 
 _Step = tuple[list[Any], frozenset[int], frozenset[int]]
 
 
 class Recorder:
-    """What was computed from some tensors, while ``recording``.
+    """The computations from some tensors, while ``recording``.
 
     Args:
         sources: The tensors, by name.
@@ -93,7 +93,7 @@ class Recorder:
 
     @property
     def is_paused(self) -> bool:
-        """Whether nothing is recorded now."""
+        """True while nothing is recorded."""
         return getattr(self._state, "paused", False)
 
     def follows(self, tensor: torch.Tensor) -> bool:
@@ -194,7 +194,7 @@ class Recorder:
 
 
 _FIXED = -1
-"""What a step "writes" that checks values: a memory that every result needs."""
+"""The memory that a step which checks values "writes". Every result needs it."""
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
@@ -266,7 +266,7 @@ class _Leaving(TorchFunctionMode):
 
 
 class ProgramRecorder:
-    """What lowering computes from a program's weights, and converters from the attributes of the lowered graph.
+    """The computations of lowering from a program's weights, and of converters from the lowered graph's attributes.
 
     Args:
         exported: The program.
@@ -329,7 +329,7 @@ def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
 
 
 class BlockRecorder:
-    """What converters compute from the attributes of a block's graph.
+    """The computations of converters from the attributes of a block's graph.
 
     Args:
         attributes: Those that follow from the model's weights, by name.

@@ -37,7 +37,7 @@ def refit_module_weights(
         compiled: A model compiled with ``immutable_weights=False``, or loaded from a file of one.
         new_weights: A model of the same class, its exported program, or a state dict: all of its weights, by their
             names, with the shapes and dtypes that they had. Tensors that are plain attributes of a model are weights
-            too. What a state dict does not hold, as these and some buffers, stays as it was.
+            too. Weights that a state dict does not hold, such as these and some buffers, stay as they were.
         in_place: Give the weights to ``compiled`` itself, rather than to a copy. Calls that run meanwhile compute with
             all of the old weights, later ones with all of the new.
 

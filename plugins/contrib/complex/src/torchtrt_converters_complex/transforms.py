@@ -178,7 +178,7 @@ def _times(parts: Parts, cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _whole(real: Tensor, imag: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Returns the spectrum of a real signal of which one half is given along the last dimension."""
+    """Returns the spectrum of a real signal from its one half along the last dimension."""
     rows, rest = length // 2 + 1, (length - 1) // 2
     real, imag = real.narrow(-1, 0, rows), imag.narrow(-1, 0, rows)
     if not rest:

@@ -37,7 +37,7 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
             the pack is named after the distribution that the module comes from, and has its version.
 
     Returns:
-        The pack. What failed leaves nothing in it.
+        The pack. A failed adoption leaves nothing in it.
 
     Raises:
         PackError: The module raised; the message names it, and what it asks for that torchtrt lacks.

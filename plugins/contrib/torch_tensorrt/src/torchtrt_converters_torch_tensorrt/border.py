@@ -1,4 +1,4 @@
-"""What converters are given and return has one form in torchtrt and another in Torch-TensorRT: changed at the border.
+"""Changes the arguments and results of converters between the forms of torchtrt and Torch-TensorRT.
 
 A number that is known at run time, such as a size, is a 0-d tensor to torchtrt's converters and a vector of one element
 to Torch-TensorRT's. The model's weights are those themselves here, and detached tensors on the CPU there.
@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion import add_layer, is_network_tensor
 
 _NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-"""What PyTorch returns for a node that makes a number."""
+"""The values that PyTorch returns for a node that makes a number."""
 
 
 def arguments_for_theirs(ctx: Any, arguments: Any) -> Any:

@@ -44,7 +44,7 @@ DEFAULTS = {
     "use_fp32_acc": False,
     "use_python_runtime": True,
 }
-"""What Torch-TensorRT's settings are that torchtrt's do not have, as torchtrt compiles."""
+"""Torch-TensorRT's settings that torchtrt lacks, with the values that describe how torchtrt compiles."""
 
 
 class AdoptedSettings(CompilationSettings):
@@ -98,7 +98,7 @@ class AdoptedContext(ConversionContext):
 
     @property
     def weight_refit_map(self) -> dict[str, torch.Tensor]:
-        """What adopted converters record. Nobody reads it: torchtrt follows weights into the network itself."""
+        """The records of adopted converters. Nothing reads them: torchtrt follows weights into the network itself."""
         recorded: dict[str, torch.Tensor] = self.attachments.setdefault(
             "torch_tensorrt_weights", {}
         )

@@ -227,7 +227,7 @@ for _name in ("elementwise", "unary", "activation", "slice", "condition", "norma
 
 
 class StandIn(types.ModuleType):
-    """A module of ``torch_tensorrt``: our names under theirs. What it lacks is an error that says so."""
+    """A module of ``torch_tensorrt``: our names under theirs. Reading a name that it lacks raises."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

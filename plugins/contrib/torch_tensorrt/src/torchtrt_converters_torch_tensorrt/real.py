@@ -45,7 +45,7 @@ def _import(name: str) -> Any:
 
 
 class _Snapshot:
-    """What Torch-TensorRT's tables hold at one moment."""
+    """The contents of Torch-TensorRT's tables at one moment."""
 
     def __init__(self) -> None:
         table = _import(_REGISTRY).DYNAMO_ATEN_CONVERTERS

@@ -32,7 +32,7 @@ Fill = Callable[[ConverterPack], None]
 
 @dataclass
 class Collected:
-    """What modules register while they are imported; it is put into a pack when all of it is there."""
+    """The registrations of modules during their import. A pack receives them when all are there."""
 
     converters: list[Fill] = field(default_factory=list)
     decompositions: list[Fill] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Collected:
 
 
 COLLECTED: ContextVar[Collected | None] = ContextVar("torch_tensorrt_collected", default=None)
-"""What the modules register that are being adopted. Outside of that, registrations are the program's own."""
+"""The registrations of the modules in adoption. Outside of that, registrations are the program's own."""
 
 
 def _register(kind: str, register: Fill, index: int | None = None) -> None:

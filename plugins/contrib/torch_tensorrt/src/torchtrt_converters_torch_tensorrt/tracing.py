@@ -35,7 +35,7 @@ from torchtrt_compiler.lowering import fold_constants, remove_no_ops, resolve_no
 
 _ATTACHMENT = "torch_tensorrt_tracing"
 _HINT = 1009
-"""What tracing takes for a size that is known at run time: no size that a model has."""
+"""The value that stands for a run-time size while tracing: no size that a model has."""
 
 
 def building_block(
@@ -215,7 +215,7 @@ def _without_third_parties(settings: CompilationSettings, packs: PackSet) -> Com
 
 
 class _Knowledge:
-    """What tracing knows of network tensors: fake tensors whose sizes are symbols of their own.
+    """The stand-ins of network tensors while tracing: fake tensors whose sizes are symbols of their own.
 
     The symbols of the model may not be used: tracing compares sizes, and nothing may be assumed of the model's.
     """

@@ -18,7 +18,7 @@ _SMALLEST = 64
 
 @dataclass(frozen=True)
 class CacheLayout:
-    """What a model keeps of each token, and for how many there is room.
+    """The state that a model keeps of each token, and the number of tokens with room.
 
     Attributes:
         layers: The layers that have keys and values.

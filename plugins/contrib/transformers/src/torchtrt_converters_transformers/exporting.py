@@ -1,4 +1,4 @@
-"""What PyTorch's refusal to export a cache means for a model of transformers."""
+"""Advice where PyTorch refuses to export the cache of a model of transformers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchtrt_converters_transformers._pack import pack
 @pack.while_exporting
 @contextlib.contextmanager
 def without_cache() -> Iterator[None]:
-    """Says what to do where a model takes or returns a cache, of which ``torch.export`` only says that it cannot.
+    """Returns advice where a model takes or returns a cache, which ``torch.export`` refuses without advice.
 
     Raises:
         UnsupportedProgramError: It does.

@@ -22,7 +22,7 @@ from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 
 _DESCRIPTION = "torchtrt_generation.json"
 _DEFAULT_NEW_TOKENS = 20
-"""What transformers generates where nothing says how many."""
+"""The number of tokens that transformers generates by default."""
 
 _MODES = {
     "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
@@ -111,7 +111,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
                 ``num_beams``, ``streamer``, ``stopping_criteria`` and so on.
 
         Returns:
-            What transformers returns: ``(batch, tokens)``, prompts included, or a ``ModelOutput``.
+            The result of transformers: ``(batch, tokens)``, prompts included, or a ``ModelOutput``.
 
         Raises:
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.

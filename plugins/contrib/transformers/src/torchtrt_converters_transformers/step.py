@@ -26,11 +26,11 @@ NOT_THROUGH_THE_INTERFACE = "its attention does not go through transformers' Att
 """Why most models that cannot be compiled cannot."""
 
 _UNKNOWN = ("head_mask", "position_bias", "s_aux", "sinks")
-"""What attention may be given besides, and ours does not compute."""
+"""Further arguments of attention, which ours does not compute."""
 
 
 class StepCache(Cache):
-    """What the layers of a model see as their cache while a step is traced, and what they gave it.
+    """The cache of a model's layers while a step is traced, and the keys and values that they gave it.
 
     Args:
         mask: Booleans ``(batch, new)``: which new tokens count.

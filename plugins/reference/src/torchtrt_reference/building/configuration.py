@@ -43,7 +43,7 @@ class OptimizationProfile(Implementation):
     def set_shape(
         self, input: str, min: tuple[int, ...], opt: tuple[int, ...], max: tuple[int, ...]
     ) -> None:
-        """Sets the minimum, optimum and maximum shape of an input. Whether they are in order, the build finds out.
+        """Sets the minimum, optimum and maximum shape of an input. The build checks their order.
 
         Raises:
             RuntimeError: The ranks differ, or a dimension is negative.
@@ -89,7 +89,7 @@ def in_order(three: tuple[tuple[int, ...], ...]) -> bool:
 
 
 class BuilderConfig(Implementation):
-    """How to build. What steers GPU kernels is kept and has no effect on the reference."""
+    """The configuration of a build. Options about GPU kernels are kept and have no effect on the reference."""
 
     _implements = ("IBuilderConfig",)
     _stored: ClassVar[Mapping[str, Any]] = {
@@ -273,7 +273,7 @@ class TimingCache(Implementation):
         return self._trt.IHostMemory(self._data)
 
     def combine(self, input_cache: TimingCache, ignore_mismatch: bool) -> bool:
-        """Adds the entries of another cache, of which there are none; returns whether it is of this version."""
+        """Returns whether another cache is of this version. There are no entries to add."""
         return input_cache._is_ours() or ignore_mismatch
 
     def reset(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a builder makes of masks that a network is given."""
+"""The masks of a network as the builder executes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What weak typing makes of types: which ones a builder must allow, and what a network's outputs are.
+"""The types of weakly typed networks: the ones that a builder must allow, and those of the outputs.
 
 In a weakly typed network the types of floating-point tensors are wishes. TensorRT 8.6 drops a cast to float16 that
 nobody insists on, takes 8-bit integers for quantized values, and calls an output Float until it is declared otherwise.
@@ -147,7 +147,7 @@ def is_narrowed(layer: Layer, index: int, config: BuilderConfig) -> bool:
 def reads_narrowed(layer: Layer, config: BuilderConfig) -> bool:
     """Returns whether a layer reads what is Float in float16, be it a constant: where TensorRT may, this one does.
 
-    What makes no numbers, as comparisons, reads them as they are: nobody could insist on it.
+    Layers that make no numbers, such as comparisons, read them as they are: no constraint applies.
     """
     network = layer._network
     if not network._types_are_hints or not config._has_flag("FP16"):

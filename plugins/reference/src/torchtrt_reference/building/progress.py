@@ -1,4 +1,4 @@
-"""What a progress monitor hears of a build."""
+"""The events that a build sends to a progress monitor."""
 
 from __future__ import annotations
 

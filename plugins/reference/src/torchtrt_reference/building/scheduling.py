@@ -12,7 +12,7 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is lowered in one go.
+    """The nodes that are lowered together.
 
     Attributes:
         layers: One layer, or all layers of a loop: its boundary and what is inside.

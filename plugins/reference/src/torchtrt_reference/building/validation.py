@@ -1,4 +1,4 @@
-"""What a build checks about shapes that are computed, once it has a graph."""
+"""The checks of computed shapes, once a build has a graph."""
 
 from __future__ import annotations
 

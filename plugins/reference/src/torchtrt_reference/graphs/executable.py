@@ -1,8 +1,8 @@
 """The executable form of a graph: for each set of input shapes a flat list of PyTorch calls.
 
 Shape inference runs once per set of shapes. Whatever it can compute (all shape arithmetic) is a value before the
-executable starts, and every call has its dimensions, axes and starts resolved. What depends on data (the columns of a
-NonZero, and what follows from them) is inferred and bound at the moment it is reached.
+executable starts, and every call has its dimensions, axes and starts resolved. Sizes that depend on data, such as
+the columns of a NonZero and all that follows from them, are inferred and bound when they are reached.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Step:
 
 @dataclass(slots=True)
 class Watch:
-    """What is noticed while an executable runs.
+    """The observations while an executable runs.
 
     Attributes:
         shows: What to do with the value of a slot, once it is known.

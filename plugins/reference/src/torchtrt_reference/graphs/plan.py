@@ -180,7 +180,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 class _Blobs:
-    """Constants on their way into a plan. What is one tensor in memory, as tied weights are, is written once."""
+    """Constants on their way into a plan. Tensors that share memory, such as tied weights, are written once."""
 
     def __init__(self) -> None:
         self.table: list[tuple[int, str, list[int]]] = []

@@ -1,1 +1,1 @@
-"""What the versions look like in Python: their descriptions, the checks of arguments, and the assembled namespaces."""
+"""The Python interfaces of the versions: descriptions, checks of arguments, and the assembled namespaces."""

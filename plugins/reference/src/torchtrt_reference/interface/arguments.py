@@ -154,7 +154,7 @@ class Types:
 
 
 class Signature:
-    """What one method of one version accepts: its overloads, in order."""
+    """The overloads of one method of one version, in order."""
 
     def __init__(self, owner: str, name: str, overloads: Sequence[Any], types: Types) -> None:
         self._title = f"{owner}.{name}"

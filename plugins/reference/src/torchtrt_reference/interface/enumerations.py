@@ -1,7 +1,7 @@
 """Enumerations that behave as TensorRT's do in Python.
 
-A member equals only itself, is no integer (``trt.DataType.FLOAT == 0`` is False, ``1 << member`` is a TypeError), and
-knows its ``name`` and ``value``. Some flag-like enumerations can be ordered.
+A member equals only itself and is no integer: ``trt.DataType.FLOAT == 0`` is False, ``1 << member`` is a TypeError.
+It has a ``name`` and a ``value``. Some flag-like enumerations can be ordered.
 """
 
 from __future__ import annotations

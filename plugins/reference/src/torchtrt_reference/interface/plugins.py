@@ -1,4 +1,4 @@
-"""What surrounds a network and is not the reference's business: plugins and parsers.
+"""Plugins and parsers, which surround a network and which the reference does not implement.
 
 Creators can be registered and found, so that code which looks for plugins runs. No plugin is executed and no model is
 parsed: the layers that plugins make are refused when they are added, and parsers cannot be made.
@@ -47,7 +47,7 @@ class PluginField(Implementation):
 
     @property
     def type(self) -> Any:
-        """What one value is."""
+        """The type of one value."""
         return self._type
 
     @type.setter
@@ -172,7 +172,7 @@ def functions(trt: Any) -> Mapping[str, Any]:
         return registry
 
     def init_libnvinfer_plugins(logger: Any, namespace: str) -> bool:
-        """Registers NVIDIA's plugins, of which the reference has none; returns True and says so."""
+        """Returns True, as if NVIDIA's plugins were registered, and logs that the reference has none."""
         if logger is not None:
             severity = trt.ILogger.Severity.__members__["WARNING"]
             logger.log(

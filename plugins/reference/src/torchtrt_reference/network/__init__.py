@@ -1,1 +1,1 @@
-"""What a program builds a network with: the definition, its tensors, layers and weights."""
+"""The parts of a network: the definition, its tensors, layers and weights."""

@@ -16,7 +16,7 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 class _KnownFacts(Sequence[TensorFacts | None]):
     """The facts of a layer's inputs, inferred when asked for; None where a layer before breaks a rule.
 
-    What is wrong with a layer before this one is no reason to refuse this one.
+    An error in a layer before this one is no reason to refuse this one.
     """
 
     def __init__(self, tensors: Sequence[Tensor | None]) -> None:

@@ -13,7 +13,7 @@ from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 
 
 class Surroundings(Protocol):
-    """What tensors and layers ask of the network that they are in."""
+    """The interface of a network to its tensors and layers."""
 
     _strong: bool
     _inputs: list[Tensor]
@@ -109,7 +109,7 @@ class Tensor(Implementation):
         self._broadcast = False
 
     def _facts(self) -> TensorFacts:
-        """What is known about this tensor.
+        """The known facts about this tensor.
 
         Raises:
             RefusedError: A rule is broken by the layer that makes it, or by one before.
@@ -307,11 +307,11 @@ class Layer(Implementation, Ported):
         return f"{self._name}_output" if index == 0 else f"{self._name}_output_{index}"
 
     def _held(self) -> Layer:
-        """What the method that adds the layer returns."""
+        """The result of the method that adds the layer."""
         return self
 
     def _operands(self) -> Sequence[Tensor | None]:
-        """What the operation reads: the inputs, unless a subclass adds what TensorRT does not count as one."""
+        """The tensors that the operation reads: the inputs, and in subclasses those that TensorRT counts apart."""
         return self._inputs
 
     def _input_facts(self) -> list[TensorFacts | None]:
@@ -433,7 +433,7 @@ class Layer(Implementation, Ported):
 
     @property
     def type(self) -> Any:
-        """What kind of layer this is."""
+        """The kind of layer."""
         return self._trt.LayerType.__members__[
             self._operation.layer_type or self._operation.name.upper()
         ]

@@ -155,7 +155,7 @@ class AttentionHandle(Layer):
 
     @property
     def mask(self) -> Tensor | None:
-        """What may be attended to: a bool tensor, or one that is added; None if unset."""
+        """The mask: a bool tensor, or one that is added; None if unset."""
         return self._optional(3)
 
     @mask.setter

@@ -18,8 +18,8 @@ _CPU = torch.device("cpu")
 class Weights(Implementation):
     """A typed view of memory that the caller owns and keeps alive until the engine is built.
 
-    Three forms, as in TensorRT: from a contiguous NumPy array (kept alive by this object), empty of a type, or from
-    type, address and count (TensorRT 10 and later), which is the only form for types that NumPy lacks.
+    Three forms, as in TensorRT: from a contiguous NumPy array, which this object keeps alive; empty of a type; or from
+    type, address and count (TensorRT 10 and later). Only the last form exists for types that NumPy lacks.
     """
 
     _implements = ("Weights",)
@@ -93,7 +93,7 @@ class Weights(Implementation):
         return self._count
 
     def _identity(self) -> tuple[int, int, str]:
-        """What makes two weights the same to TensorRT: address, count and type."""
+        """The identity of weights in TensorRT: address, count and type."""
         return self._address, self._count, self._dtype
 
     def _tensor(self) -> torch.Tensor:

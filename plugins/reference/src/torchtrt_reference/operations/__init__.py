@@ -1,6 +1,6 @@
-"""What TensorRT's layers compute, one family of operations to a file; ``OPERATIONS`` is the table of them all.
+"""The semantics of TensorRT's layers, one family to a file; ``OPERATIONS`` is the table of all.
 
-A family is a module in one of the folders that defines ``OPERATIONS``; it is found by listing them, so a new family is
+A family is a module that defines ``OPERATIONS`` in one of the folders. Listing the folders finds it, so a new family is
 a new file and nothing else:
 
 * ``values``: values that are made or changed element by element;

@@ -313,7 +313,7 @@ class ExecutionContext(Implementation):
         return True
 
     def _watch(self, stream_handle: int) -> Watch | None:
-        """What a profiler and a debug listener want to know; None if there is neither."""
+        """The observer for a profiler and a debug listener; None if there is neither."""
         shows = {}
         if self._debug_listener is not None:
             for port in self._engine._description.graph.debug:

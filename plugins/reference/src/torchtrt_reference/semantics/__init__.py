@@ -1,1 +1,1 @@
-"""What every layer's knowledge is made of: facts about tensors, the base of all operations, and their evaluation."""
+"""The vocabulary of operations: facts about tensors, the base of all operations, and their evaluation."""

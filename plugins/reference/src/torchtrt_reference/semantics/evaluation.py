@@ -1,4 +1,4 @@
-"""What becomes of an operation's inputs: the facts of its outputs, their values, and a function that computes them."""
+"""Evaluates operations: the facts of their outputs, their values, and a function that computes them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _decisive_inputs(operation: Operation, call: Call) -> frozenset[int]:
 
 
 def _tracked(fact: TensorFacts | None) -> TensorFacts | None:
-    """A small integer tensor of which nothing is known still takes its place beside known ones."""
+    """Returns the facts of a small integer tensor with its elements, unknown ones in their places."""
     if fact is None or fact.value is not None or fact.dtype not in INTEGERS:
         return fact
     if not fact.is_static or fact.volume > TRACKED_VOLUME:

@@ -155,7 +155,7 @@ class Call:
 
 
 class Operation:
-    """What there is to know about one kind of layer. Subclasses are stateless; one instance each is registered.
+    """The rules of one kind of layer. Subclasses are stateless; one instance each is registered.
 
     Attributes:
         name: The key in plans and in the table of operations.
@@ -213,7 +213,7 @@ class Operation:
     def admit(self, call: Call) -> None:
         """Checks what TensorRT checks when the layer is added: attributes, the number of inputs, a few ranks.
 
-        What is known about an input is None where it cannot be inferred.
+        The facts about an input are None if they cannot be inferred.
 
         Raises:
             RefusedError: ``add_*`` returns None.

@@ -1,4 +1,4 @@
-"""What an operation may ask of a graph inside it, whatever graphs are made of."""
+"""The interface of a graph inside an operation, whatever graphs are made of."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known about a tensor before it exists: type, shape, and sometimes its value.
+"""The facts about a tensor before it exists: type, shape, and sometimes its value.
 
 The same facts serve the network definition (dimensions may be -1), the builder (constants are folded) and the
 runtime (every input dimension is known). Values are tracked for small tensors, element by element: the shape of a
@@ -37,7 +37,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """What is known about one tensor.
+    """The facts about one tensor.
 
     Attributes:
         dtype: The name of its type, such as ``"FLOAT"``.

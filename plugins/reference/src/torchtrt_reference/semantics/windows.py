@@ -26,7 +26,7 @@ WINDOW_DEFAULTS: Mapping[str, Any] = frozen(
 
 
 class Windowed(Operation):
-    """What convolution and pooling share: how their attributes of space are set and read.
+    """The common base of convolution and pooling: their spatial attributes.
 
     Attributes:
         window: The attribute that holds the window's size.

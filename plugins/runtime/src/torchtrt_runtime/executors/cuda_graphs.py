@@ -54,13 +54,13 @@ def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[i
 
 
 _are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
-"""Whether the memory of tensors is at these addresses, in C++ where PyTorch was built for CUDA."""
+"""Compares the addresses of tensors with a list, in C++ where PyTorch was built for CUDA."""
 # PyTorch without CUDA has none of these, and nothing is recorded.
 _device_in_use: Any = torch_internals.device_in_use
 _stream_in_use: Any = torch_internals.stream_in_use
 _is_capturing: Any = torch_internals.is_capturing
 _TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
-"""Who records, by the handle of the stream. (Weak references to streams of PyTorch are left dangling.)"""
+"""The recordings in progress, by the handle of the stream. (Weak references to PyTorch's streams dangle.)"""
 
 
 def _own_stream(device: torch.device, lane: CudaLane) -> Any:
@@ -212,7 +212,7 @@ class _Recording:
 
 
 class _Entry:
-    """What is known of one combination of shapes."""
+    """The state of one combination of shapes."""
 
     def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
         self.matches = matcher_of(leaves, exact)

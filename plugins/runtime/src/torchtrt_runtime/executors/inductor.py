@@ -1,4 +1,4 @@
-"""What stays in PyTorch, compiled by Inductor, the compiler of ``torch.compile``.
+"""Fallback segments, compiled by Inductor, the compiler of ``torch.compile``.
 
 PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all that lies between two engines. The graph
 of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
@@ -37,7 +37,7 @@ class InductorFallback:
     """Runs the graph of a compiled model, with each stretch of ops that stay in PyTorch compiled by Inductor.
 
     A stretch is compiled when it is first called, and again for other dtypes and sizes, as ``torch.compile`` does it.
-    What Inductor cannot compile runs op by op, and a warning says why.
+    Segments that Inductor cannot compile run op by op, and a warning gives the reason.
 
     Args:
         mode: The mode of ``torch.compile``.

@@ -140,7 +140,7 @@ def _write_plans(
 
 @dataclass
 class _Span:
-    """What several tensors use of one storage: the bytes from ``start`` to ``stop``."""
+    """The part of one storage that several tensors use: the bytes from ``start`` to ``stop``."""
 
     storage: torch.UntypedStorage
     start: int
@@ -205,7 +205,7 @@ def _bytes(span: _Span) -> torch.Tensor:
 
 
 class Archive:
-    """A ``.pt2`` file, opened. What is read is checked against the file's checksums.
+    """A ``.pt2`` file, opened. Each read is checked against the file's checksums.
 
     Raises:
         UnreadableFileError: The file is none, or is damaged.

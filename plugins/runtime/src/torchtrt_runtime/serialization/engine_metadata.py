@@ -1,4 +1,4 @@
-"""What is known about an engine beside its plan, as data: enough to run it, and to say what its results will be."""
+"""The metadata of an engine beside its plan: enough to run it, and to describe its results."""
 
 from __future__ import annotations
 

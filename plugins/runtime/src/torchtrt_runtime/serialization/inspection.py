@@ -1,4 +1,4 @@
-"""What a saved model says about itself, without PyTorch reading it: no engine is loaded, no GPU needed."""
+"""The description in a saved model, read without PyTorch: no engine is loaded, and no GPU is needed."""
 
 from __future__ import annotations
 

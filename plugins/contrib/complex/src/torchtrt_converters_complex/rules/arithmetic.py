@@ -38,7 +38,7 @@ def subtract_from(self: Any, other: Any, alpha: Any = 1) -> Pair:
 
 
 def product(combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Returns the complex form of a product of two operands, of which either may be real.
+    """Returns the complex form of a product of two operands. Either may be real.
 
     Args:
         combine: The product of two real operands, linear in each.

@@ -21,7 +21,7 @@ def of_positive(op, upper):
 
 
 def of_triangle(op, upper):
-    """Returns a function that calls an op with a triangle of which no pivot is small."""
+    """Returns a function that calls an op with a triangle without small pivots."""
 
     def function(x, *rest):
         triangle = (x.triu() if upper else x.tril()) + 5 * torch.eye(4)

@@ -145,7 +145,7 @@ def lu_factor_only(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor]:
 
 @pack.decomposition(aten.linalg_lu.default)
 def lu(A: Tensor, *, pivot: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns ``P``, ``L`` and ``U``, of which the matrix is the product."""
+    """Returns ``P``, ``L`` and ``U``, whose product is the matrix."""
     packed, pivots, _ = lu_factor(A, pivot)
     return _permutation(pivots, _sizes(A)[0], A.dtype), *_unpack(packed)
 
@@ -341,7 +341,7 @@ def _householder(matrix: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
 
 @pack.decomposition(aten.linalg_qr.default)
 def qr(A: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
-    """Returns an orthogonal and an upper triangular matrix, of which the matrix is the product."""
+    """Returns an orthogonal and an upper triangular matrix, whose product is the matrix."""
     if mode == "r":
         raise NotImplementedError("what is not asked for is an empty tensor")
     upper, reflectors = _householder(A)

@@ -44,7 +44,7 @@ RANGES = {
 }
 
 WITHOUT_HALF = [op for op in RANGES if any(part in op for part in ("erfcx", "ndtr", "bessel"))]
-"""What PyTorch does not compute in half precision on a CPU."""
+"""Functions that PyTorch does not compute in half precision on a CPU."""
 
 CASES = [
     *[

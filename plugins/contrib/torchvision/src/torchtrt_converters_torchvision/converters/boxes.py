@@ -122,7 +122,7 @@ def _float32_at_most(number: float) -> float:
 def _greedy(ctx: ConversionContext, overlaps: Any) -> Any:
     """Returns which boxes stay: those that overlap none before them that stays. Bool, ``(n,)``.
 
-    All stay at first; each round asks again. What depends on ``k`` boxes before it is right after
+    All stay at first; each round asks again. A box that depends on ``k`` boxes before it is right after
     ``k + 1`` rounds, and when a round changes nothing all is right.
     """
     count = sizes.size_of(ctx, overlaps, 0)

@@ -150,7 +150,7 @@ def ps_roi_pool(
 ) -> tuple[Tensor, Tensor]:
     """Returns the mean of each cell, which has channels of its own, 0 where it is empty, and the channels.
 
-    A table holds the sums of all windows whose sides are powers of 2; the sides of a cell are sums of
+    A table holds the sums of all windows whose sides are powers of 2. The sides of a cell are sums of
     such powers, so that nothing outside of it is read. The last row and column of an image are in no
     cell: that is how torchvision defines it.
     """

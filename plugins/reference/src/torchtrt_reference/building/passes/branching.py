@@ -12,8 +12,8 @@ _TRUE, _FALSE = 1, 2  # the inputs of a conditional output
 def gather_branches(graph: Graph) -> None:
     """Rewrites a graph in place: the outputs of each conditional become one node with a graph for each branch.
 
-    A conditional inside a branch comes first in the graph, so that it is one node when its surroundings move. What both
-    branches read, and what is read outside as well, is computed before the conditional.
+    A conditional inside a branch comes first in the graph, so that it is one node when its surroundings move.
+    Nodes that both branches read, or that are read outside as well, are computed before the conditional.
     """
     groups: dict[int, list[Node]] = {}
     for node in graph.nodes:

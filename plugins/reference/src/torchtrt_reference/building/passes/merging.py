@@ -38,7 +38,7 @@ def merge_equal(graph: Graph) -> None:
 
 
 def _key(node: Node) -> Hashable:
-    """What two nodes share if one can stand for the other; unique where none can."""
+    """The key that two nodes share if one can replace the other; unique if none can."""
     is_pure = OPERATIONS[node.operation].is_pure(node.attributes)
     if node.bodies() or not is_pure or not node.outputs:
         return id(node)

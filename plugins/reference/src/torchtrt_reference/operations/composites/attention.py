@@ -1,4 +1,4 @@
-"""What transformers are made of: Attention, RotaryEmbedding, KVCacheUpdate."""
+"""The layers of transformers: Attention, RotaryEmbedding, KVCacheUpdate."""
 
 from __future__ import annotations
 

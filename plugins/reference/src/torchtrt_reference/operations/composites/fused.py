@@ -1,4 +1,4 @@
-"""What a build makes of several layers: operations that no network definition can add."""
+"""Operations that a build makes of several layers, and that no network definition can add."""
 
 # ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations

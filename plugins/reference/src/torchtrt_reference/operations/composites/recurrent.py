@@ -29,7 +29,7 @@ _FUNCTIONS: Mapping[str, Function] = frozen(
 
 
 class Part(NamedTuple):
-    """What is set for one gate.
+    """The parameters of one gate.
 
     Attributes:
         kind: ``"weights"`` or ``"bias"``.
@@ -257,7 +257,7 @@ def _layers(attributes: Mapping[str, Any]) -> int:
 
 
 def _parts(attributes: Mapping[str, Any]) -> Iterator[Part]:
-    """What must be set: all, but for the weights of inputs that no matrix is applied to."""
+    """The parameters that must be set: all except the weights of inputs without a matrix."""
     directions, is_skipping = _directions(attributes), attributes["input_mode"] == "SKIP"
     for layer in range(_layers(attributes)):
         for kind in ("weights", "bias"):

@@ -24,7 +24,7 @@ Tensor = torch.Tensor
 
 
 class _Filter(Windowed):
-    """What convolution and deconvolution share: weights, groups, strides."""
+    """The common base of convolution and deconvolution: weights, groups, strides."""
 
     renames = frozen({"kernel_shape": "kernel_size_nd"})
     window = "kernel_size_nd"
@@ -229,7 +229,7 @@ class Deconvolution(_Filter):
         return (count // (maps // groups * math.prod(size)), maps // groups, *size)
 
     def _crop(self, call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What is cut off before and after each spatial dimension of the full result."""
+        """The sizes that are cut off before and after each spatial dimension of the full result."""
         size = call["kernel_size_nd"]
         count = len(size)
         pre, post = spatial(call, "pre_padding", count, 0), spatial(call, "post_padding", count, 0)

@@ -21,7 +21,7 @@ class _OfALoop(Operation):
     """A layer at the boundary of a loop. It has no function of its own: the build makes one node of the whole loop."""
 
     def is_pure(self, attributes: Mapping[str, Any]) -> bool:
-        """What crosses the boundary changes from iteration to iteration."""
+        """A boundary whose tensors change from iteration to iteration."""
         return False
 
 
@@ -67,7 +67,7 @@ class Iterator(_OfALoop):
 
 
 class LoopOutput(_OfALoop):
-    """What leaves a loop: the last value of a recurrence, or the values of all iterations."""
+    """An output of a loop: the last value of a recurrence, or the values of all iterations."""
 
     name = "loop_output"
     interface = "ILoopOutputLayer"
@@ -94,7 +94,7 @@ class LoopOutput(_OfALoop):
 
 
 class Condition(Operation):
-    """What a conditional depends on."""
+    """The condition of a conditional."""
 
     name = "condition"
     interface = "IConditionLayer"

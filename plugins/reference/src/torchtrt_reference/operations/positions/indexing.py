@@ -197,7 +197,7 @@ def _gather_nd(shared: int) -> Function:
 class Scatter(Operation):
     """A copy of a tensor with elements replaced; the last of several writes to one place wins.
 
-    What would be written outside the tensor is dropped.
+    Elements that would be written outside the tensor are dropped.
     """
 
     name = "scatter"

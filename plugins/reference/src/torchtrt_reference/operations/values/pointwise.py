@@ -74,7 +74,7 @@ BINARY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 _COMPARISONS = {"EQUAL", "GREATER", "LESS"}
 
 _LARGEST = 1e38
-"""What TensorRT 8.6 writes into the kernels that it generates where a number is infinite."""
+"""The number that TensorRT 8.6 writes for an infinite one into the kernels that it generates."""
 
 
 def _reading_constants(call: Call, function: Function) -> Function:

@@ -45,7 +45,7 @@ def _spread(scale: Tensor, shape: tuple[int, ...], axis: int) -> Tensor:
 
 
 class _Scaled(Operation):
-    """What Quantize and Dequantize share: the scale."""
+    """The common base of Quantize and Dequantize: the scale."""
 
     maximum_inputs = 3
 
