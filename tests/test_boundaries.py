@@ -286,7 +286,7 @@ for missing in (
 ):
     try:
         missing()
-    except torchtrt.errors.MissingPieceError as error:
+    except torchtrt.errors.MissingDistributionError as error:
         print(error)
 print(sorted(m for m in sys.modules if m.startswith(("torchtrt_runtime", "torchtrt_compiler"))))
 """
@@ -319,7 +319,7 @@ with torch.no_grad():
 print([module for module in sys.modules if module.startswith(("torchtrt_compiler", "torchtrt_conv"))])
 try:
     torchtrt.compile
-except torchtrt.errors.MissingPieceError as error:
+except torchtrt.errors.MissingDistributionError as error:
     print(error)
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import run_python
-from torchtrt.packs.info import DOORS
+from torchtrt.packs.info import ENTRY_POINT_GROUPS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +26,7 @@ PROJECTS = {
     )
 }
 PIECES = {folder: project for folder, project in PROJECTS.items() if folder.startswith("plugins")}
-DOORS = {door.group: door for door in DOORS}
+GROUPS = {group.name: group for group in ENTRY_POINT_GROUPS}
 
 
 def test_all_distributions_share_one_version():
@@ -48,16 +48,16 @@ def test_a_pieces_names_follow_from_each_other(folder):
         return
     ((group, entries),) = project["entry-points"].items()
     ((name, module),) = entries.items()
-    if group not in DOORS:  # PyTorch or pytest finds it, under our name
+    if group not in GROUPS:  # PyTorch or pytest finds it, under our name
         assert {"torch_dynamo_backends": "torchtrt", "pytest11": "torchtrt"}[group] == name
         assert module.split(".")[0] == package
         return
-    door = DOORS[group]
+    declared = GROUPS[group]
 
     assert Path(folder).name == name
-    assert door.distribution_name(name) == project["name"]
-    assert door.package_name(name) == re.split("[.:]", module)[0]
-    assert (ROOT / folder / "src" / door.package_name(name) / "py.typed").is_file()
+    assert declared.distribution_name(name) == project["name"]
+    assert declared.package_name(name) == re.split("[.:]", module)[0]
+    assert (ROOT / folder / "src" / declared.package_name(name) / "py.typed").is_file()
 
 
 @pytest.mark.parametrize("folder", PIECES)

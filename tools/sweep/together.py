@@ -63,7 +63,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a sample: ``wrong`` or ``only_together`` describes a difference; ``compared`` is whether it ran."""
+    """The outcome of a sample: ``wrong`` or ``only_together`` describes a difference; ``compared``: it ran."""
 
     item: str
     compared: bool = True

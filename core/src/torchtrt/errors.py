@@ -190,5 +190,5 @@ class MissingOperatorError(TorchTRTError, RuntimeError):
     """A saved model calls an operator that no imported library has registered."""
 
 
-class MissingPieceError(TorchTRTError, ImportError):
+class MissingDistributionError(TorchTRTError, ImportError):
     """A part of torchtrt is in a distribution that is not installed."""

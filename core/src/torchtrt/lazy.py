@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from torchtrt import errors
-from torchtrt.errors import MissingPieceError
+from torchtrt.errors import MissingDistributionError
 
 
 def lazy_names(
@@ -27,7 +27,7 @@ def lazy_names(
             hint = f". It is torchtrt.errors.{name}" if hasattr(errors, name) else ""
             message = f"module {namespace['__name__']!r} has no attribute {name!r}{hint}"
             raise AttributeError(message)
-        module = import_piece(places[name], f"{namespace['__name__']}.{name}")
+        module = import_part(places[name], f"{namespace['__name__']}.{name}")
         # Not setdefault: the import of a module sets the package's attribute of the same name.
         namespace[name] = getattr(module, name)
         return namespace[name]
@@ -38,7 +38,7 @@ def lazy_names(
     return get, names
 
 
-def import_piece(module: str, name: str) -> ModuleType:
+def import_part(module: str, name: str) -> ModuleType:
     """Returns a module of a distribution that may not be installed.
 
     Args:
@@ -46,7 +46,7 @@ def import_piece(module: str, name: str) -> ModuleType:
         name: What it was imported for, for the message.
 
     Raises:
-        MissingPieceError: The distribution is not installed.
+        MissingDistributionError: The distribution is not installed.
     """
     package = module.partition(".")[0]
     try:
@@ -55,7 +55,7 @@ def import_piece(module: str, name: str) -> ModuleType:
         if error.name != package:
             raise
         distribution = package.replace("_", "-")
-        raise MissingPieceError(
+        raise MissingDistributionError(
             f"{name} is in the distribution {distribution}, which is not installed. "
             f"Run `pip install {distribution}`."
         ) from None

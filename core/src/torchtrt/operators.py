@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from torchtrt.lazy import import_piece
+from torchtrt.lazy import import_part
 
 _NAME = "torchtrt::execute_engine"
 _IMPLEMENTATION = "torchtrt_runtime.serialization.engine_operator"
 
 
 def _implementation() -> Any:
-    return import_piece(_IMPLEMENTATION, f"The operator {_NAME}")
+    return import_part(_IMPLEMENTATION, f"The operator {_NAME}")
 
 
 def _execute(*args: Any) -> Any:

@@ -17,7 +17,7 @@ from torchtrt.errors import PackError
 from torchtrt.packs import ConverterPack, PackInfo, PackSet, Problem, hookimpl
 from torchtrt.packs.environment import Selection, read_selection
 from torchtrt.packs.load import load
-from torchtrt.packs.scan import FoundPack, Scan, scan
+from torchtrt.packs.scan import InstalledExtension, Scan, scan
 
 Loaded = tuple[PackSet, list[Problem]]
 
@@ -405,7 +405,7 @@ def test_no_value_that_a_hook_returns_gets_through(
     module.torchtrt_converter_pack = torchtrt_converter_pack  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     found = Scan(
-        (FoundPack(PackInfo("fuzzed", "torchtrt-converters-fuzzed"), module.__name__),), ()
+        (InstalledExtension(PackInfo("fuzzed", "torchtrt-converters-fuzzed"), module.__name__),), ()
     )
 
     problem = only_problem(load(found, Selection(), ConverterPack("local")))

@@ -144,7 +144,7 @@ def test_looking_up_by_op_is_an_error_that_names_the_alternative(registry_of: Re
 
 
 def test_assignment_is_refused(registry_of: RegistryOf) -> None:
-    """Registration has one door."""
+    """Registration has one group."""
     with pytest.raises(TypeError, match="dynamo_tensorrt_converter"):
         registry_of(pack())[relu] = convert
 

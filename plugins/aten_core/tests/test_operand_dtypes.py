@@ -134,7 +134,7 @@ def test_what_pytorch_does_not_compute_of_constants_is_refused():
 
 
 def test_an_error_names_the_op_the_dtypes_and_the_line():
-    """A model in half precision that is given float32, through both front doors."""
+    """A model in half precision that is given float32, through both front ends."""
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval().half()
     expected = (
         r"aten\.linear\.default with float32 and float16, as linear would \(File .*linear\.py"

@@ -157,7 +157,7 @@ def test_the_reference_of_the_closest_interface_is_used(monkeypatch, in_use, exp
 
 def test_without_the_reference_the_error_says_what_to_install(monkeypatch):
     """Before exporting."""
-    monkeypatch.setattr(verification, "installed", lambda door: {})
+    monkeypatch.setattr(verification, "installed", lambda group: {})
 
     with pytest.raises(TensorRTUnavailableError, match="pip install torchtrt-reference"):
         compiled(torch.nn.Tanh(), [torch.rand(2)])

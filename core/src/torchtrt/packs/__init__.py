@@ -11,7 +11,7 @@ from torchtrt.packs.info import API_VERSION as API_VERSION
 from torchtrt.packs.info import FRONT_ENDS as FRONT_ENDS
 from torchtrt.packs.info import PACKS as PACKS
 from torchtrt.packs.info import TENSORRTS as TENSORRTS
-from torchtrt.packs.info import Door as Door
+from torchtrt.packs.info import EntryPointGroup as EntryPointGroup
 from torchtrt.packs.info import PackInfo as PackInfo
 from torchtrt.packs.modules import import_modules as import_modules
 from torchtrt.packs.problem import Problem as Problem

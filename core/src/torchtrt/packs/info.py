@@ -27,37 +27,37 @@ _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """A group of entry points, through which installed distributions add something to the core.
+class EntryPointGroup:
+    """A group of entry points, through which installed distributions extend torchtrt.
 
     Attributes:
-        group: The group of entry points.
-        noun: What comes through it, as a person reads it.
-        prefix: What the name of a distribution begins with, before the piece's own name.
+        name: The name of the group.
+        noun: The word for its extensions in messages.
+        prefix: The prefix of a distribution's name, before the extension's own name.
     """
 
-    group: str
+    name: str
     noun: str
     prefix: str
 
     def distribution_name(self, name: str) -> str:
-        """Returns the name of the distribution that a piece of this name comes from."""
+        """Returns the name of the distribution that an extension of this name comes from."""
         return self.prefix + name.replace("_", "-")
 
     def package_name(self, name: str) -> str:
-        """Returns the name of the import package that a piece of this name has its code in."""
+        """Returns the name of the import package that an extension of this name has its code in."""
         return (self.prefix + name).replace("-", "_")
 
 
-PACKS = Door("torchtrt.converters", "pack", "torchtrt-converters-")
-TENSORRTS = Door("torchtrt.tensorrt", "TensorRT", "torchtrt-")
-FRONT_ENDS = Door("torchtrt.frontends", "front end", "torchtrt-")
-DOORS = (PACKS, TENSORRTS, FRONT_ENDS)
+PACKS = EntryPointGroup("torchtrt.converters", "pack", "torchtrt-converters-")
+TENSORRTS = EntryPointGroup("torchtrt.tensorrt", "TensorRT", "torchtrt-")
+FRONT_ENDS = EntryPointGroup("torchtrt.frontends", "front end", "torchtrt-")
+ENTRY_POINT_GROUPS = (PACKS, TENSORRTS, FRONT_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
 class PackInfo:
-    """The provenance of a pack, or of another installed piece. It comes from the installed metadata alone.
+    """The provenance of a pack, or of another installed extension. It comes from the installed metadata alone.
 
     Attributes:
         name: The pack's name, such as ``"vision"``.
@@ -66,7 +66,7 @@ class PackInfo:
         location: The folder it is installed in.
         tier: Its place in the order of packs: 0 aten_core, 1 aten_experimental, 2 other first-party
             packs, 3 third parties, 4 local. Within a tier packs are ordered by name.
-        door: The group of entry points that it comes through.
+        group: The entry-point group that it comes through.
     """
 
     name: str
@@ -74,7 +74,7 @@ class PackInfo:
     version: str = ""
     location: str = ""
     tier: int = THIRD_PARTY_TIER
-    door: Door = PACKS
+    group: EntryPointGroup = PACKS
 
     @property
     def order(self) -> tuple[int, str]:

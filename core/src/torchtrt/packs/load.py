@@ -33,7 +33,7 @@ from torchtrt.packs.info import (
 from torchtrt.packs.modules import import_modules
 from torchtrt.packs.pack import TURN, ConverterPack
 from torchtrt.packs.problem import Problem, describe
-from torchtrt.packs.scan import FoundPack, Scan
+from torchtrt.packs.scan import InstalledExtension, Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class PackSet:
         preferred: Names of the packs whose converters are asked first, in this order.
         preferred_for: What the environment prefers for one op each: the op, as it was written, and the pack's name.
         strict: Whether a problem is an error.
-        others: What is installed behind the other doors: TensorRTs and front ends.
+        others: The extensions of the other entry-point groups: implementations of TensorRT and front ends.
     """
 
     found: tuple[PackInfo, ...] = ()
@@ -72,7 +72,7 @@ class PackSet:
     preferred: tuple[str, ...] = ()
     preferred_for: tuple[tuple[str, str], ...] = ()
     strict: bool = False
-    others: tuple[FoundPack, ...] = ()
+    others: tuple[InstalledExtension, ...] = ()
 
 
 class _RefusalError(Exception):
@@ -154,7 +154,7 @@ def _names_of(problem: Problem) -> set[str]:
     return {normalize(name) for name in (problem.pack, distribution) if name}
 
 
-def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
+def _load_pack(manager: pluggy.PluginManager, found: InstalledExtension) -> LoadedPack:
     """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
     turn = TURN.set(found.info.name)
     try:
@@ -164,13 +164,13 @@ def _load_pack(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
     except BaseException as error:
         # SystemExit, and whatever else a pack may raise, stops only the pack.
         hint = _repair_or_disable(found.info)
-        package = found.info.door.package_name(found.info.name)
+        package = found.info.group.package_name(found.info.name)
         raise _RefusalError("import-failed", describe(error, package), hint) from error
     finally:
         TURN.reset(turn)
 
 
-def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack:
+def _load_checked(manager: pluggy.PluginManager, found: InstalledExtension) -> LoadedPack:
     """Returns a pack filled by its modules and hooks.
 
     Raises:
@@ -193,7 +193,7 @@ def _load_checked(manager: pluggy.PluginManager, found: FoundPack) -> LoadedPack
     return LoadedPack(found.info, pack, implemented.get("torchtrt_check"))
 
 
-def _named_pack(module: ModuleType, implemented: Hooks, found: FoundPack) -> ConverterPack:
+def _named_pack(module: ModuleType, implemented: Hooks, found: InstalledExtension) -> ConverterPack:
     """Returns the pack that an entry point names."""
     entry = f'The entry point {found.info.name} = "{found.entry_point}"'
     right = f"{found.object_name} = ConverterPack({found.info.name!r}, ...)"
@@ -210,7 +210,7 @@ def _named_pack(module: ModuleType, implemented: Hooks, found: FoundPack) -> Con
     return pack
 
 
-def _pack_of_hook(implemented: Hooks, found: FoundPack) -> ConverterPack:
+def _pack_of_hook(implemented: Hooks, found: InstalledExtension) -> ConverterPack:
     """Returns the pack that the hook of a module returns, where the entry point names only the module."""
     pack = _call(implemented, "torchtrt_converter_pack", found.info)
     if isinstance(pack, ConverterPack):
@@ -233,7 +233,7 @@ def _fill(pack: ConverterPack, implemented: Hooks, info: PackInfo) -> None:
     Raises:
         _RefusalError: A module does not exist, or the hook returned a value.
     """
-    package = info.door.package_name(info.name)
+    package = info.group.package_name(info.name)
     for name in pack.modules:
         try:
             import_modules(f"{package}.{name}")
@@ -299,7 +299,7 @@ def _call(implemented: Hooks, hook: str, info: PackInfo, **available: Any) -> An
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        what = f"{hook} raised {describe(error, info.door.package_name(info.name))}"
+        what = f"{hook} raised {describe(error, info.group.package_name(info.name))}"
         raise _RefusalError("hook-failed", what, _repair_or_disable(info)) from error
 
 

@@ -17,20 +17,20 @@ import importlib_metadata
 from packaging.version import InvalidVersion, Version
 
 from torchtrt.packs.info import (
-    DOORS,
+    ENTRY_POINT_GROUPS,
     FIRST_PARTY_TIER,
     FIRST_TIERS,
     LOCAL,
     PACKS,
     PROJECT,
-    Door,
+    EntryPointGroup,
     PackInfo,
     is_pack_name,
     normalize,
 )
 from torchtrt.packs.problem import Problem, describe
 
-_GROUPS = {door.group: door for door in DOORS}
+_GROUPS = {group.name: group for group in ENTRY_POINT_GROUPS}
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _OBJECT = re.compile(r":[A-Za-z_]\w*$")
@@ -38,8 +38,8 @@ _REINSTALL = "Uninstall the distribution and install it again."
 
 
 @dataclass(frozen=True, slots=True)
-class FoundPack:
-    """An installed pack, or another piece.
+class InstalledExtension:
+    """An installed pack, or another extension.
 
     Attributes:
         info: Who it is.
@@ -64,12 +64,12 @@ class Scan:
     Attributes:
         packs: The packs in pack order, at most one of each name.
         problems: What could not be read, or is hidden by something else.
-        others: What comes through the other doors, by door and name.
+        others: The extensions of the other entry-point groups, by group and name.
     """
 
-    packs: tuple[FoundPack, ...]
+    packs: tuple[InstalledExtension, ...]
     problems: tuple[Problem, ...]
-    others: tuple[FoundPack, ...] = ()
+    others: tuple[InstalledExtension, ...] = ()
 
 
 def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None) -> Scan:
@@ -82,7 +82,7 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         distributions = cast(
             "Iterable[importlib_metadata.Distribution]", importlib_metadata.distributions()
         )
-    found: list[FoundPack] = []
+    found: list[InstalledExtension] = []
     problems: list[Problem] = []
     first_party: set[str] = set()
     try:
@@ -98,19 +98,23 @@ def scan(distributions: Iterable[importlib_metadata.Distribution] | None = None)
         what = f"the search for installed distributions broke off: {describe(error)}"
         hint = "Some packs may be missing. Look at the finders in sys.meta_path."
         problems.append(Problem(what, hint, "scan-failed", traceback=traceback.format_exc()))
-    pieces = [_ranked(piece, first_party) for piece in _without_duplicates(found, problems)]
-    pieces.sort(key=lambda piece: (DOORS.index(piece.info.door), piece.info.order))
-    packs = tuple(piece for piece in pieces if piece.info.door is PACKS)
-    return Scan(packs, tuple(problems), tuple(pieces[len(packs) :]))
+    extensions = [
+        _ranked(extension, first_party) for extension in _without_duplicates(found, problems)
+    ]
+    extensions.sort(
+        key=lambda extension: (ENTRY_POINT_GROUPS.index(extension.info.group), extension.info.order)
+    )
+    packs = tuple(extension for extension in extensions if extension.info.group is PACKS)
+    return Scan(packs, tuple(problems), tuple(extensions[len(packs) :]))
 
 
-def _ranked(piece: FoundPack, first_party: set[str]) -> FoundPack:
-    """Returns the piece with its tier: the first two packs have theirs, others that `torchtrt` requires the next."""
-    info = piece.info
-    tier = FIRST_TIERS.get(info.name) if info.door is PACKS else None
+def _ranked(extension: InstalledExtension, first_party: set[str]) -> InstalledExtension:
+    """Returns an extension with its tier: one for each of the first two packs, the next for all that torchtrt needs."""
+    info = extension.info
+    tier = FIRST_TIERS.get(info.name) if info.group is PACKS else None
     if tier is None and _canonical(info.distribution) in first_party:
         tier = FIRST_PARTY_TIER
-    return piece if tier is None else replace(piece, info=replace(info, tier=tier))
+    return extension if tier is None else replace(extension, info=replace(info, tier=tier))
 
 
 def _required(distribution: importlib_metadata.Distribution) -> set[str]:
@@ -129,7 +133,9 @@ def _folder(distribution: importlib_metadata.Distribution) -> str:
 
 
 def _read(
-    distribution: importlib_metadata.Distribution, found: list[FoundPack], problems: list[Problem]
+    distribution: importlib_metadata.Distribution,
+    found: list[InstalledExtension],
+    problems: list[Problem],
 ) -> None:
     """Adds the entry points of a distribution to ``found``, and what is wrong with them to ``problems``."""
     is_pack = _folder(distribution).lower().startswith(PACKS.package_name(""))
@@ -143,34 +149,34 @@ def _read(
     text = (text or "").removeprefix("\ufeff")  # which Windows' editors put there
     if f"{PROJECT}." not in text.replace("\0", ""):
         if is_pack and distribution.read_text("METADATA"):  # not what a removal left behind
-            what = f"it has no entry point in the group {PACKS.group}, so nothing of it is used"
+            what = f"it has no entry point in the group {PACKS.name}, so nothing of it is used"
             hint = "Its authors name the pack's module there, in pyproject.toml."
             info = PackInfo("", *_identity(distribution))
             problems.append(Problem(what, hint, "bad-metadata").about(info))
         return
     if "\0" in text:
         raise ValueError("its entry_points.txt is not UTF-8")
-    for door, pack_name, value in _entries(text):
-        info = PackInfo(pack_name, *_identity(distribution), door=door)
+    for group, pack_name, value in _entries(text):
+        info = PackInfo(pack_name, *_identity(distribution), group=group)
         module, _, object_name = value.partition(":")
         if (wrong := _misnamed(info, value)) is None:
-            found.append(FoundPack(info, module, object_name))
+            found.append(InstalledExtension(info, module, object_name))
         else:
             problems.append(wrong.about(info))
 
 
-def _entries(text: str) -> Iterator[tuple[Door, str, str]]:
-    """Yields each entry point in one of our groups: its door, name and value."""
-    door = None
+def _entries(text: str) -> Iterator[tuple[EntryPointGroup, str, str]]:
+    """Yields each entry point in one of our groups: the group, name and value."""
+    group = None
     for raw_line in text.splitlines():
         line = raw_line.strip()
         if not line or line.startswith(("#", ";")):
             continue
         if line.startswith("["):
-            door = _GROUPS.get(line.strip("[] "))
-        elif door is not None:
+            group = _GROUPS.get(line.strip("[] "))
+        elif group is not None:
             name, _, value = line.partition("=")
-            yield door, name.strip(), value.strip()
+            yield group, name.strip(), value.strip()
 
 
 def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, str]:
@@ -192,32 +198,32 @@ def _identity(distribution: importlib_metadata.Distribution) -> tuple[str, str, 
 
 
 def _misnamed(info: PackInfo, value: str) -> Problem | None:
-    """Returns what is wrong with the names of a piece, of which each follows from the others."""
-    name, door = info.name, info.door
+    """Returns the problem with the names of an extension, which must follow from each other."""
+    name, group = info.name, info.group
     if not is_pack_name(name) or name == LOCAL:
-        what = f"its entry point is named {name!r}, which cannot be a {door.noun}'s name"
+        what = f"its entry point is named {name!r}, which cannot be a {group.noun}'s name"
         hint = "Use lower-case letters, digits and single underscores, and no keyword of Python."
         return Problem(what, hint, "bad-name")
-    module = _OBJECT.sub("", value) if door is PACKS else value
+    module = _OBJECT.sub("", value) if group is PACKS else value
     if not _MODULE.fullmatch(module):
-        wanted, right = "the name of a module", door.package_name(name)
-        if door is PACKS:
+        wanted, right = "the name of a module", group.package_name(name)
+        if group is PACKS:
             wanted, right = "the name of a module, or of a pack in one", f"{right}:pack"
         what = f"its entry point is {value!r}, which is not {wanted}"
         return Problem(what, f'Write {name} = "{right}" in pyproject.toml.', "bad-name")
-    expected = door.distribution_name(name)
+    expected = group.distribution_name(name)
     if _canonical(info.distribution) != expected:
-        what = f"a {door.noun} of this name comes from {expected}, not from {info.distribution}"
+        what = f"a {group.noun} of this name comes from {expected}, not from {info.distribution}"
         right = normalize(info.distribution)
         hint = (
             f"Name the entry point {right!r}."
-            if info.distribution.lower().startswith(door.prefix)
+            if info.distribution.lower().startswith(group.prefix)
             else f"Rename the distribution to {expected}."
         )
         return Problem(what, hint, "bad-name")
-    if module.split(".")[0] != door.package_name(name):
+    if module.split(".")[0] != group.package_name(name):
         what = f"its entry point names the module {module!r}, outside its own package"
-        return Problem(what, f"Move the code to {door.package_name(name)}.", "bad-name")
+        return Problem(what, f"Move the code to {group.package_name(name)}.", "bad-name")
     return None
 
 
@@ -239,14 +245,16 @@ def _unreadable(distribution: importlib_metadata.Distribution, error: Exception)
     )
 
 
-def _without_duplicates(found: list[FoundPack], problems: list[Problem]) -> list[FoundPack]:
-    """Returns one piece of each door and name: what Python would import, and of two versions there the newer."""
+def _without_duplicates(
+    found: list[InstalledExtension], problems: list[Problem]
+) -> list[InstalledExtension]:
+    """Returns one extension of each group and name: the one that Python would import, and of two versions the newer."""
     places = list(dict.fromkeys(pack.info.location for pack in found))
     order = {location: position for position, location in enumerate(places)}
-    kept: dict[tuple[str, str], FoundPack] = {}
+    kept: dict[tuple[str, str], InstalledExtension] = {}
     by_name = sorted(found, key=lambda pack: _version(pack.info.version), reverse=True)
     for pack in sorted(by_name, key=lambda pack: order[pack.info.location]):
-        first = kept.setdefault((pack.info.door.group, pack.info.name), pack)
+        first = kept.setdefault((pack.info.group.name, pack.info.name), pack)
         # An editable install may be seen twice, as itself and as the egg-info folder beside its sources.
         if (first.info.version, first.entry_point) != (pack.info.version, pack.entry_point):
             what = f"version {first.info.version} at {first.info.location} hides this one"

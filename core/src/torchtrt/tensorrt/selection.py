@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchtrt.errors import TensorRTUnavailableError
 from torchtrt.packs import TENSORRTS
-from torchtrt.packs.pieces import installed, module_of
+from torchtrt.packs.extensions import installed, module_of
 
 if TYPE_CHECKING:
     import torch

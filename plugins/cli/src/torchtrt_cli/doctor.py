@@ -155,7 +155,7 @@ def _capability_table(rows: Sequence[Mapping[str, Any]]) -> Listing:
 
 
 def _tensorrts() -> Iterator[str]:
-    yield from (found.info.origin for found in scan().others if found.info.door is TENSORRTS)
+    yield from (found.info.origin for found in scan().others if found.info.group is TENSORRTS)
     if importlib.util.find_spec("tensorrt"):
         try:
             yield f"tensorrt {importlib.metadata.version('tensorrt')}"

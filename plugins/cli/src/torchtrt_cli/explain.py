@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 
 from torchtrt.contract import qualified_function
-from torchtrt.errors import MissingPieceError, UnreadableFileError, UnsupportedProgramError
+from torchtrt.errors import MissingDistributionError, UnreadableFileError, UnsupportedProgramError
 from torchtrt.packs import loaded_packs, problems
 from torchtrt.packs.coverage import share
 from torchtrt.packs.problem import describe
@@ -119,7 +119,7 @@ def is_saved_model(path: Path) -> bool:
     """Returns whether a file is of ``torchtrt.save``, as far as can be told here."""
     try:
         inspect_file(path)
-    except (UnreadableFileError, MissingPieceError):
+    except (UnreadableFileError, MissingDistributionError):
         return False
     return True
 

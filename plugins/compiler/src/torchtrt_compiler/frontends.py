@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 from torch.export import ExportedProgram
 
 from torchtrt.packs import FRONT_ENDS
-from torchtrt.packs.pieces import installed, module_of
+from torchtrt.packs.extensions import installed, module_of
 
 
 class FrontEnd(Protocol):

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import TensorRTUnavailableError, VerificationError
 from torchtrt.packs import TENSORRTS
-from torchtrt.packs.pieces import installed, module_of
+from torchtrt.packs.extensions import installed, module_of
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.probes import answering_for

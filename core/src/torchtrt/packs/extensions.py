@@ -1,4 +1,4 @@
-"""Imports what is installed behind the other doors, when it is first needed: TensorRTs and front ends."""
+"""Imports the installed extensions other than packs on first use: implementations of TensorRT and front ends."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import traceback
 from contextlib import redirect_stdout
 from types import ModuleType
 
-from torchtrt.packs.info import Door
+from torchtrt.packs.info import EntryPointGroup
 from torchtrt.packs.problem import Problem, describe
-from torchtrt.packs.scan import FoundPack
+from torchtrt.packs.scan import InstalledExtension
 from torchtrt.packs.state import current_packs, record
 
 _lock = threading.RLock()
-_imported: dict[FoundPack, ModuleType | Problem] = {}
+_imported: dict[InstalledExtension, ModuleType | Problem] = {}
 
 
-def installed(door: Door) -> dict[str, FoundPack]:
-    """Returns what is installed behind a door, by name, disabled or not."""
-    return {found.info.name: found for found in current_packs().others if found.info.door is door}
+def installed(group: EntryPointGroup) -> dict[str, InstalledExtension]:
+    """Returns the installed extensions of an entry-point group by name, disabled ones included."""
+    return {found.info.name: found for found in current_packs().others if found.info.group is group}
 
 
-def module_of(found: FoundPack) -> ModuleType | str:
-    """Returns the module that a piece's entry point names, or why it is not in use: it is disabled, or broken.
+def module_of(found: InstalledExtension) -> ModuleType | str:
+    """Returns the module that an extension's entry point names, or why it is not in use: it is disabled, or broken.
 
     It is imported once; a failure is recorded as a problem.
     """
@@ -34,8 +34,8 @@ def module_of(found: FoundPack) -> ModuleType | str:
     return outcome.what if isinstance(outcome, Problem) else outcome
 
 
-def _import(found: FoundPack) -> ModuleType | Problem:
-    """Returns the module of an installed plugin, or why it cannot be imported. It is tried once."""
+def _import(found: InstalledExtension) -> ModuleType | Problem:
+    """Returns the module of an installed extension, or why it cannot be imported. It is tried once."""
     with _lock:
         if found not in _imported:
             try:
