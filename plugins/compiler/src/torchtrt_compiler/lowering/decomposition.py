@@ -225,8 +225,8 @@ def _trace(decompose: Callable[..., Any] | None, node: Node) -> GraphModule:
     if difference is not None:
         where = qualified_function(decompose)
         raise _NotDecomposedError(f"its decomposition {where} returns {difference}")
-    remove_no_ops(parts)
     try:
+        remove_no_ops(parts)
         fold_constants(parts)
     except UnsupportedProgramError as error:
         where = qualified_function(decompose)

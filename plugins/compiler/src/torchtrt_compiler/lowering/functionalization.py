@@ -178,11 +178,27 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
             if source := returned_argument(node):
                 _call(node, aten.alias.default, (source,), {})
             node.target = _SAYING_SO.get(node.target, node.target)
+        elif node.target is aten.fill_diagonal_.default:
+            undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
+            node.target = _fill_diagonal
     try:
         yield
     finally:
         for step in undo:
             step()
+
+
+def _fill_diagonal(tensor: torch.Tensor, value: Any, wrap: bool = False) -> torch.Tensor:
+    """Does what ``fill_diagonal_`` does, by the places of elements: PyTorch writes to memory by strides."""
+    places = [
+        torch.arange(size, device=tensor.device).reshape(-1, *[1] * (tensor.dim() - 1 - dim))
+        for dim, size in enumerate(tensor.shape)
+    ]
+    if wrap and len(places) == 2:
+        places[0] = places[0] % (tensor.shape[1] + 1)
+    equal = [first == second for first, second in itertools.pairwise(places)]
+    is_filled = functools.reduce(torch.logical_and, equal)
+    return tensor.copy_(torch.where(is_filled, torch.full_like(tensor, value), tensor))
 
 
 def _stand_in(weight: torch.Tensor) -> torch.Tensor:
