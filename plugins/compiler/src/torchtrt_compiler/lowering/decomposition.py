@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
+from torchtrt_compiler.lowering.known_sizes import settle_sizes
 from torchtrt_compiler.torch_internals import (
     FakeTensor,
     decomposition_table,
@@ -51,13 +53,22 @@ _PYTORCH = frozenset({"aten", "prim", "prims"})
 """The namespaces of ops that every process with PyTorch has."""
 
 
-def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
+def resolve_nodes(
+    graph_module: GraphModule,
+    settings: CompilationSettings,
+    known: Mapping[Any, int] = MappingProxyType({}),
+) -> None:
     """Gives every call in the graph its ``Resolution``, decomposing nodes where that helps.
 
     Each node is asked about once; the answer travels with it to partitioning and conversion.
+
+    Args:
+        graph_module: The program's graph.
+        settings: The settings of the compilation.
+        known: The sizes that guards fix, by their expressions.
     """
     with no_new_assumptions(graph_module.graph):
-        _Resolver(graph_module, settings).run()
+        _Resolver(graph_module, settings, known).run()
 
 
 def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) -> None:
@@ -93,6 +104,7 @@ def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) ->
 class _Resolver:
     graph_module: GraphModule
     settings: CompilationSettings
+    known: Mapping[Any, int]
 
     def run(self) -> None:
         """Gives each call of the graph, and of the graphs inside its calls, its resolution."""
@@ -100,7 +112,7 @@ class _Resolver:
             if node.op == "call_function":
                 for inner in inner_graphs(node):
                     remove_no_ops(inner)
-                    _Resolver(inner, self.settings).run()
+                    _Resolver(inner, self.settings, self.known).run()
                     inner.recompile()
                 resolution, parts = self.resolve(node, depth=0)
                 remember_resolution(node, resolution)
@@ -141,6 +153,7 @@ class _Resolver:
             if error.reason:
                 return _with_reason(resolution, error.reason, "decomposition"), None
             return resolution, None
+        settle_sizes(parts.graph, self.known)
         for part in list(parts.graph.nodes):
             if part.op != "call_function" or part._erased:
                 continue

@@ -1,0 +1,49 @@
+"""Sizes that a guard fixes are numbers for everything that is converted, though they follow from a size that varies."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchtrt
+from tests.support.modules import Function
+
+OF_THE_LAST_COLUMN = {
+    "squeeze": lambda last: last.squeeze(-1) + 1,
+    "squeeze all": lambda last: last.squeeze() + 1,
+    "expand": lambda last: last.expand(4, 5) + 1,
+    "expand as": lambda last: last.repeat(1, 2) + last.expand_as(torch.ones(4, 2)),
+    "channels": lambda last: F.conv1d(last[None].mT, torch.ones(2, 1, 3), padding=1),
+    "features": lambda last: F.linear(last, torch.ones(3, 1)),
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_LAST_COLUMN)
+def test_the_rest_of_three_columns_is_one_column(name):
+    """``n - (n + 1) // 2`` is 1 under the guard that PyTorch adds for 3, and for no other size that is taken."""
+
+    def function(x):
+        return OF_THE_LAST_COLUMN[name](x.chunk(2, -1)[-1])
+
+    columns = torchtrt.Input(min_shape=(4, 2), opt_shape=(4, 3), max_shape=(4, 8))
+    compiled = torchtrt.compile(Function(function).eval(), [columns], min_block_size=1)
+    x = torch.rand(4, 3)
+
+    torch.testing.assert_close(compiled(x), function(x))
+    assert not compiled.report.in_torch
+
+
+def test_bags_as_long_as_a_size_that_varies():
+    """PyTorch asks of each new tensor whether it is empty, also of the number of bags."""
+    weight = torch.rand(5, 4)
+    indices = torchtrt.Input(
+        min_shape=(2, 2), opt_shape=(3, 4), max_shape=(8, 8), dtype=torch.int64
+    )
+
+    def function(x):
+        return F.embedding_bag(x % 5, weight, mode="max")
+
+    compiled = torchtrt.compile(Function(function).eval(), [indices], min_block_size=1)
+
+    for shape in ((3, 4), (2, 2), (8, 5)):
+        x = torch.randint(9, shape)
+        torch.testing.assert_close(compiled(x), function(x))
