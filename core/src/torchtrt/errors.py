@@ -103,6 +103,10 @@ class ConversionWarning(UserWarning):
     """An op stays in PyTorch, as ``torch_executed_on_failure`` asks: its converter failed, or TensorRT refused it."""
 
 
+class SettingsWarning(UserWarning):
+    """A setting that names ops, nodes or packs changes nothing in a compilation."""
+
+
 class NoEngineWarning(UserWarning):
     """Nothing of a model became an engine, so that all of it runs in PyTorch."""
 

@@ -40,6 +40,7 @@ from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
 from torchtrt_compiler.tuning import tuned
+from torchtrt_compiler.unused_settings import warn_of_unused_settings
 from torchtrt_compiler.verification import Built, closest_reference, verify
 from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
@@ -126,6 +127,7 @@ def _compile_program(
         watcher = UnwatchedProgram() if options.immutable_weights else ProgramRecorder(exported)
         program = lower(exported, options, watcher)
         report.passes = program.passes
+        warn_of_unused_settings(options, exported, program.graph_module, program.asked)
         weights = _constants(exported, program)
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)

@@ -57,7 +57,7 @@ def resolve_nodes(
     graph_module: GraphModule,
     settings: CompilationSettings,
     known: Mapping[Any, int] = MappingProxyType({}),
-) -> None:
+) -> set[Any]:
     """Gives every call in the graph its ``Resolution``, decomposing nodes where that helps.
 
     Each node is asked about once; the answer travels with it to partitioning and conversion.
@@ -66,9 +66,14 @@ def resolve_nodes(
         graph_module: The program's graph.
         settings: The settings of the compilation.
         known: The sizes that guards fix, by their expressions.
+
+    Returns:
+        The ops that were asked about, those inside decompositions among them.
     """
+    asked: set[Any] = set()
     with no_new_assumptions(graph_module.graph):
-        _Resolver(graph_module, settings, known).run()
+        _Resolver(graph_module, settings, known, asked).run()
+    return asked
 
 
 def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) -> None:
@@ -105,6 +110,7 @@ class _Resolver:
     graph_module: GraphModule
     settings: CompilationSettings
     known: Mapping[Any, int]
+    asked: set[Any]
 
     def run(self) -> None:
         """Gives each call of the graph, and of the graphs inside its calls, its resolution."""
@@ -112,7 +118,7 @@ class _Resolver:
             if node.op == "call_function":
                 for inner in inner_graphs(node):
                     remove_no_ops(inner)
-                    _Resolver(inner, self.settings, self.known).run()
+                    _Resolver(inner, self.settings, self.known, self.asked).run()
                     inner.recompile()
                 resolution, parts = self.resolve(node, depth=0)
                 remember_resolution(node, resolution)
@@ -121,6 +127,7 @@ class _Resolver:
 
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        self.asked.add(node.target)
         if writes(node):
             reason = "It writes to a buffer or an input, which PyTorch does."
             return _rejected(node, reason, "write"), None

@@ -34,6 +34,7 @@ def settle_sizes(graph: Graph, known: Mapping[Any, int]) -> None:
 
 
 def _settled(value: Any, known: Mapping[Any, int]) -> Any:
+    """Returns a value with numbers for its sizes that are known."""
     if isinstance(value, torch.SymInt):
         expression = value.node.expr
         return int(expression) if expression.is_Integer else known.get(expression, value)

@@ -39,7 +39,8 @@ def lower(
         fold_constants(program.graph_module, program.mutated)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
-        resolve_nodes(program.graph_module, settings, known_sizes(program.guards))
+        known = known_sizes(program.guards)
+        program.asked.update(resolve_nodes(program.graph_module, settings, known))
         fold_constants(program.graph_module, program.mutated)  # of decompositions
     program.graph_module.graph.lint()
     program.graph_module.recompile()
