@@ -32,6 +32,38 @@ def test_the_rest_of_three_columns_is_one_column(name):
     assert not compiled.report.in_torch
 
 
+def test_the_rest_of_two_columns_is_one_column():
+    """PyTorch adds no guard for what the range of a size tells: 1 is left out, for which there is no rest."""
+
+    def function(x):
+        return x.chunk(2, -1)[-1].expand(4, 5) + 1
+
+    x = torch.rand(4, 2)
+    columns = torch.export.Dim("columns", min=1, max=2)
+    with pytest.warns(UserWarning, match="Engines are for 2"):
+        compiled = torchtrt.compile(
+            Function(function).eval(), [x], dynamic_shapes=(({1: columns},),), min_block_size=1
+        )
+
+    torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_part_that_is_one_for_all_sizes_but_one_is_not_taken_for_one():
+    """The range that PyTorch exports for starts at 2, and the engines take 1 as well."""
+
+    def function(x):
+        return (x.sum() + torch.arange(8.0).reshape(4, 2))[x.shape[0] // 2 :]
+
+    x = torch.rand(2, 4)
+    rows = torch.export.Dim("rows", min=1, max=2)
+    compiled = torchtrt.compile(
+        Function(function).eval(), [x], dynamic_shapes=(({0: rows},),), min_block_size=1
+    )
+
+    for each in (x, x[:1].clone()):
+        torch.testing.assert_close(compiled(each), function(each))
+
+
 def test_bags_as_long_as_a_size_that_varies():
     """PyTorch asks of each new tensor whether it is empty, also of the number of bags."""
     weight = torch.rand(5, 4)
