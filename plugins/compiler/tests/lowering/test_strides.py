@@ -80,6 +80,16 @@ def test_pooling_of_a_copy_with_a_written_diagonal():
     assert not compiled.report.in_torch
 
 
+def test_memory_that_grows_is_refused():
+    """Its new elements have no values."""
+
+    def function(x):
+        return (x * 2).resize_(5, 4)[:4]
+
+    with pytest.raises(UnsupportedProgramError, match=r"makes mul larger with resize_ \(File"):
+        torchtrt.compile(Function(function).eval(), [torch.rand(4, 4)], **OPTIONS)
+
+
 def test_memory_with_gaps_that_the_program_does_not_know_is_refused():
     """A scatter returns its argument's places in memory, with what lies between them."""
 
