@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 import torchtrt
 from tests.support.modules import Function
+from torchtrt.errors import InputError
 
 OF_THE_LAST_COLUMN = {
     "squeeze": lambda last: last.squeeze(-1) + 1,
@@ -62,6 +63,27 @@ def test_a_part_that_is_one_for_all_sizes_but_one_is_not_taken_for_one():
 
     for each in (x, x[:1].clone()):
         torch.testing.assert_close(compiled(each), function(each))
+
+
+def test_a_program_from_a_file_knows_its_guards(tmp_path):
+    """Opening it makes guards of its own, and is no reason to forget those that it was exported under."""
+
+    class Rest(torch.nn.Module):
+        def forward(self, x):
+            return x.chunk(2, -1)[-1].expand(4, 5).cumsum(0), (x.t() * 2).as_strided((3,), (1,))
+
+    model, x = Rest(), torch.rand(4, 3)
+    sizes = ({1: torch.export.Dim.AUTO},)
+    exported = torch.export.export(model, (x,), dynamic_shapes=sizes, strict=False)
+    torch.export.save(exported, tmp_path / "rest.pt2")
+    columns = torchtrt.Input(min_shape=(4, 2), opt_shape=(4, 3), max_shape=(4, 8))
+    loaded = torch.export.load(tmp_path / "rest.pt2")
+
+    compiled = torchtrt.compile(loaded, [columns], min_block_size=1)
+
+    torch.testing.assert_close(compiled(x), model(x))
+    with pytest.raises(InputError, match="exported under the condition"):
+        compiled(torch.rand(4, 5))
 
 
 def test_bags_as_long_as_a_size_that_varies():
