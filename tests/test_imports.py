@@ -18,6 +18,7 @@ OPS_OF_THE_COMPILER = {
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write to their statistics, which their schema does not tell",
     "small_sizes": "what exporting leaves out where a size is known: whole slices, copies of what is contiguous",
+    "lowering/strides": "what reads memory by strides, and the copy that it gets",
     "lowering/program": "the copy back to what the model writes to",
     "tuning": "casts, which cost an engine nothing",
 }

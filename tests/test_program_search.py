@@ -22,12 +22,15 @@ def test_a_seed_is_always_the_same_program():
     """So a finding can be looked at again."""
     assert program(7) == program(7)
     assert program(7) != program(8)
+    assert program(7, "corners") == program(7, "corners") != program(7)
 
 
-@pytest.mark.parametrize("seed", [3, 5, 14])
-def test_generated_programs_are_right_or_refused(seed):
+@pytest.mark.parametrize(
+    ("seed", "kind"), [(3, "usual"), (5, "usual"), (14, "usual"), (1, "corners"), (6, "corners")]
+)
+def test_generated_programs_are_right_or_refused(seed, kind):
     """As eager PyTorch, in values, dtypes, shapes and what is left in buffers and inputs."""
-    outcome = checking.check(program(seed))
+    outcome = checking.check(program(seed, kind))
     assert not outcome.is_finding, outcome
 
 

@@ -267,6 +267,9 @@ def test_the_lines_of_the_model_are_kept():
     )
 
 
+@pytest.mark.filterwarnings(
+    "ignore::torchtrt.errors.SettingsWarning"
+)  # one list for several models
 @pytest.mark.parametrize("kept", [(), ("aten.linear", "aten.add", "aten.matmul")])
 @pytest.mark.parametrize("kind", [Enabled, Disabled, Nested, Several, Composites])
 def test_a_region_inside_the_callers_autocast(kind, kept):

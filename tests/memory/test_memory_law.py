@@ -11,7 +11,10 @@ from tests.memory.programs import programs
 from tests.support.shards import shards
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
-pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning"),
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning"),
+]
 
 PROGRAMS = 100
 """Of each shard. A program takes about an eighth of a second, most of it in exporting."""

@@ -8,7 +8,10 @@ import torchtrt
 from torchtrt_runtime import EngineModule
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
-pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning"),
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning"),
+]
 
 COPIES = {
     "clone": lambda x: x[:2].clone(),

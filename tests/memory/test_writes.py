@@ -11,7 +11,10 @@ from tests.memory.test_results import Stateful, compiled, x  # noqa: F401  (a fi
 from torchtrt.errors import InputError, UnsupportedProgramError
 
 # What stays in PyTorch, all of it if need be, keeps the same law.
-pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning"),
+    pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning"),
+]
 
 
 def assert_eager(modules, *inputs, calls=3):

@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument(
         "--seed", type=int, action="append", help="only this seed, and print its program"
     )
+    parser.add_argument("--corners", action="store_true", help="search at the corners")
     parser.add_argument("--table", action="store_true", help="print what became of the programs")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -39,9 +40,10 @@ def main() -> None:
     if options.table:
         print_table(list(outcomes(options.out)))
         return
+    kind = "corners" if options.corners else "usual"
     if options.seed:
         for seed in options.seed:
-            print(json.dumps(search(seed, is_loud=True)["outcome"]))
+            print(json.dumps(search(seed, kind, is_loud=True)["outcome"]))
         return
     end = time.monotonic() + options.seconds
     done = [each["seed"] for each in outcomes(options.out)]
@@ -50,18 +52,18 @@ def main() -> None:
         with options.out.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"seed": seed, "outcome": ["crashed", ""]}) + "\n")
             file.flush()
-            file.write(json.dumps(search(seed)) + "\n")
+            file.write(json.dumps(search(seed, kind)) + "\n")
         seed += 1
     print_table(list(outcomes(options.out)))
 
 
-def search(seed: int, is_loud: bool = False) -> dict[str, Any]:
-    """Returns the outcome of a seed; prints a reproduction of what it finds."""
+def search(seed: int, kind: str = "usual", is_loud: bool = False) -> dict[str, Any]:
+    """Returns the outcome of a seed of a kind of program; prints a reproduction of what it finds."""
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(_LONGEST)
-    text = ""
+    text, made = "", None
     try:
-        made = program(seed)
+        made = program(seed, kind)
         outcome = check(made)
         if outcome.is_finding:
             signal.alarm(10 * _LONGEST)
@@ -74,7 +76,8 @@ def search(seed: int, is_loud: bool = False) -> dict[str, Any]:
         outcome = Outcome("slow")
     finally:
         signal.alarm(0)
-    return {"seed": seed, "outcome": list(outcome), "program": text}
+    version = made.version if made else ""
+    return {"seed": seed, "version": version, "outcome": list(outcome), "program": text}
 
 
 def _too_long(*_: object) -> None:
@@ -91,6 +94,8 @@ def print_table(found: list[dict[str, Any]]) -> None:
     """Prints how many programs had which outcome, and each kind of finding once."""
     for kind, count in Counter(each["outcome"][0] for each in found).most_common():
         print(f"{count:6} {kind}")
+    for version, count in Counter(each.get("version", "") for each in found).most_common():
+        print(f"{count:6} for {version}")
     details = Counter(f"{each['outcome'][0]}: {each['outcome'][1][:150]}" for each in found)
     for detail, count in details.most_common():
         if not detail.startswith(("right", "unstable", "invalid")):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tools.program_search import grammar
+from tools.program_search import corners, grammar
 from torchtrt_reference import VERSIONS
 
 Range = tuple[int, int, int]
@@ -26,6 +26,15 @@ _DTYPES = (
     "torch.int64",
     "torch.int32",
     "torch.bool",
+)
+_MORE_DTYPES = (
+    *_DTYPES,
+    "torch.int64",
+    "torch.int32",
+    "torch.bfloat16",
+    "torch.float64",
+    "torch.uint8",
+    "torch.int8",
 )
 _MOST_ELEMENTS = 4096
 _KEPT = ((), (), ("aten.mul",), ("aten.add", "aten.reshape"), ("aten.slice", "aten.linear"))
@@ -125,9 +134,14 @@ class Program:
         return "float16" in text
 
 
-def program(seed: int) -> Program:
-    """Returns the program of a seed."""
-    return _Generator(seed).make()
+def program(seed: int, kind: str = "usual") -> Program:
+    """Returns the program of a seed.
+
+    Args:
+        seed: The seed.
+        kind: ``usual`` for the statements of ``grammar``, ``corners`` for those of ``corners`` beside them.
+    """
+    return _Generator(seed, kind).make()
 
 
 class _Generator:
@@ -135,10 +149,16 @@ class _Generator:
 
     Args:
         seed: The seed.
+        kind: The kind of program.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kind: str = "usual") -> None:
         self.random = random.Random(seed)
+        self.dtypes, self.families = _DTYPES, grammar.FAMILIES
+        self.always = ("arithmetic", "shapes")
+        if kind == "corners":
+            self.dtypes, self.families = _MORE_DTYPES, {**grammar.FAMILIES, **corners.FAMILIES}
+            self.always = tuple(self.random.sample(sorted(corners.FAMILIES), 3))
         self.counter = itertools.count()
         self.environments: list[dict[str, Any]] = []
 
@@ -161,7 +181,7 @@ class _Generator:
             exec(grammar.PRELUDE, names)
             values = dict(zip(base.names, base.arguments(sizes, 0), strict=True))
             self.environments.append({**names, **values, "self": base.model()})
-        families = choose.sample(sorted(grammar.FAMILIES), 4)
+        families = choose.sample(sorted(self.families), 4)
         body: list[str] = []
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -192,7 +212,7 @@ class _Generator:
             if choose.random() < 0.12:
                 inputs.append(InputSpec("", value=choose.choice((2, 0.5, None, True))))
             else:
-                inputs.append(InputSpec(choose.choice(_DTYPES), choose.choice(shapes)))
+                inputs.append(InputSpec(choose.choice(self.dtypes), choose.choice(shapes)))
         used = re.findall(r"[nm]", " ".join(" ".join(each.shape) for each in inputs))
         ranges = {name: bounds for name, bounds in ranges.items() if name in used}
         profiles: list[Mapping[str, Range]] = [ranges]
@@ -205,8 +225,8 @@ class _Generator:
     def draw(self, families: Sequence[str]) -> str:
         """Returns a statement that runs at all sizes, or an empty string."""
         for _ in range(12):
-            family = self.random.choice((*families, "arithmetic", "shapes"))
-            template = self.random.choice(grammar.FAMILIES[family])
+            family = self.random.choice((*families, *self.always))
+            template = self.random.choice(self.families[family])
             with contextlib.suppress(LookupError):
                 statement = self.fill(template)
                 name = f"v{next(self.counter)}"
@@ -273,10 +293,12 @@ class _Generator:
                 "k": ("2", "3", "-1", "0.5", "1"),
                 "h": ("torch.bfloat16", "torch.float16"),
                 "y": _DTYPES,
+                # PyTorch does not define what a negative number becomes as an unsigned one.
+                "z": [name for name in _MORE_DTYPES if name != "torch.uint8"],
             }
             return choose.choice(options[kind])
 
-        return re.sub(r"\{([tfibdkshy])\}", place, template).replace("{{", "{").replace("}}", "}")
+        return re.sub(r"\{([tfibdkshyz])\}", place, template).replace("{{", "{").replace("}}", "}")
 
     def runs(self, statement: str) -> bool:
         """Returns whether eager PyTorch runs a statement at all sizes; its effects stay if so."""

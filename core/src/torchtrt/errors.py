@@ -17,6 +17,12 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     return f"Did you mean {close[0]!r}?" if close else otherwise
 
 
+def kind_of(value: object) -> str:
+    """Returns the type of a value, for a message: ``"a list"``, ``"an ndarray"``."""
+    name = type(value).__name__
+    return f"{'an' if name.startswith((*'aeioAEIO', 'nd')) else 'a'} {name}"
+
+
 class TorchTRTError(Exception):
     """The base of torchtrt's exceptions."""
 
@@ -101,6 +107,10 @@ class CacheWarning(UserWarning):
 
 class ConversionWarning(UserWarning):
     """An op stays in PyTorch, as ``torch_executed_on_failure`` asks: its converter failed, or TensorRT refused it."""
+
+
+class SettingsWarning(UserWarning):
+    """A setting that names ops, nodes or packs changes nothing in a compilation."""
 
 
 class NoEngineWarning(UserWarning):

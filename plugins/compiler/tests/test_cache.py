@@ -187,6 +187,7 @@ def changed_weight():
     return model
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import torchtrt
+from tests.support.modules import Function
 from torchtrt.errors import ExportError, InputError, SettingsError
 from torchtrt.settings import CompilationSettings
 
@@ -26,7 +27,7 @@ def linear():
 )
 def test_inputs_that_are_no_sequence_are_refused_with_what_to_write(inputs):
     """A bare tensor is not the sequence of its rows."""
-    with pytest.raises(InputError, match=rf"not as a {type(inputs).__name__}: write \[x\]"):
+    with pytest.raises(InputError, match=rf"not as an? {type(inputs).__name__}: write \[x\]"):
         torchtrt.compile(linear(), inputs)
 
 
@@ -214,11 +215,32 @@ def test_a_number_that_varies_is_refused_with_what_to_give(function, given):
         ([(1, 3, 8, 8)], r"None of the inputs is a tensor.*torchtrt\.Input\(\(1, 3, 224, 224\)\)"),
         ([None], "None of the inputs is a tensor"),
         ([np.zeros((2, 2), "f4")], r"torch\.from_numpy"),
+        (np.zeros((2, 2), "f4"), "not as an ndarray: write"),
+        (torchtrt.Input((2, 2)), "not as an Input: write"),
+        ([torchtrt.Input((2, 2), device="nowhere")], "device='nowhere', which PyTorch .* not have"),
     ],
 )
 def test_inputs_that_are_no_tensors_are_an_error_that_says_what_to_write(inputs, message):
     with pytest.raises(InputError, match=message):
         torchtrt.compile(torch.nn.ReLU().eval(), inputs)
+
+
+def test_a_dim_that_the_model_does_not_take_leads_to_input():
+    """PyTorch's own suggestions are not those that torchtrt understands best."""
+    size = torch.export.Dim("n", min=2, max=8)
+    model = Function(lambda x: x.reshape(4, 4)).eval()
+
+    with pytest.raises(ExportError, match=r"torchtrt\.Input\(min_shape"):
+        torchtrt.compile(model, [torch.rand(4, 4)], dynamic_shapes=(({0: size},),))
+
+
+def test_loading_weights_into_engines_leads_to_refitting():
+    """A compiled model has no weights by the names of the model's."""
+    model = linear().eval()
+    compiled = torchtrt.compile(model, [X], min_block_size=1)
+
+    with pytest.raises(RuntimeError, match="refit_module_weights"):
+        compiled.load_state_dict(model.state_dict())
 
 
 def test_the_name_of_an_exception_in_the_package_leads_to_its_module():

@@ -248,7 +248,7 @@ def test_any_subset_of_weights_may_change(changed, seed):
         (lambda state: state.update(second=torch.rand(4, 4).to_sparse()), "'second' is"),
         (lambda state: state.update(second=torch.rand(4, 4).to("meta")), "'second' is a tensor wi"),
         (lambda state: state.update(second=fake(4, 4)), "'second' is a tensor without values"),
-        (lambda state: state.update(second=state["second"].numpy()), "'second' is a ndarray, no"),
+        (lambda state: state.update(second=state["second"].numpy()), "'second' is an ndarray, no"),
         (
             lambda state: state.update(second=torch.nested.nested_tensor([X], layout=torch.jagged)),
             "'second' is a nested",

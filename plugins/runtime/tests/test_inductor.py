@@ -16,6 +16,8 @@ from torchtrt.errors import SettingsError
 from torchtrt_compiler.compiler import TRACING
 from torchtrt_runtime.executors import inductor as torch_parts
 
+pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")
+"""One list of ops is for several models."""
 IN_TORCH = {"aten.layer_norm", "aten.mul", "aten.add", "aten.cat", "aten.split"}
 
 

@@ -251,6 +251,9 @@ def arguments(call):
     return copy.deepcopy(call if isinstance(call, tuple) else (call,))
 
 
+@pytest.mark.filterwarnings(
+    "ignore::torchtrt.errors.SettingsWarning"
+)  # one list for several models
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.NoEngineWarning")  # of dtypes that 8.6 lacks
 @pytest.mark.parametrize("case", MODELS)
 @pytest.mark.parametrize("executed", ["", "aten.linear aten.add aten.mul aten.mm"])

@@ -39,11 +39,16 @@ def settings_from(keywords: Mapping[str, Any]) -> CompilationSettings:
     for op, name in keywords.get("converter_preferences", {}).items():
         if reason := _why_not_preferred(packs, op, normalize(name)):
             raise SettingsError(f"converter_preferences: {reason}")
-    preferences = {**_preferred_by_environment(packs), **preferences}
+    preferences = {**_of_environment(packs), **preferences}
     return dataclasses.replace(settings, converter_preferences=preferences)
 
 
-def _preferred_by_environment(packs: PackSet) -> dict[Target, str]:
+def preferred_by_environment() -> dict[Target, str]:
+    """Returns the packs that the environment prefers for single ops, by op."""
+    return _of_environment(current_packs())
+
+
+def _of_environment(packs: PackSet) -> dict[Target, str]:
     """Returns the packs that the environment prefers, by op. One that cannot be preferred is a problem."""
     found: dict[Target, str] = {}
     for op, name in packs.preferred_for:

@@ -16,7 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import Profile
+from torchtrt.conversion.size_ranges import Profile, union
 from torchtrt.errors import InputError, PackError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.packs.preferences import settings_from
@@ -33,6 +33,7 @@ from torchtrt_compiler.lowering import (
     decompose_added_ops,
     keep_results_apart,
     lower,
+    settle_sizes,
 )
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
@@ -40,6 +41,7 @@ from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
 from torchtrt_compiler.tuning import tuned
+from torchtrt_compiler.unused_settings import warn_of_unused_settings
 from torchtrt_compiler.verification import Built, closest_reference, verify
 from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
@@ -126,11 +128,16 @@ def _compile_program(
         watcher = UnwatchedProgram() if options.immutable_weights else ProgramRecorder(exported)
         program = lower(exported, options, watcher)
         report.passes = program.passes
+        warn_of_unused_settings(options, exported, program.graph_module, program.asked)
         weights = _constants(exported, program)
         profiles = size_profiles(program, *given)
         check_decidable(program.guards, profiles)
     with TRACING, stages.stage("small sizes"):
         profiles, excluded = _of_model(model, exported, program, profiles)
+        compiled_sizes = {
+            symbol: union(each[symbol] for each in profiles) for symbol in profiles[0]
+        }
+        settle_sizes(program.graph_module.graph, {}, compiled_sizes)
         report.narrowed = list(narrowed_sizes(program, profiles, *given, excluded))
         _tell_narrowed(report, options)
     with stages.stage("partitioning"):

@@ -25,7 +25,7 @@ from torchtrt.conversion.size_ranges import (
     linear_size,
     union,
 )
-from torchtrt.errors import ExportError, InputError, TorchTRTError
+from torchtrt.errors import ExportError, InputError, TorchTRTError, kind_of
 from torchtrt.graphs.memory import storage_of
 from torchtrt.registry import export_contexts
 from torchtrt.tensorrt.shims import INT32_RANGE
@@ -79,7 +79,7 @@ def _exported(
     if type(model).__module__.startswith("torch.jit") or not isinstance(candidate, torch.nn.Module):
         raise InputError(
             f"compile() takes a torch.nn.Module, an ExportedProgram (of a file: torch.export.load) or, with "
-            f"`pip install torchtrt-torchscript`, a scripted or traced model, not a {type(model).__name__}."
+            f"`pip install torchtrt-torchscript`, a scripted or traced model, not {kind_of(model)}."
         )
     tree = (tuple(inputs), dict(kwarg_inputs))
     if not flatten(tree):
@@ -116,7 +116,18 @@ def _exported(
             f"torch.export could not trace {type(model).__name__}{_raised_in(error)}: {type(error).__name__}: {error}\n"
             "If model(*inputs) fails in PyTorch as well, give inputs that the model takes. If not, rewrite what export "
             "cannot trace (torch.export.draft_export(model, args) lists it all), or pass your own ExportedProgram."
+            + _advice(error)
         ) from error
+
+
+def _advice(error: Exception) -> str:
+    """Returns what else a person can do about an error of exporting."""
+    if "Constraints violated" not in str(error):
+        return ""
+    return (
+        "\nA torch.export.Dim promises every size of its range. torchtrt.Input(min_shape, opt_shape, max_shape) asks "
+        "for the sizes that the model takes: others are left out, and report.narrowed says so."
+    )
 
 
 def _raised_in(error: BaseException) -> str:
@@ -186,11 +197,11 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
     """
     if not isinstance(inputs, Sequence) or isinstance(inputs, str):
         raise InputError(
-            f"compile() takes the inputs as a sequence, not as a {type(inputs).__name__}: write [x] for one input "
+            f"compile() takes the inputs as a sequence, not as {kind_of(inputs)}: write [x] for one input "
             "x, or kwarg_inputs={...} for inputs by name."
         )
     if not isinstance(kwarg_inputs, Mapping):
-        raise InputError(f"kwarg_inputs is a {type(kwarg_inputs).__name__}: give inputs by name.")
+        raise InputError(f"kwarg_inputs is {kind_of(kwarg_inputs)}: give inputs by name.")
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
     _count_ranges(leaves)
     for leaf in leaves:

@@ -87,11 +87,30 @@ class Input:
             optimal if minimum == maximum else min(max(optimal, 2), maximum)
             for minimum, optimal, maximum in zip(*self.bounds, strict=True)
         ]
-        target = torch.device(self.device) if self.device is not None else device
+        target = self._device() or device
         if self.dtype.is_floating_point or self.dtype.is_complex:
             own = torch.Generator(target).manual_seed(0)  # the caller's draws what it would without
             return torch.rand(shape, generator=own, device=target).to(self.dtype)
         return torch.ones(shape, dtype=self.dtype, device=target)
+
+    def _device(self) -> torch.device | None:
+        """Returns the device that was asked for.
+
+        Raises:
+            InputError: PyTorch does not have it here.
+        """
+        if self.device is None:
+            return None
+        try:
+            device = torch.device(self.device)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise InputError(
+                f"Input has device={self.device!r}, which PyTorch {torch.__version__} does not have here: {reason}. "
+                "Leave it out for the device of the model."
+            ) from error
+        return device
 
     def dynamic_dims(self) -> dict[int, Any]:
         """Returns what ``torch.export`` is told of the sizes that vary."""

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, kind_of
 from torchtrt.graphs.nodes import writes
 from torchtrt.settings import is_integer
 from torchtrt.targets import qualified_name
@@ -113,7 +113,7 @@ def profile(
         InputError: The model was not compiled, ``calls`` is no positive number, or the inputs do not fit.
     """
     if not isinstance(compiled, CompiledModule):
-        message = f"profile() takes what torchtrt.compile returned, not a {type(compiled).__name__}: compile it first."
+        message = f"profile() takes what torchtrt.compile returned, not {kind_of(compiled)}: compile it first."
         raise InputError(message)
     if not is_integer(calls, 1):
         raise InputError(f"profile() measures at least one call, and was asked for {calls!r}.")

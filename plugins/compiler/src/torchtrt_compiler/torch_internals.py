@@ -25,6 +25,7 @@ from torch.fx import GraphModule
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 __all__ = [
     "DeviceType",
@@ -33,6 +34,8 @@ __all__ = [
     "FakeTensor",
     "FakeTensorMode",
     "TorchDispatchMode",
+    "ValueRanges",
+    "bound_sympy",
     "compile_lock",
     "decomposition_table",
     "enable_python_dispatcher",

@@ -467,6 +467,19 @@ def _biased(module, query, key, value, attention_mask, scaling=None, **_):
 transformers.AttentionInterface.register("biased_sdpa", _biased)
 
 
+def test_a_model_that_takes_images_is_refused():
+    """Its language model alone would be compiled, and generate would fail at the images."""
+    vision = transformers.CLIPVisionConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
+    )
+    text = transformers.LlamaConfig(**GROUPED)
+    config = transformers.LlavaConfig(text_config=text, vision_config=vision, image_token_index=95)
+    model = transformers.LlavaForConditionalGeneration(config).to(DEVICE)
+
+    with pytest.raises(UnsupportedProgramError, match="takes image besides text"):
+        compile_for_generation(model, max_length=32)
+
+
 def test_a_model_with_an_attention_of_its_own_is_refused():
     """Its logits are compared before anything is built."""
     model = model_of(CONFIGS["llama"])

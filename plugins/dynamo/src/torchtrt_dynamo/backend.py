@@ -23,7 +23,7 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchtrt.errors import NoEngineWarning, SettingsError
+from torchtrt.errors import NoEngineWarning, SettingsError, SettingsWarning
 from torchtrt.packs.preferences import settings_from
 from torchtrt_compiler.compiler import compile as compile_model
 from torchtrt_compiler.inputs import Input
@@ -237,6 +237,7 @@ class _Engines:
             )
         given = [_input(*pair) for pair in zip(tensors, self._bounds, strict=True)]
         with warnings.catch_warnings(), _disable_current_modes():
+            warnings.simplefilter("ignore", SettingsWarning)  # the op may be in another graph
             # PyTorch watches the first call with a mode, which no export survives.
             if self._is_broken_off or self._compiled:
                 warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough

@@ -117,6 +117,20 @@ class CompiledModule(torch.nn.Module):
         if stated != RuntimeSettings():
             self.runtime_settings = stated
 
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """Loads what PyTorch holds of the model, as any module does. Engines have weights of their own.
+
+        Raises:
+            RuntimeError: There are weights that the graph around the engines does not have.
+        """
+        try:
+            return super().load_state_dict(*args, **kwargs)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{error}\nThe engines of a compiled model hold its weights. Load them into the model, and give them "
+                "to the engines with torchtrt.refit_module_weights(compiled, model)."
+            ) from error
+
     @property
     def runtime_settings(self) -> RuntimeSettings:
         """How the runtime of TensorRT for RTX executes the engines. Assigned settings hold from the next call on.

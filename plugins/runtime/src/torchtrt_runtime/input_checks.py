@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
-from torchtrt.errors import InputError
+from torchtrt.errors import InputError, kind_of
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
 
 _REMEMBERED = 256
@@ -277,12 +277,12 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
     """Checks an input's kind, dtype, layout and rank."""
     subject = f"Input {name!r}"
     if not isinstance(leaf, torch.Tensor):
-        given = "and is missing" if leaf is None else f"not a {type(leaf).__name__}"
+        given = "and is missing" if leaf is None else f"not {kind_of(leaf)}"
         raise InputError(f"{subject} must be a tensor, {given}.")
     check_strided(leaf)
     if type(leaf) not in _PLAIN:
         raise InputError(
-            f"Engines run on plain strided tensors, and {name!r} is a {type(leaf).__name__}. "
+            f"Engines run on plain strided tensors, and {name!r} is {kind_of(leaf)}. "
             "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
         )
     if leaf.dtype is not wanted.dtype:

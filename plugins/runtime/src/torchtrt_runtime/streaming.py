@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchtrt.errors import EngineError, InputError
+from torchtrt.errors import EngineError, InputError, kind_of
 from torchtrt.settings import is_integer
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt.tensorrt.logging import collecting
@@ -27,7 +27,9 @@ def weight_streaming(compiled: CompiledModule) -> WeightStreaming:
     """
     given: object = compiled
     if not isinstance(given, CompiledModule):
-        message = f"weight_streaming() takes what torchtrt.compile() returned, not a {type(compiled).__name__}."
+        message = (
+            f"weight_streaming() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
+        )
         raise InputError(message)
     return WeightStreaming(compiled)
 

@@ -15,7 +15,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx.traceback import preserve_node_meta
 
-from torchtrt.errors import ExportError, InputError
+from torchtrt.errors import ExportError, InputError, kind_of
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.targets import parse_target
 from torchtrt_compiler import compiler
@@ -165,7 +165,7 @@ def open_method(model: TorchScript, method: str = "forward") -> TorchScriptModul
         return TorchScriptModule(function.inlined_graph, function.schema)
     if not isinstance(model, torch.jit.ScriptModule):
         message = (
-            f"torchtrt_torchscript compiles scripted and traced models, not a {type(model).__name__}. "
+            f"torchtrt_torchscript compiles scripted and traced models, not {kind_of(model)}. "
             "torchtrt.compile takes modules as they are."
         )
         raise InputError(message)

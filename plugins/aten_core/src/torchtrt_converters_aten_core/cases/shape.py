@@ -71,6 +71,8 @@ CASES = [
     op_case("aten.adjoint.default", "batch length 4"),
     op_case("aten.movedim.int", "batch length 4", 0, -1),
     op_case("aten.movedim.intlist", "batch length 4", [0, 1], [1, 2]),
+    op_case("aten.movedim.int", "", 0, -1, label="scalar"),
+    op_case("aten.movedim.intlist", "", [0], [0], label="scalar"),
     op_case("aten.moveaxis.int", "batch length 4", 2, 0),
     op_case("aten.moveaxis.intlist", "batch length 4", [2], [0]),
     op_case("aten.unsqueeze.default", "batch length", 0),

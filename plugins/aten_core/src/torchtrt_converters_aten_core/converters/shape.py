@@ -95,6 +95,8 @@ def reverse_dimensions(ctx, self):
 def move(ctx, self, source, destination):
     """Converts dimensions moved to other places; the others keep their order."""
     rank = len(self.shape)
+    if not rank:
+        return self
     sources = [dim % rank for dim in _as_list(source)]
     places = [dim % rank for dim in _as_list(destination)]
     others = iter(dim for dim in range(rank) if dim not in sources)

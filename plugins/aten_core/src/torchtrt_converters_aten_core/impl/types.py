@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import operator
@@ -12,7 +13,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import add, is_network_tensor
-from torchtrt.errors import ConversionError
+from torchtrt.errors import ConversionError, NewAssumptionError
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt.tensorrt.shims import add_cast, follow_half
@@ -44,7 +45,10 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     result = _converted(ctx, tensor, source, target)
     known = ctx.known_value(tensor)
     if isinstance(known, torch.Tensor):  # how its sizes relate to those of others
-        ctx.remember(result, known.to(target))
+        with contextlib.suppress(
+            NewAssumptionError
+        ):  # PyTorch asks of a new tensor whether it is empty
+            ctx.remember(result, known.to(target))
     return result
 
 

@@ -11,6 +11,7 @@ from torchtrt_compiler.lowering.aliasing import keep_results_apart
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.decomposition import decompose_added_ops, resolve_nodes
+from torchtrt_compiler.lowering.known_sizes import settle_sizes
 from torchtrt_compiler.lowering.pipeline import lower
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.lowering.regions import without_regions
@@ -25,6 +26,7 @@ __all__ = [
     "open_program",
     "remove_no_ops",
     "resolve_nodes",
+    "settle_sizes",
     "without_regions",
     "without_transforms",
 ]

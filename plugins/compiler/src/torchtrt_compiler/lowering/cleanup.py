@@ -6,13 +6,14 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node, has_side_effect
 
+from torchtrt_compiler.lowering.strides import is_read_by_strides, settle_strides
+
 aten = torch.ops.aten
 
 _COPIES = frozenset({
     aten.alias.default, aten.clone.default, aten.contiguous.default, aten.detach.default,
     aten.lift_fresh_copy.default,
 })  # fmt: skip
-_STRIDED = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
 _VIEWS = frozenset({aten.view.default, aten._unsafe_view.default})
 _CASTS = frozenset({
     aten._to_copy.default, aten.to.device, aten.to.dtype, aten.to.dtype_layout, aten.type_as.default,
@@ -28,13 +29,16 @@ def remove_no_ops(graph_module: GraphModule) -> None:
     Copies go: nothing is written between what is copied and its copy, and where a result must be
     memory of its own, ``keep_results_apart`` copies it at the end. They stay where something reads
     memory by strides, and where an input is only copied and returned: that copy is for a converter.
+
+    Raises:
+        UnsupportedProgramError: Something reads memory by strides that the graph does not know.
     """
     graph = graph_module.graph
-    reads_strides = any(node.target in _STRIDED for node in graph.nodes)
+    settle_strides(graph)
     for node in list(graph.nodes):
         if node.target in _VIEWS:
             node.target = aten.reshape.default  # needs no copy before it to be contiguous
-        if reads_strides and node.target in _COPIES:
+        if node.target in _COPIES and is_read_by_strides(node):
             continue
         if isinstance(node.target, OpOverload) and not node.target._schema.returns:
             if node.target.namespace == "aten":  # assertions

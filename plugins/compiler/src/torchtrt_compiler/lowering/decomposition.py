@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
+from torchtrt_compiler.lowering.known_sizes import settle_sizes
 from torchtrt_compiler.torch_internals import (
     FakeTensor,
     decomposition_table,
@@ -51,13 +53,27 @@ _PYTORCH = frozenset({"aten", "prim", "prims"})
 """The namespaces of ops that every process with PyTorch has."""
 
 
-def resolve_nodes(graph_module: GraphModule, settings: CompilationSettings) -> None:
+def resolve_nodes(
+    graph_module: GraphModule,
+    settings: CompilationSettings,
+    known: Mapping[Any, int] = MappingProxyType({}),
+) -> set[Any]:
     """Gives every call in the graph its ``Resolution``, decomposing nodes where that helps.
 
     Each node is asked about once; the answer travels with it to partitioning and conversion.
+
+    Args:
+        graph_module: The program's graph.
+        settings: The settings of the compilation.
+        known: The sizes that guards fix, by their expressions.
+
+    Returns:
+        The ops that were asked about, those inside decompositions among them.
     """
+    asked: set[Any] = set()
     with no_new_assumptions(graph_module.graph):
-        _Resolver(graph_module, settings).run()
+        _Resolver(graph_module, settings, known, asked).run()
+    return asked
 
 
 def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) -> None:
@@ -93,6 +109,8 @@ def decompose_added_ops(graph_module: GraphModule, exported: ExportedProgram) ->
 class _Resolver:
     graph_module: GraphModule
     settings: CompilationSettings
+    known: Mapping[Any, int]
+    asked: set[Any]
 
     def run(self) -> None:
         """Gives each call of the graph, and of the graphs inside its calls, its resolution."""
@@ -100,7 +118,7 @@ class _Resolver:
             if node.op == "call_function":
                 for inner in inner_graphs(node):
                     remove_no_ops(inner)
-                    _Resolver(inner, self.settings).run()
+                    _Resolver(inner, self.settings, self.known, self.asked).run()
                     inner.recompile()
                 resolution, parts = self.resolve(node, depth=0)
                 remember_resolution(node, resolution)
@@ -109,6 +127,7 @@ class _Resolver:
 
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
+        self.asked.add(node.target)
         if writes(node):
             reason = "It writes to a buffer or an input, which PyTorch does."
             return _rejected(node, reason, "write"), None
@@ -141,6 +160,7 @@ class _Resolver:
             if error.reason:
                 return _with_reason(resolution, error.reason, "decomposition"), None
             return resolution, None
+        settle_sizes(parts.graph, self.known)
         for part in list(parts.graph.nodes):
             if part.op != "call_function" or part._erased:
                 continue
@@ -225,8 +245,8 @@ def _trace(decompose: Callable[..., Any] | None, node: Node) -> GraphModule:
     if difference is not None:
         where = qualified_function(decompose)
         raise _NotDecomposedError(f"its decomposition {where} returns {difference}")
-    remove_no_ops(parts)
     try:
+        remove_no_ops(parts)
         fold_constants(parts)
     except UnsupportedProgramError as error:
         where = qualified_function(decompose)

@@ -21,7 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt.graphs.nodes import declares_alias, mutates
+from torchtrt.graphs.nodes import declares_alias, model_line, mutates
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt_compiler.lowering.aliasing import (
     UNDECLARED,
@@ -110,15 +110,32 @@ def _result_dtypes(exported: ExportedProgram) -> list[torch.dtype]:
 
 
 def _check_destinations(graph: Graph) -> None:
-    """Checks that no write is to a tensor with several elements at one place in memory."""
+    """Checks that no write makes a tensor larger, or is to one with several elements at one place in memory.
+
+    Raises:
+        UnsupportedProgramError: One does, or is.
+    """
     repeating = repeating_nodes(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
+        if node.target is aten.resize_.default and _is_larger(node, destination):
+            raise UnsupportedProgramError(
+                f"The model makes {destination.name} larger with resize_ ({model_line(node)}), and the new elements "
+                "have no values. Make a tensor of the wanted size, such as new_zeros, and copy into it."
+            )
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
             raise UnsupportedProgramError(
                 f"The model writes ({node.target}) to {destination.name}, several elements of which are "
                 "one place in memory, as after expand: write to a clone() of it."
             )
+
+
+def _is_larger(node: Node, destination: Node) -> bool:
+    """Returns whether a resized tensor is known to have more elements than before."""
+    before, after = destination.meta.get("val"), node.meta.get("val")
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return False
+    return statically_known_true(after.numel() > before.numel())
 
 
 def _elements_are_apart(value: Any) -> bool:
@@ -179,11 +196,27 @@ def _declared(exported: ExportedProgram) -> Iterator[None]:
             if source := returned_argument(node):
                 _call(node, aten.alias.default, (source,), {})
             node.target = _SAYING_SO.get(node.target, node.target)
+        elif node.target is aten.fill_diagonal_.default:
+            undo.append(functools.partial(_call, node, node.target, node.args, node.kwargs))
+            node.target = _fill_diagonal
     try:
         yield
     finally:
         for step in undo:
             step()
+
+
+def _fill_diagonal(tensor: torch.Tensor, value: Any, wrap: bool = False) -> torch.Tensor:
+    """Does what ``fill_diagonal_`` does, by the places of elements: PyTorch writes to memory by strides."""
+    places = [
+        torch.arange(size, device=tensor.device).reshape(-1, *[1] * (tensor.dim() - 1 - dim))
+        for dim, size in enumerate(tensor.shape)
+    ]
+    if wrap and len(places) == 2:
+        places[0] = places[0] % (tensor.shape[1] + 1)
+    equal = [first == second for first, second in itertools.pairwise(places)]
+    is_filled = functools.reduce(torch.logical_and, equal)
+    return tensor.copy_(torch.where(is_filled, torch.full_like(tensor, value), tensor))
 
 
 def _stand_in(weight: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
+from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
 
@@ -38,7 +39,8 @@ def lower(
         fold_constants(program.graph_module, program.mutated)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
-        resolve_nodes(program.graph_module, settings)
+        known = known_sizes(program.guards)
+        program.asked.update(resolve_nodes(program.graph_module, settings, known))
         fold_constants(program.graph_module, program.mutated)  # of decompositions
     program.graph_module.graph.lint()
     program.graph_module.recompile()

@@ -20,8 +20,9 @@ from torchtrt.graphs.nodes import assign
 from torchtrt_compiler.lowering.aliasing import Origin, origins_of, written_inputs
 from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.guards import guards_of, traced_guards
+from torchtrt_compiler.lowering.known_sizes import known_sizes, settle_sizes
 from torchtrt_compiler.lowering.regions import check_casts
-from torchtrt_compiler.torch_internals import FakeTensor, int_oo
+from torchtrt_compiler.torch_internals import int_oo
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WEIGHT_MUTATIONS = (
@@ -43,6 +44,7 @@ class Program:
         origins: Whose memory each result surely is in the model as it was written.
         guards: The conditions on the symbols under which the program was exported.
         passes: The packs' passes that changed the graph, in the order in which they ran.
+        asked: The ops that lowering looked up, those inside decompositions among them.
     """
 
     graph_module: GraphModule
@@ -53,6 +55,7 @@ class Program:
     origins: tuple[Origin, ...] = ()
     guards: tuple[Any, ...] = ()
     passes: list[str] = field(default_factory=list)
+    asked: set[Any] = field(default_factory=set)
 
     @property
     def placeholders(self) -> list[Node]:
@@ -79,6 +82,8 @@ def open_program(exported: ExportedProgram) -> Program:
     check_casts(source.graph)
     opened = _Opening(exported, source)
     opened.copy_nodes()
+    guards = (*guards, *traced_guards(exported))  # rewriting writes may have added some
+    settle_sizes(opened.graph, known_sizes(guards))
 
     in_spec, out_spec = exported.call_spec.in_spec, exported.call_spec.out_spec
     assert in_spec is not None
@@ -90,7 +95,7 @@ def open_program(exported: ExportedProgram) -> Program:
         ranges=_ranges(exported),
         mutated=opened.mutated,
         origins=origins,
-        guards=(*guards, *traced_guards(exported)),  # rewriting writes may have added some
+        guards=guards,
     )
 
 
@@ -133,9 +138,6 @@ class _Opening:
                 self.copies[node] = self.attribute(node)
             else:
                 self.copies[node] = self.graph.node_copy(node, self.copies.__getitem__)
-        for node in self.graph.nodes:
-            if "val" in node.meta:
-                node.meta["val"] = pytree.tree_map(_settle, node.meta["val"])
 
     def attribute(self, node: Node) -> Node:
         """Returns a new node that reads the weight of an input."""
@@ -175,19 +177,6 @@ def _assume_as_exported(graph: torch.fx.Graph) -> None:
         for size in getattr(node.meta.get("val"), "shape", ()):
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.hint != 1:
                 size.node.shape_env.constrain_symbol_range(size.node.expr, 2, int_oo)
-
-
-def _settle(value: Any) -> Any:
-    """Returns ``value`` with numbers for the sizes that exporting fixed, which stay symbols in name only."""
-    if isinstance(value, torch.SymInt) and value.node.expr.is_Integer:
-        return int(value.node.expr)
-    if not isinstance(value, FakeTensor) or all(type(size) is int for size in value.shape):
-        return value
-    sizes, strides = ([_settle(size) for size in each] for each in (value.shape, value.stride()))
-    if [type(size) for size in sizes] == [type(size) for size in value.shape]:
-        return value
-    with value.fake_mode:
-        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
 
 
 def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:

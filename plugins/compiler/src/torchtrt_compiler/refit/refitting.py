@@ -13,7 +13,13 @@ from torch.fx import GraphModule
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from torchtrt.errors import ConversionError, InputError, RefitError, UnsupportedDtypeError
+from torchtrt.errors import (
+    ConversionError,
+    InputError,
+    RefitError,
+    UnsupportedDtypeError,
+    kind_of,
+)
 from torchtrt.graphs.nodes import writes
 from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import collecting, logger
@@ -193,7 +199,7 @@ def _check_containers(model: torch.nn.Module, kept: Mapping[str, torch.Tensor]) 
 def _form(value: Any) -> str:
     """Returns the dtype and the shape of a tensor of values, or what else something is."""
     if not isinstance(value, torch.Tensor):
-        return f"a {type(value).__name__}, no tensor"
+        return f"{kind_of(value)}, no tensor"
     if is_lazy(value) or isinstance(value, FakeTensor) or value.device.type == "meta":
         return "a tensor without values"
     if value.is_nested or value.layout is not torch.strided:

@@ -129,10 +129,23 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
             raise _unsupported(model, f"max_length is beyond its chunks of {chunk} tokens")
     if model.config.is_encoder_decoder:
         raise _unsupported(model, "it is an encoder and a decoder")
+    if others := _other_modalities(model):
+        raise _unsupported(
+            model,
+            f"it takes {' and '.join(others)} besides text. Give the weights of its language model to a model for text "
+            "alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
+        )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
     if len({parameter.device for parameter in model.parameters()}) > 1:
         raise _unsupported(model, "it is spread over several devices")
+
+
+def _other_modalities(model: Any) -> list[str]:
+    """Returns what a model reads besides text: ``["image"]``."""
+    modalities = getattr(model, "input_modalities", "text")
+    given = (modalities,) if isinstance(modalities, str) else modalities
+    return [each for each in given if each != "text"]
 
 
 def _unsupported(model: Any, reason: str) -> UnsupportedProgramError:

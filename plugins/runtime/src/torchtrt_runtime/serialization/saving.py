@@ -16,6 +16,7 @@ from torchtrt.errors import (
     MissingOperatorError,
     TorchTRTError,
     UnreadableFileError,
+    kind_of,
 )
 from torchtrt.packs import load_packs
 from torchtrt.targets import qualified_name
@@ -52,7 +53,7 @@ def save(compiled: CompiledModule, file: File) -> None:
     """
     if not isinstance(compiled, CompiledModule):
         raise InputError(
-            f"torchtrt.save() takes what torchtrt.compile() returned, not a {type(compiled).__name__}."
+            f"torchtrt.save() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
         )
     compiled.usage_checks.check_weights()
     interface = describe_interface(compiled)

@@ -1,0 +1,85 @@
+"""Puts numbers in place of the sizes that a program was exported for alone, which stay symbols in name only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import sympy
+import torch
+from torch.fx import Graph
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import SizeRange
+from torchtrt_compiler.torch_internals import FakeTensor, ValueRanges, bound_sympy
+
+
+def known_sizes(guards: Iterable[Any]) -> dict[Any, int]:
+    """Returns the sizes that guards fix, by their expressions: they may say that ``n - (n + 1) // 2`` is 1."""
+    equal = (guard for guard in guards if isinstance(guard, sympy.Eq) and guard.rhs.is_Integer)
+    return {guard.lhs: int(guard.rhs) for guard in equal}
+
+
+def settle_sizes(
+    graph: Graph, known: Mapping[Any, int], ranges: Mapping[Any, SizeRange] = MappingProxyType({})
+) -> None:
+    """Gives a graph's values the sizes that are known.
+
+    Args:
+        graph: The graph.
+        known: The number of each expression that a guard fixes.
+        ranges: The values of each symbol, once it is known which are compiled: PyTorch adds no guard for what they
+            tell, and takes none for 0 or 1 before. Inputs keep their symbols, by which calls are checked.
+    """
+    settling = _Settling(known, ranges)
+    for node in graph.nodes:
+        if "val" in node.meta and not (ranges and node.op == "placeholder"):
+            node.meta["val"] = pytree.tree_map(settling.value, node.meta["val"])
+
+
+class _Settling:
+    """Puts numbers in place of sizes.
+
+    Args:
+        known: The number of each expression that a guard fixes.
+        ranges: The values of each symbol.
+    """
+
+    def __init__(self, known: Mapping[Any, int], ranges: Mapping[Any, SizeRange]) -> None:
+        self._numbers: dict[Any, int | None] = dict(known)
+        self._ranges = {symbol: ValueRanges(size.min, size.max) for symbol, size in ranges.items()}
+
+    def value(self, value: Any) -> Any:
+        """Returns a value with numbers for its sizes that are known."""
+        if isinstance(value, torch.SymInt):
+            number = self._number(value.node.expr)
+            return value if number is None else number
+        if not isinstance(value, FakeTensor) or all(type(size) is int for size in value.shape):
+            return value
+        sizes, strides = (list(map(self.value, each)) for each in (value.shape, value.stride()))
+        if [type(size) for size in sizes] == [type(size) for size in value.shape]:
+            return value
+        with value.fake_mode:
+            return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+
+    def _number(self, expression: Any) -> int | None:
+        """Returns the number that an expression is known to be. A symbol stays one: calls are checked by it."""
+        if expression.is_Integer:
+            return int(expression)
+        if expression.is_Symbol:
+            return None
+        if expression not in self._numbers:
+            self._numbers[expression] = self._only_value(expression)
+        return self._numbers[expression]
+
+    def _only_value(self, expression: Any) -> int | None:
+        """Returns the one value that an expression has for all values of its symbols, or None."""
+        if not expression.free_symbols <= self._ranges.keys():
+            return None
+        ranges = [self._ranges[symbol] for symbol in expression.free_symbols]
+        if all(each.is_singleton() for each in ranges):
+            values = {symbol: self._ranges[symbol].lower for symbol in expression.free_symbols}
+            return int(expression.xreplace(values))
+        bounds = bound_sympy(expression, self._ranges)
+        return int(bounds.lower) if bounds.is_singleton() else None

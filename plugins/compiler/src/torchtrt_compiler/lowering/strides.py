@@ -1,0 +1,144 @@
+"""Makes ops that read memory by strides independent of the strides that a value has when the program runs.
+
+``as_strided`` numbers places in memory. An engine returns contiguous results, and lowering removes copies and turns
+``view`` into ``reshape``: a value keeps its elements and not its strides. So such an op gets a contiguous copy whose
+places in memory are those that the op saw when the program was exported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.nodes import model_line
+from torchtrt_compiler.lowering.aliasing import certain_source
+
+aten = torch.ops.aten
+
+_READS = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
+_BY_STRIDES = _READS | {aten.as_strided_scatter.default}
+_COPY = {"memory_format": torch.contiguous_format}
+
+
+def is_read_by_strides(node: Node) -> bool:
+    """Returns whether an op reads the memory of a node's result by strides."""
+    return any(user.target in _BY_STRIDES and user.args[0] is node for user in node.users)
+
+
+def settle_strides(graph: Graph) -> None:
+    """Gives each op that reads memory by strides a contiguous copy of that memory.
+
+    Raises:
+        UnsupportedProgramError: The memory has gaps between the elements that the program knows.
+    """
+    for node in list(graph.nodes):
+        if node.target in _BY_STRIDES and not _is_settled(node):
+            _settle(node)
+
+
+def _is_settled(node: Node) -> bool:
+    source = node.args[0]
+    is_copy = isinstance(source, Node) and source.target is aten.clone.default
+    return is_copy and source.kwargs == _COPY  # type: ignore[union-attr]
+
+
+def _settle(node: Node) -> None:
+    """Puts a contiguous copy before one op.
+
+    Raises:
+        UnsupportedProgramError: There is no such copy.
+    """
+    is_scatter = node.target not in _READS
+    offset_place = 4 if is_scatter else 3
+    offset: Any = node.kwargs.get("storage_offset")
+    if len(node.args) > offset_place:
+        offset = node.args[offset_place]
+    found = _memory(node, offset, follows_views=not is_scatter)
+    if found is None:
+        where = model_line(node)
+        raise UnsupportedProgramError(
+            f"{node.target} reads the memory of {node.args[0]} by strides, and that memory has elements which the "
+            f"program does not know{f' ({where})' if where else ''}. Take a clone() first, and index it."
+        )
+    memory, order, offset = found
+    is_turned = order != sorted(order)
+    graph = node.graph
+    with graph.inserting_before(node):
+        turned = _call(graph, aten.permute.default, (memory, order)) if is_turned else memory
+        copy = _call(graph, aten.clone.default, (turned,), _COPY)
+    given = [copy, *node.args[1:offset_place], offset]
+    node.args, node.kwargs = tuple(given), {}
+    if is_scatter and is_turned:
+        back = [order.index(dim) for dim in range(len(order))]
+        value = node.meta["val"]
+        with graph.inserting_after(node):
+            result = graph.call_function(aten.permute.default, (node, back))
+        node.replace_all_uses_with(result, delete_user_cb=lambda user: user is not result)
+        result.meta = dict(node.meta)
+        node.meta = {**node.meta, "val": value.permute(order)}
+
+
+def _memory(node: Node, offset: Any, follows_views: bool) -> tuple[Node, list[int], Any] | None:
+    """Returns the node with all of the memory, the order of its dimensions in memory, and the offset into it.
+
+    Args:
+        node: The op that reads by strides.
+        offset: The place in memory that the op names; None for that of its argument's first element.
+        follows_views: Whether the argument of a view may take the place of the view.
+    """
+    source: Any = node.args[0]
+    own = source.meta["val"].storage_offset()
+    candidates = [source]
+    while follows_views and (source := certain_source(source)) is not None:
+        candidates.insert(0, source)
+    for candidate in candidates:
+        value = candidate.meta.get("val")
+        if not isinstance(value, torch.Tensor) or (order := _order_in_memory(value)) is None:
+            continue
+        start = value.storage_offset()
+        wanted = own if offset is None else offset
+        if wanted is start or (isinstance(wanted, int) and wanted == start):
+            return candidate, order, 0
+        if isinstance(wanted, int) and isinstance(start, int) and wanted > start:
+            return candidate, order, wanted - start
+        if isinstance(wanted, Node) and isinstance(start, int) and start == 0:
+            return candidate, order, wanted
+        if isinstance(wanted, torch.SymInt) and statically_known_true(wanted == start):
+            return candidate, order, 0
+    return None
+
+
+def _order_in_memory(value: torch.Tensor) -> list[int] | None:
+    """Returns the dimensions from the outermost to the innermost one in memory, or None for memory with gaps."""
+    if value.layout is not torch.strided:
+        return None
+    left = list(range(value.dim()))
+    order: list[int] = []
+    expected: Any = 1
+    while left:
+        fitting = [
+            dim
+            for dim in reversed(left)
+            if statically_known_true(value.size(dim) == 1)
+            or statically_known_true(value.stride(dim) == expected)
+        ]
+        if not fitting:
+            return None
+        order.insert(0, fitting[0])
+        left.remove(fitting[0])
+        expected = expected * value.size(fitting[0])
+    return order
+
+
+def _call(graph: Graph, target: Any, args: Any, kwargs: Any = None) -> Node:
+    """Returns a new node that knows its value."""
+    kwargs = kwargs or {}
+    made: Node = graph.call_function(target, args, kwargs)
+    value = args[0].meta["val"]
+    with getattr(value, "fake_mode", None) or torch.no_grad():
+        made.meta["val"] = target(value, *args[1:], **kwargs)
+    return made

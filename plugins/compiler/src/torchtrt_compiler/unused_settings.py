@@ -1,0 +1,110 @@
+"""Finds the settings that name ops or packs and change nothing in a compilation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
+
+from torchtrt.errors import SettingsWarning
+from torchtrt.graphs.nodes import resolution_of
+from torchtrt.packs.preferences import preferred_by_environment
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+
+_OF_OPS = (
+    "torch_executed_ops",
+    "torch_enabled_decompositions",
+    "torch_disabled_decompositions",
+    "converter_preferences",
+)
+
+
+def warn_of_unused_settings(
+    settings: CompilationSettings,
+    exported: ExportedProgram,
+    lowered: GraphModule,
+    asked: Collection[Any],
+) -> None:
+    """Warns, once, about settings that name ops, nodes or packs and change nothing.
+
+    Args:
+        settings: The settings of the compilation.
+        exported: The program before lowering.
+        lowered: The program after it, whose calls carry their resolutions.
+        asked: The ops that lowering looked up.
+    """
+    problems = [*_unknown(settings, exported, asked), *_not_preferred(settings, lowered)]
+    if problems:
+        lines = "\n  ".join(problems)
+        warnings.warn(f"Settings have no effect here:\n  {lines}", SettingsWarning, stacklevel=4)
+
+
+def _unknown(
+    settings: CompilationSettings, exported: ExportedProgram, asked: Collection[Any]
+) -> Iterator[str]:
+    """Yields the settings with ops that the program does not call."""
+    modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
+    called = {node.target for module in modules for node in module.graph.nodes}
+    given = {setting: getattr(settings, setting) for setting in _OF_OPS}
+    given["converter_preferences"] = _preferences(settings)
+    for setting, ops in given.items():
+        for name, overloads in _by_packet(ops).items():
+            if overloads.isdisjoint(asked):
+                is_replaced = not overloads.isdisjoint(called)
+                why = (
+                    "which lowering replaces by others"
+                    if is_replaced
+                    else "which the program does not call"
+                )
+                yield f"{setting} names {name}, {why}."
+    for setting in ("autocast_excluded_ops", "autocast_excluded_nodes"):
+        if settings.autocast is None and getattr(settings, setting):
+            yield f"{setting} is for the setting autocast, which is not given."
+    if settings.autocast is not None:
+        for name, overloads in _by_packet(settings.autocast_excluded_ops).items():
+            if overloads.isdisjoint(called):
+                yield f"autocast_excluded_ops names {name}, which the program does not call."
+
+
+def _preferences(settings: CompilationSettings) -> dict[Any, str]:
+    """Returns the preferences of one compilation, without those of the environment, which are for all programs."""
+    everywhere = preferred_by_environment()
+    given = settings.converter_preferences.items()
+    return {op: pack for op, pack in given if everywhere.get(op) != pack}
+
+
+def _by_packet(ops: Iterable[Any]) -> dict[str, set[Any]]:
+    """Returns ops by the name that stands for all of their overloads: who names a packet means any of them."""
+    found: dict[str, set[Any]] = {}
+    for op in sorted(ops, key=qualified_name):
+        packet = getattr(op, "overloadpacket", None)
+        name = str(packet) if packet is not None else qualified_name(op)
+        found.setdefault(name, set()).add(op)
+    return found
+
+
+def _not_preferred(settings: CompilationSettings, lowered: GraphModule) -> Iterator[str]:
+    """Yields the preferences for packs that convert none of the nodes that they are preferred for."""
+    modules = (each for each in lowered.modules() if isinstance(each, GraphModule))
+    nodes: list[Node] = [node for module in modules for node in module.graph.nodes]
+    preferences = _preferences(settings)
+    for name, overloads in _by_packet(preferences).items():
+        pack = next(preferences[op] for op in overloads)
+        found = [resolution_of(node) for node in nodes if node.target in overloads]
+        resolutions = [each for each in found if each is not None]
+        if not resolutions or any(
+            each.chosen and each.chosen.pack.name == pack for each in resolutions
+        ):
+            continue
+        reasons = (
+            rejection.reason
+            for each in resolutions
+            for rejection in each.rejections
+            if rejection.candidate is None or rejection.candidate.pack.name == pack
+        )
+        why = next(reasons, "it has no converter for these overloads")
+        yield f"converter_preferences prefers {pack} for {name}, and it converts no such node: {why}."

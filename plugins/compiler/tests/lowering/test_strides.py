@@ -1,0 +1,100 @@
+"""Ops that read memory by strides read the memory that eager PyTorch reads, whatever strides values have."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torchtrt
+from tests.support.modules import Function
+from torchtrt.errors import UnsupportedProgramError
+
+OPTIONS = {"min_block_size": 1}
+CASES = {
+    "of a turned tensor": lambda x: (x * 2).t().as_strided((3,), (1,)),
+    "of a copy that keeps strides": lambda x: (x * 2).t().clone().as_strided((3,), (1,)),
+    "of what is computed of a turned tensor": lambda x: (x.t() * 2).as_strided((3,), (1,)),
+    "of a slice, with the elements between": lambda x: (x * 2)[:, ::2].as_strided((2, 2), (4, 1)),
+    "before a slice": lambda x: (x * 2)[1:].as_strided((2, 2), (4, 1), 0),
+    "behind the start of a slice": lambda x: (x * 2)[1:].as_strided((2, 2), (4, 1)),
+    "of an expanded tensor": lambda x: (x * 2)[:1].expand(3, 4).as_strided((3,), (1,)),
+    "of an empty tensor like another": lambda x: (
+        torch.empty_like(x.t()).copy_(x.t() * 2).as_strided((3,), (1,))
+    ),
+    "in a scatter": lambda x: (x.t() * 2).as_strided_scatter(torch.ones(3), (3,), (1,)),
+}
+FIXED = {
+    "of a copy that is made smaller": lambda x: (x.t() * 2).resize_(2, 2),
+    "of channels last": lambda x: (
+        (x.reshape(1, 2, 2, -1) * 2).to(memory_format=torch.channels_last).as_strided((3,), (1,))
+    ),
+    "on the diagonal of a slice": lambda x: (x * 2)[:, ::2].fill_diagonal_(7.0),
+    "on the diagonal of all rows": lambda x: x.repeat(3, 1)[:, ::2].fill_diagonal_(7.0, wrap=True),
+    "on the diagonal of integers": lambda x: x.to(torch.int32).fill_diagonal_(7.9),
+    "on the diagonal of a cube": lambda x: (
+        (x.sum() * torch.ones(3, 3, 3)).transpose(0, 1).clone().fill_diagonal_(7.0)
+    ),
+}
+
+
+def written(x):
+    """Writes to the first places in memory of a copy."""
+    copy = (x * 2).t().clone()
+    copy.as_strided((3,), (1,)).add_(1)
+    return copy
+
+
+@pytest.mark.parametrize("name", [*CASES, *FIXED])
+def test_memory_is_read_as_when_it_was_exported(name):
+    """An engine's results are contiguous, and lowering removes copies: neither changes what is read."""
+    function = {**CASES, **FIXED}[name]
+    x = torch.arange(12.0).reshape(3, 4)
+
+    compiled = torchtrt.compile(Function(function).eval(), [x], **OPTIONS)
+
+    torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("function", [*CASES.values(), written], ids=[*CASES, "written"])
+def test_memory_of_varying_size_is_read_as_when_it_was_exported(function):
+    """PyTorch runs these ops, between engines."""
+    rows = torchtrt.Input(min_shape=(3, 4), opt_shape=(4, 4), max_shape=(8, 4))
+
+    compiled = torchtrt.compile(Function(function).eval(), [rows], **OPTIONS)
+
+    for count in (3, 5, 8):
+        x = torch.arange(4.0 * count).reshape(count, 4)
+        torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+
+
+def test_pooling_of_a_copy_with_a_written_diagonal():
+    """Found by the search of programs."""
+
+    def function(x):
+        copy = x.transpose(0, -1).chunk(2, 1)[0].clone().fill_diagonal_(0.5)
+        return F.adaptive_avg_pool1d(copy.reshape(1, 1, -1), 2)
+
+    x = torch.rand(5, 4)
+    compiled = torchtrt.compile(Function(function).eval(), [x], **OPTIONS)
+
+    torch.testing.assert_close(compiled(x), function(x))
+    assert not compiled.report.in_torch
+
+
+def test_memory_that_grows_is_refused():
+    """Its new elements have no values."""
+
+    def function(x):
+        return (x * 2).resize_(5, 4)[:4]
+
+    with pytest.raises(UnsupportedProgramError, match=r"makes mul larger with resize_ \(File"):
+        torchtrt.compile(Function(function).eval(), [torch.rand(4, 4)], **OPTIONS)
+
+
+def test_memory_with_gaps_that_the_program_does_not_know_is_refused():
+    """A scatter returns its argument's places in memory, with what lies between them."""
+
+    def function(x):
+        return (x * 2)[:, ::2].as_strided_scatter(torch.ones(2), (2,), (2,))
+
+    with pytest.raises(UnsupportedProgramError, match=r"reads the memory of slice_1 by strides"):
+        torchtrt.compile(Function(function).eval(), [torch.rand(3, 4)], **OPTIONS)

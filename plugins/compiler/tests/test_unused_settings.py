@@ -1,0 +1,99 @@
+"""No setting that names ops, nodes or packs is silently ignored."""
+
+import warnings
+
+import pytest
+import torch
+
+import torchtrt
+from tests.support.modules import Function
+from torchtrt.errors import SettingsWarning
+
+X = torch.rand(3, 4)
+MODEL = Function(lambda x: torch.nn.functional.gelu(x) + x.sum()).eval()
+
+
+def told(**settings):
+    """Returns what a compilation warns about settings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torchtrt.compile(MODEL, [X], min_block_size=1, **settings)
+    return [str(each.message) for each in caught if each.category is SettingsWarning]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("torch_executed_ops", {"aten.sin"}),
+        ("torch_enabled_decompositions", {"aten.sin"}),
+        ("torch_disabled_decompositions", {torch.ops.aten.sin.default}),
+        ("converter_preferences", {"aten.sin": "aten_core"}),
+    ],
+)
+def test_an_op_that_the_program_does_not_call_is_named(setting, value):
+    """It may be misspelled, as aten.softmax for aten._softmax."""
+    (text,) = told(**{setting: value})
+
+    assert f"{setting} names aten.sin, which the program does not call." in text
+
+
+def test_all_of_them_are_in_one_warning():
+    """One line for each."""
+    (text,) = told(torch_executed_ops={"aten.sin", "aten.cos"}, autocast_excluded_nodes={"x"})
+
+    assert len(text.splitlines()) == 4
+    assert "autocast_excluded_nodes is for the setting autocast, which is not given." in text
+
+
+def test_an_op_that_autocast_leaves_out_is_named():
+    """Where the program does not call it."""
+    (text,) = told(autocast=torch.float16, autocast_excluded_ops={"aten.sin", "aten.gelu"})
+
+    assert text.count("names") == 1
+    assert "autocast_excluded_ops names aten.sin" in text
+
+
+def test_an_op_that_is_replaced_is_named():
+    """Writes in place are rewritten: who names the op that writes means the other."""
+    model = Function(lambda x: (x + 1).relu_() * 2).eval()
+
+    with pytest.warns(SettingsWarning, match=r"aten\.relu_, which lowering replaces by others"):
+        torchtrt.compile(model, [X], min_block_size=1, torch_executed_ops={"aten.relu_"})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"torch_executed_ops": {"aten.sum"}},
+        {"torch_executed_ops": {"aten.add"}},
+        {"torch_enabled_decompositions": {"aten.gelu"}},
+        {"torch_executed_ops": {"aten.erf"}, "torch_enabled_decompositions": {"aten.gelu"}},
+        {"converter_preferences": {"aten.gelu": "aten_core"}},
+        {"autocast": torch.float16, "autocast_excluded_ops": {"aten.gelu"}},
+    ],
+)
+def test_what_has_an_effect_is_not_told(settings):
+    """Also on an op inside a decomposition, and for one overload of several."""
+    assert not told(**settings)
+
+
+def test_a_preference_of_the_environment_is_for_all_programs(monkeypatch):
+    """Not for this one."""
+    monkeypatch.setenv("TORCHTRT_PACKS_PREFER", "aten.sin=aten_core")
+
+    assert not told()
+
+
+def test_a_preferred_pack_that_rejects_each_node_is_named():
+    """With its reason."""
+    name = "aten.scaled_dot_product_attention"
+    model = Function(lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x)).eval()
+    preferred = {name: "aten_experimental"}
+
+    with (
+        torchtrt.use_tensorrt("reference@8.6.0"),
+        pytest.warns(SettingsWarning, match=rf"prefers aten_experimental for {name}, .*: .*8\.6"),
+    ):
+        torchtrt.compile(
+            model, [torch.rand(1, 2, 3, 4)], min_block_size=1, converter_preferences=preferred
+        )
