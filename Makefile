@@ -27,6 +27,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tools.prose
 
 prose: $(VENV)/ready
 	$(BIN)/python -m tools.prose

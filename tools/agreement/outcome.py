@@ -35,8 +35,8 @@ class Outcome:
     """The outcome of a case.
 
     Attributes:
-        refused_at: ``add``, ``build``, ``context``, ``shapes``, ``run``, ``error`` (an exception instead of an
-            answer), ``crash`` or ``timeout``; None if the case ran.
+        refused_at: The stage: ``add``, ``build``, ``context``, ``shapes`` or ``run``. Or ``error`` (an exception),
+            ``crash`` or ``timeout``; None if the case ran.
         reason: The first error that was logged, or the exception.
         outputs: The outputs of a case that ran.
     """

@@ -23,8 +23,8 @@ class Outcome(NamedTuple):
     """The outcome of a program.
 
     Attributes:
-        kind: ``right``, ``refused``, ``unstable`` (few digits decide what it computes), ``invalid`` (eager PyTorch
-            does not run it), or a finding: ``differs`` or ``fails``.
+        kind: ``right``, ``refused``, ``unstable`` (few digits decide the result) or ``invalid`` (eager PyTorch does
+            not run it). The findings are ``differs`` and ``fails``.
         detail: In words.
     """
 

@@ -45,9 +45,8 @@ def parse_targets(spec: Target | str) -> frozenset[Target]:
     """Returns the ops that ``spec`` stands for.
 
     Args:
-        spec: An op, a packet (all of its overloads) or a name: ``"aten.add"`` (all overloads),
-        ``"aten::add.Tensor"``,
-            ``"torch.ops.aten.add.Tensor"``, ``"operator.getitem"``, ``"math.ceil"``, ``"torch.sym_max"``.
+        spec: An op, a packet or a name. A packet, and ``"aten.add"``, stand for all overloads. Other names are
+            ``"aten::add.Tensor"``, ``"torch.ops.aten.add.Tensor"``, ``"operator.getitem"`` and ``"math.ceil"``.
 
     Raises:
         UnknownTargetError: There is no such op; the message names the closest one.

@@ -13,6 +13,8 @@ module.exports = function (context) {
     new RegExp(`\\b(?:${phrase})\\b`, "iu"),
     better,
   ]);
+  // A docstring of a property may begin with "Whether", as in the field.
+  const ofPython = (context.getFilePath() || "").endsWith(".py.md");
   const splitter = import("sentence-splitter"); // an ES module, which this one cannot require
 
   const say = (node, message, index) =>
@@ -37,7 +39,7 @@ module.exports = function (context) {
         say(node, `A sentence of ${words.length} words; split it.`, start);
       }
       const question = raw.trimEnd().endsWith("?");
-      if (!question && (HEADLESS.test(raw) || BARE_WHETHER.test(raw))) {
+      if (!question && (HEADLESS.test(raw) || (!ofPython && BARE_WHETHER.test(raw)))) {
         say(node, `"${words[0]} ..." as a subject; name the thing.`, start);
       }
       for (const [pattern, better] of phrases) {

@@ -98,8 +98,8 @@ def read_selection(environ: Mapping[str, str]) -> Selection:
 def runs_the_command(command_line: Sequence[str], arguments: Sequence[str]) -> bool:
     """Returns whether a process is the command ``torchtrt``, which must work whatever is broken.
 
-    Python imports this package before the command's own code can read its arguments. What helps when
-    PyTorch is broken must not import it, so the question has to be asked here.
+    Python imports this package before the command's own code can read its arguments. Commands that help when
+    PyTorch is broken must not import it, so this package asks the question.
 
     Args:
         command_line: The whole command line, the interpreter and its options included: ``sys.orig_argv``.

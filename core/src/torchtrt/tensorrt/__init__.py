@@ -1,7 +1,7 @@
 """The one place that knows TensorRT versions.
 
-``trt`` forwards every name to the TensorRT in use: the installed ``tensorrt`` module on a machine
-with an NVIDIA GPU, or an installed implementation such as the reference TensorRT anywhere. Converters write
+``trt`` forwards every name to the TensorRT in use. That is the installed ``tensorrt`` module on a machine
+with an NVIDIA GPU, or an implementation such as the reference TensorRT anywhere. Converters write
 ``trt.ActivationType.RELU`` inside their bodies, never at module level, where it would be bound to one version.
 Where the versions differ, they call the shims in ``torchtrt.tensorrt.shims``.
 ``supports(Capability.ATTENTION)`` returns whether the TensorRT in use has a capability.

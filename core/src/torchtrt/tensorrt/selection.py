@@ -1,8 +1,9 @@
 """Chooses the TensorRT in use and gives it one name, ``trt``.
 
 The installed ``tensorrt`` is built in, under the name ``real``. Others are found through the entry-point group
-``torchtrt.tensorrt``: the entry names a module with ``VERSIONS``, the versions it speaks, and ``load(version)``, which
-returns an object that is used like the module ``tensorrt``; without a version it chooses one. The module may also have
+``torchtrt.tensorrt``. An entry names a module with ``VERSIONS``, the versions that it implements, and with
+``load(version)``. This function returns an object that is used like the module ``tensorrt``; without a version it
+chooses one. The module may also have
 
 - ``DESCRIPTION``, a sentence about it for people,
 - ``INTERFACE``, the version of TensorRT whose interface it has, where its own versions count differently,

@@ -75,8 +75,8 @@ def fill(title: str, data: Any) -> str:
 def page_data(compiled: CompiledModule, title: str) -> dict[str, Any]:
     """Returns what the page shows, as data that ``json.dumps`` accepts.
 
-    Beside the report's own entries these are ``inputs``, ``packs``, ``nodes`` in the order in which they run, the
-    ``resolutions`` that nodes refer to by place, ``groups`` of what stays in PyTorch, and ``coverage``.
+    Beside the report's own entries these are ``inputs``, ``packs``, ``groups`` of fallback ops, and ``coverage``.
+    ``nodes`` are in the order in which they run, and refer to ``resolutions`` by place.
     """
     report = compiled.report
     placeholders = compiled.graph_module.graph.find_nodes(op="placeholder")

@@ -226,7 +226,7 @@ def size_profiles(
     those it was exported with. A range whose sizes the program takes none of makes no profile.
 
     Raises:
-        InputError: A size that varies has no upper bound, inputs have different numbers of ranges, an
+        InputError: A size that varies has no upper bound, or inputs have different numbers of ranges. Or an
             ``Input`` asks for sizes that the exported program fixed, or an input is a number that varies.
     """
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))

@@ -17,9 +17,9 @@ from torchtrt.errors import InputError
 class Input:
     """The shapes and dtype of one input tensor.
 
-    Give ``shape`` for a fixed shape, ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes that
-    vary, or ``ranges`` for sizes that vary in several ranges, each a minimum, an optimal and a maximum
-    shape. Engines accept every size from min to max and are fastest at opt.
+    Give ``shape`` for a fixed shape, or ``min_shape``, ``opt_shape`` and ``max_shape`` for sizes that vary.
+    For sizes that vary in several ranges, give ``ranges``: each is a minimum, an optimal and a maximum shape.
+    Engines accept every size from min to max and are fastest at opt.
 
     Attributes:
         shape: The fixed shape.

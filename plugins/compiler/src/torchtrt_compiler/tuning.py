@@ -1,8 +1,7 @@
 """Decides by measuring which ops PyTorch runs although TensorRT could.
 
 A library's kernel may be faster than the one that TensorRT has for a GPU, and an engine that ends and begins anew costs
-something too. What both come to together only the whole model tells: so a model is built again without an op, and both
-are called.
+something too. Only the whole model shows the sum of both: so a model is built again without an op, and both are called.
 """
 
 from __future__ import annotations

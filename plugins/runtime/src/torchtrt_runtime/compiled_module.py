@@ -77,9 +77,9 @@ class CompiledModule(torch.nn.Module):
         executor: The executor; the next call uses the one that is assigned here.
         interface: How the model may be called. Its fields are attributes of this module as well.
 
-    The results of a call are new memory, never the model's. Only where PyTorch takes a view, and not an
-    engine, may results share memory as they do in eager PyTorch: the view of an input with the input,
-    two views of one tensor with each other.
+    The results of a call are new memory, never the model's. Where PyTorch, and not an engine, takes a
+    view, results may share memory as they do in eager PyTorch. The view of an input shares it with the
+    input, and two views of one tensor with each other.
     """
 
     executor: Executor = PlainExecutor()

@@ -1,7 +1,8 @@
 """The test kit for authors of converter packs; ``torchtrt.testing`` is this package.
 
-A test of a pack subclasses ``PackConformance`` and has a line with ``op_case`` for each op. pytest imports
-this package in every environment that has it, for one mark. Nothing here imports PyTorch before its use.
+A test of a pack subclasses ``PackConformance`` and has a line with ``op_case`` for each op.
+
+pytest imports this package in every environment that has it, for one mark. Nothing here imports PyTorch before its use.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class PackConformance:
 
     Attributes:
         pack: The pack's name.
-        cases: Calls that are compared with PyTorch: for each dtype, with fixed and with varying
-            sizes, on every version of the reference TensorRT, or on the real one where it is in use.
+        cases: Calls that are compared with PyTorch for each dtype, with fixed and with varying sizes. They run on
+            every version of the reference TensorRT, or on the real one if it is in use.
         op_info: Names of PyTorch's own database of ops, such as ``"nn.functional.gelu"``: every
             sample of these that is converted must be right.
         op_info_dtypes: The dtypes of these samples.

@@ -1,8 +1,8 @@
 """Which tensors share memory, where PyTorch's own views cannot say it.
 
 TorchScript takes an element at a place that depends on data as a view, and a branch or a loop returns one of
-several tensors as it is. A trace has a copy there: a stand-in for the original, or for one of several. What is
-written to either is brought over when the other is read; where that cannot be done, reading it is an error.
+several tensors as it is. A trace has a copy there: a stand-in for the original, or for one of several. A write
+to either is brought over when the other is read. If that is impossible, the read is an error.
 """
 
 from __future__ import annotations

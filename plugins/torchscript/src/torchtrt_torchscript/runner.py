@@ -1,9 +1,9 @@
 """Runs a TorchScript graph with PyTorch, one node after the other.
 
-Under ``torch.export`` this is how a TorchScript graph becomes an exported program: what is known when the model is
-compiled (numbers, lists, branches and trip counts that do not depend on data) is evaluated and leaves no
-trace, operators on tensors are called and so recorded, and control flow that depends on data becomes ``cond`` and
-``while_loop``. Every recorded operator carries the ``Site`` that it comes from.
+Under ``torch.export``, this turns a TorchScript graph into an exported program. Values that are known when the model is
+compiled (numbers, lists, branches and trip counts that do not depend on data) are evaluated and leave no trace.
+Operators on tensors are called and so recorded. Control flow that depends on data becomes ``cond`` and ``while_loop``.
+Every recorded operator carries the ``Site`` that it comes from.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class GraphRunner:
 def call(node: torch._C.Node, args: Sequence[Any]) -> Any:
     """Returns what a node computes.
 
-    PyTorch's operator is called if it makes tensors, else an evaluator. What has neither is
+    PyTorch's operator is called if it makes tensors, else an evaluator. A node with neither is
     left to TorchScript's own interpreter if all arguments are known.
     """
     kind, operator = node.kind(), find_operator(node)

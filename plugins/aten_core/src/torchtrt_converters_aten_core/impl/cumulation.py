@@ -26,10 +26,9 @@ _LONGEST = 2**31 - 1
 def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> Any:
     """Returns the running total of ``tensor`` along a dimension, by a way of ``merging``.
 
-    Sums are one layer where TensorRT has it. Elsewhere by doubling: after step ``n`` each element
-    has combined ``2**n`` others, so that a dimension takes as many steps as its size has bits (Hillis
-    and Steele, 1986), and one whose size varies as many as its maximum has. A size that nothing bounds
-    takes a loop. Exact for whole numbers.
+    Sums are one layer where TensorRT has it. Elsewhere they are computed by doubling (Hillis and Steele, 1986): after
+    step ``n`` each element has combined ``2**n`` others. A dimension takes as many steps as its size, or its maximum,
+    has bits. A size without a bound takes a loop. The result is exact for whole numbers.
 
     Args:
         ctx: The conversion context.

@@ -1,8 +1,8 @@
 """Exact reductions of integers where TensorRT reduces them in float32.
 
 Over fixed sizes they are combined element by element, which is exact and wraps on overflow as
-PyTorch's does. Over sizes known at run time a 32-bit number is cut into parts so small that no
-partial result exceeds 2**24, up to which float32 is exact; the parts are reduced and put together.
+PyTorch's does. Over sizes known at run time, a 32-bit number is cut into small parts, which are reduced
+and put together. No partial result exceeds 2**24, up to which float32 is exact.
 """
 
 from __future__ import annotations

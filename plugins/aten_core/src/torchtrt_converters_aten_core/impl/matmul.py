@@ -26,9 +26,9 @@ def multiply(
 ) -> Any:
     """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
 
-    One-dimensional operands are vectors; the dimensions before the last two broadcast. Of more than three dimensions
-    that meet one matrix, those between the first and the last become one, where all sizes but the first are known:
-    TensorRT 8.6 computes a small product for each of them, at half the speed.
+    One-dimensional operands are vectors; the dimensions before the last two broadcast. If more than three dimensions
+    meet one matrix, and all sizes but the first are known, those between the first and the last become one.
+    TensorRT 8.6 would compute a small product for each of them, at half the speed.
 
     A product of batches whose matrices have one row is computed as its transpose where TensorRT may compute attention
     wrongly otherwise (``shims.multiplies_one_row_exactly``).

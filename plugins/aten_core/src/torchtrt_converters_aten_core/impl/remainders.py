@@ -2,8 +2,8 @@
 
 A remainder is taken in steps, as in a long division: by the largest multiple of the divisor with a power of 2 first,
 and by the divisor itself last. A step's quotient has few bits, so that its product with either half of the divisor has
-no more than float32 holds, and each difference is exact. How many steps there are follows from what is known of the
-operands: a quotient of two float32 tensors may have 277 bits, one of float16 by a number of about 1 only 17.
+no more than float32 holds, and each difference is exact. The number of steps follows from the known facts about
+the operands. A quotient of two float32 tensors may have 277 bits, and one of float16 by a number of about 1 only 17.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def ranks_integers() -> bool:
 def multiplies_one_row_exactly() -> bool:
     """Returns whether a batch of products may have one row each.
 
-    TensorRT 8.6 computes ``softmax(q @ k.T + mask) @ v`` wrongly, by as much as the values themselves, where ``q`` has
-    one row that does not vary, there are several products in the batch, and a reduction reads the mask as well. It is
-    right where the scores are the transpose of ``k @ q.T``: of networks on an H200 34 of 176 are wrong, and 0 of 38.
+    TensorRT 8.6 computes ``softmax(q @ k.T + mask) @ v`` wrongly, by as much as the values themselves. That happens if
+    ``q`` has one row that does not vary, the batch has several products, and a reduction reads the mask as well.
+    Scores that are the transpose of ``k @ q.T`` are right: 0 of 38 such networks on an H200 were wrong, and 34 of 176.
     """
     return supports(Capability.SINGLE_ROW_PRODUCTS)

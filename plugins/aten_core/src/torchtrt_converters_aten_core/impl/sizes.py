@@ -1,8 +1,7 @@
 """Arithmetic on sizes: integers where they are fixed, 0-d int32 network tensors where they are known at run time.
 
-What PyTorch knows of a size as an expression of the model's symbols travels with it
-(``ctx.remember``), so that later blocks can tell that two sizes are equal without asking at run
-time.
+The expression of a size in the model's symbols travels with it (``ctx.remember``).
+Later converters can therefore find two sizes equal before run time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Lowers a float32 model to float16 or bfloat16 by casts, as the setting ``autocast`` asks.
 
 The rules are those of PyTorch's autocast on CUDA (https://docs.pytorch.org/docs/stable/amp.html): matrix products and
-convolutions compute in the lower precision, what loses accuracy there (normalizations, exponentials, losses,
-reductions) and every op without a rule in float32, and the rest in what its inputs have. Beyond PyTorch's: a constant
-or a number that the lower precision cannot hold, large or small, and integers as elements keep their op in float32,
-and batch normalization, which is a product and a sum per channel here, follows its input.
+convolutions compute in the lower precision. Ops that lose accuracy there (normalizations, exponentials, losses,
+reductions), and ops without a rule, compute in float32. The rest compute in the dtype of their inputs.
+
+Two rules go beyond PyTorch's. An op stays in float32 if a constant or a number is beyond the lower precision, or if its
+elements are integers. Batch normalization, which is a product and a sum per channel here, follows its input.
 """
 
 from __future__ import annotations

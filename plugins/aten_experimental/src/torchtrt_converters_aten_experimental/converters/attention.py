@@ -1,7 +1,7 @@
 """Scaled-dot-product attention as TensorRT's own fused operator, where the TensorRT in use has it.
 
-These converters have HIGH priority: they are asked before aten_core's, which build the same from
-matrix products and a softmax, and step aside with a reason where they do not apply.
+These converters have HIGH priority and precede aten_core's, which build the same from matrix products
+and a softmax. Where they do not apply, they reject with a reason.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rotary position embeddings, written as products with cosines and sines.
 
-Models write ``x * cos + rotated(x) * sin``, where ``rotated`` maps each pair of features ``(a, b)`` to ``(-b, a)``: the
-halves of the features are the pairs (``rotate_half`` of transformers), or neighbors are (diffusers). The cosines and
-sines hold each angle twice, once for either feature of its pair. TensorRT's layer reads each angle once.
+Models write ``x * cos + rotated(x) * sin``, where ``rotated`` maps each pair of features ``(a, b)`` to ``(-b, a)``.
+In transformers (``rotate_half``), the halves of the features are the pairs; in diffusers, neighbors are. The cosines
+and sines hold each angle twice, once for either feature of its pair. TensorRT's layer reads each angle once.
 """
 
 from __future__ import annotations

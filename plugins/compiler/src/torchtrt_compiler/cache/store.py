@@ -1,7 +1,7 @@
 """A folder of engines that many processes read and write at once.
 
-An engine is one file, named by its key, that appears complete. Its age is the time when it was last used. Who builds
-holds a lock, so that others wait and find the engine there; a process that dies lets go of it.
+An engine is one file, named by its key, that appears complete. Its age is the time when it was last used. A build
+holds a lock, so that other processes wait and find the engine there. A process that dies releases it.
 """
 
 from __future__ import annotations

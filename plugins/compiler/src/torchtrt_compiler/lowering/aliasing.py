@@ -1,7 +1,7 @@
 """Which tensors of a graph may share memory, and what follows for its results and its writes.
 
-A lowered graph reads, computes, and only then writes, to inputs and to attributes: ``copy_`` to all of one or, where a
-pass knows what is new, to a part. The views that are these parts come before the first write. Inside the graph a value
+A lowered graph reads, computes, and only then writes to inputs and attributes. ``copy_`` writes all of one or, where a
+pass knows the new part, that part. The views that are these parts come before the first write. Inside the graph a value
 is a value, and copies may go as they please. Memory can be seen from outside in two places only, both settled here:
 
 * **A result that the caller writes to.** Writing into a result changes nothing that it would not change in eager
@@ -9,16 +9,16 @@ is a value, and copies may go as they please. Memory can be seen from outside in
 * **A write at the end.** What is returned, or written elsewhere, is what it was when the program read it.
 
 Facts
-    ``may_share`` says whose memory a call's result may be: what the op's schema annotates, what is known to do so
-    without saying so (``UNDECLARED``), and everything where there is no schema to ask (control flow, a block that
-    PyTorch runs). An engine's results are always new memory. ``certain_source`` says whose memory a result surely
+    ``may_share`` returns the arguments whose memory a call's result may be. The op's schema annotates them, or
+    ``UNDECLARED`` lists them. Without a schema (control flow, a block that PyTorch runs) they are all arguments.
+    An engine's results are always new memory. ``certain_source`` says whose memory a result surely
     is, whatever the strides: that of a view's base. ``reshape`` may share and is not certain.
 
 Sets
     The *memories* of a node are the inputs, storages of attributes, and calls whose memory it may be, along
     ``may_share``. Attributes that are views of one storage have one memory. A node *repeats* when several of its
     elements may be one place in memory, as after ``expand``. The *origin* of a result is the input or call whose memory
-    it surely is in the model as it was written, along ``certain_source``, and whether it repeats there.
+    it surely is in the model as it was written, along ``certain_source``. It includes whether the result repeats there.
 
 Conclusions
     * Functionalization rewrites ``y = op_(x)`` as ``y = op(x)`` where no other node may hold the memory of ``x``. It
@@ -26,10 +26,10 @@ Conclusions
     * No weight that is read may lie in memory that is written under another name (``written_inputs``).
     * Copy removal and constant folding need not ask: they change no value, and origins are taken before them
       (``origins_of``).
-    * Once the graph is complete, ``keep_results_apart`` copies each result that may be an attribute's memory
-      (neither weights nor folded constants are ever handed out), may be memory that is written at the end, may share
-      memory with an input or an earlier result that is not of the same origin, or may repeat where its origin does not;
-      and each value to be written that may lie in memory that an earlier write, or its own, changes.
+    * Once the graph is complete, ``keep_results_apart`` copies each result that may be an attribute's memory: neither
+      weights nor folded constants are ever handed out. It copies results that may be memory that is written at the end,
+      and results that may share memory with an input or an earlier result of another origin. It copies results that may
+      repeat where their origin does not, and values to be written that may lie in memory that a write changes.
     * Inputs are taken to share memory with nothing; a call in which one does, and is written, is an error
       (``torchtrt_runtime.memory_checks``).
 """

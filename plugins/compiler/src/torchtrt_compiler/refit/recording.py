@@ -371,8 +371,8 @@ class BlockRecorder:
     def recipe(self) -> dict[str, Any]:
         """Returns how the engine's weights, by their names, follow from the block's attributes, as data.
 
-        Where the network has values that nobody saw being made, as in another thread, attributes that nobody saw being
-        read may have led to them: they must stay what they are.
+        Some values of the network may have been made unobserved, as in another thread. Attributes that nobody saw being
+        read may have led to them, and must stay unchanged.
         """
         given = set(map(_memory, self._given.values()))
         for tensor in self._recorder.unread_sources() if self._has_unseen else ():

@@ -1,9 +1,8 @@
 """Adds to a network what a PyTorch function computes, by the converters that are installed.
 
-Torch-TensorRT's building blocks are PyTorch's own operations under other names. So each of them is a
-function on tensors here: it is traced with what is known of the network tensors that it is given, and
-the ops that it calls are decomposed and converted as those of a model are, with PyTorch's promotion
-and edge values.
+Torch-TensorRT's building blocks are PyTorch's own operations under other names. Here each of them is a
+function on tensors, which is traced with stand-ins of its network tensors. Its ops are decomposed and
+converted like those of a model, with PyTorch's promotion and edge values.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class CacheLayout:
 class EngineCache(Cache):
     """The cache of a ``torchtrt_converters_transformers.CompiledForCausalLM``.
 
-    It is allocated once. Sequences share the memory as they are many and long: a cache of one short sequence is small
-    and contiguous, so that engines read no more of it than there is. Where room for a sequence ends, it doubles.
+    It is allocated once. Sequences share the memory by their number and length. A cache of one short sequence is small
+    and contiguous, so that engines read no more than its tokens. Where room for a sequence ends, it doubles.
 
     Args:
         layout: What there is room for.

@@ -1,7 +1,8 @@
 """The plan: a built network as bytes, and back.
 
-Layout, little-endian: 8 bytes magic, format version (u32), checksum of everything after it (u32, CRC-32), length of
-the header (u64), length of the whole plan (u64), the header as JSON, then the constants, each aligned to 64 bytes.
+The layout is little-endian: 8 bytes magic, format version (u32), checksum of everything after it (u32, CRC-32).
+Then come the length of the header (u64), that of the whole plan (u64), the header as JSON, and the constants, each
+aligned to 64 bytes.
 Nothing in it is executed on loading, and constants are views over the bytes.
 """
 

@@ -1,7 +1,7 @@
 """The interface by index of TensorRT 8: inputs and outputs as bindings, repeated for every optimization profile.
 
-Binding ``i`` is tensor ``i % n`` of the ``n`` inputs and outputs, for profile ``i // n``; beyond the first profile its
-name ends with ``[profile k]``.
+Binding ``i`` is tensor ``i % n`` of the ``n`` inputs and outputs, for profile ``i // n``.
+Beyond the first profile its name ends with ``[profile k]``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The facts about a tensor before it exists: type, shape, and sometimes its value.
 
 The same facts serve the network definition (dimensions may be -1), the builder (constants are folded) and the
-runtime (every input dimension is known). Values are tracked for small tensors, element by element: the shape of a
-``(-1, 3)`` tensor is a value whose first element is unknown and whose second is 3.
+runtime (every input dimension is known). Values of small tensors are tracked by element. The shape of a ``(-1, 3)``
+tensor is a value whose first element is unknown and whose second is 3.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ launches all of it at once. It reads and writes the addresses that it was record
 
 - Inputs. A recording reads the caller's own memory where the caller keeps passing the same. An input that has moved
   once is read from a buffer, into which each call copies.
-- Outputs. They are the recording's memory. Who holds the last call's outputs, or a view of them, keeps them: the next
-  call replays a second recording, and where those are held as well, a third whose outputs are copied. Who asks for it
-  has one recording, whose outputs each call overwrites.
+- Outputs. They are the recording's memory. If the caller holds the last call's outputs, or a view, the next call
+  replays a second recording. If those are held as well, it replays a third, whose outputs are copied. With
+  ``"overwrite"`` there is one recording, whose outputs each call overwrites.
 - Everything else that a recording holds on to: engines, weights and buffers. Where one is another than it was, the
   recordings are dropped.
 """

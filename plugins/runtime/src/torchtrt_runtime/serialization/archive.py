@@ -1,9 +1,9 @@
 """Reads and writes ``.pt2`` files in a stream.
 
 ``torch.export.save`` holds every weight in memory twice. Here it writes a *skeleton*, a program whose weights are
-stand-ins of one element, and the weights go from where they are to the file, under the names and in the form that
-``torch.export`` gives them. Reading takes the skeleton out of the file again, so that PyTorch reads the program and
-this module the weights.
+stand-ins of one element. The weights go from their memory to the file, under the names and in the form that
+``torch.export`` gives them. Reading takes the skeleton out of the file again: PyTorch reads the program, and this
+module the weights.
 """
 
 from __future__ import annotations

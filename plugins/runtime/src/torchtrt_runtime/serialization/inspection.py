@@ -13,14 +13,20 @@ def inspect_file(file: File) -> dict[str, Any]:
     """Returns what a file holds, as data that ``json.dumps`` accepts.
 
     Returns:
-        ``torchtrt`` and ``torch``, the versions that saved it; ``tensorrt`` and ``gpu``, what the engines are for;
-        ``settings``; ``inputs``, each with its dtype and sizes, or the value that it must have; ``ranges``, the
-        minimum, optimum and maximum of each size that varies; ``profiles``, the same for the sizes that go together in
-        each optimization profile; ``engines`` with their nodes, layers, bytes, inputs, outputs, where else they run
-        (``"version"``: in later TensorRTs, ``"hardware"``: on other GPUs), their GPUs,
-        and how many nodes which pack converted;
-        ``converted``, which converter handled which op in which dtypes; ``in_torch``, what PyTorch runs;
-        ``tried``, what ``tune=True`` measured; and the ``operators`` of other libraries that it calls.
+        A dictionary with these keys.
+
+        - ``torchtrt`` and ``torch``: the versions that saved the file.
+        - ``tensorrt`` and ``gpu``: the versions and GPUs that the engines are for.
+        - ``settings``: the settings of the compilation.
+        - ``inputs``: each with its dtype and sizes, or the value that it must have.
+        - ``ranges``: the minimum, optimum and maximum of each size that varies.
+        - ``profiles``: the same for the sizes that go together in each optimization profile.
+        - ``engines``: their nodes, layers, bytes, inputs, outputs and GPUs, the nodes that each pack converts,
+          and where else they run: ``"version"`` for later TensorRTs, ``"hardware"`` for other GPUs.
+        - ``converted``: the converter and the dtypes of each op.
+        - ``in_torch``: the ops that PyTorch runs.
+        - ``tried``: the measurements of ``tune=True``.
+        - ``operators``: the operators of other libraries that the model calls.
 
     Raises:
         UnreadableFileError: The file is no saved model, or is damaged.

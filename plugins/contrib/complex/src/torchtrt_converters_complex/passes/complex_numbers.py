@@ -1,9 +1,9 @@
 """Complex numbers as pairs of real ones.
 
 TensorRT has no complex numbers. This pass replaces each complex value by its real and its imaginary part, before the
-registry is asked for converters. Where a complex value comes from PyTorch (an input, a buffer that the model writes
-to, the result of an op without a rule), PyTorch views its memory as real numbers. Where PyTorch reads one (an output,
-such an op), PyTorch views a tensor with both parts along its last dimension as complex numbers. Neither copies.
+registry is asked for converters. Some complex values come from PyTorch: inputs, buffers that the model writes
+to, results of ops without a rule. PyTorch views their memory as real numbers. Where PyTorch reads one (an output,
+such an op), it views a tensor with both parts along its last dimension as complex numbers. Neither copies.
 """
 
 from __future__ import annotations

@@ -150,9 +150,9 @@ def ps_roi_pool(
 ) -> tuple[Tensor, Tensor]:
     """Returns the mean of each cell, which has channels of its own, 0 where it is empty, and the channels.
 
-    A table holds the sums of all windows whose sides are powers of 2. The sides of a cell are sums of
-    such powers, so that nothing outside of it is read. The last row and column of an image are in no
-    cell: that is how torchvision defines it.
+    A table holds the sums of all windows whose sides are powers of two.
+    The sides of a cell are sums of such powers, so that nothing outside of it is read.
+    The last row and column of an image are in no cell, as torchvision defines it.
     """
     levels_y, levels_x = _levels(input)
     count, _, height, width = input.shape

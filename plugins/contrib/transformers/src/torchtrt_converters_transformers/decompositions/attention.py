@@ -38,8 +38,8 @@ def cached_attention(
         mask: Booleans, ``(batch, 1, new, new)``: which new token may read which. Each may read at least one.
         past_key: ``(batch, heads, cached, width)``, or None where nothing is cached.
         past_value: Likewise.
-        past_mask: Booleans, ``(batch, 1, new or 1, cached)``: which places of the cache a new token may read. What
-            is in the other places must be finite.
+        past_mask: Booleans, ``(batch, 1, new or 1, cached)``: which places of the cache a new token may read.
+            The elements in the other places must be finite.
         scale: What products of queries and keys are multiplied by.
         softcap: Bounds scores to plus and minus this, by a hyperbolic tangent; None for none.
 

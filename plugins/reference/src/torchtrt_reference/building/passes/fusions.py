@@ -204,8 +204,8 @@ def _scaled(editor: _Editor, slot: int) -> tuple[int, float, list[Node]]:
 def _additive_mask(editor: _Editor, node: Node) -> None:
     """``where(mask, scores, L)`` before a softmax, for a huge negative L: ``scores + where(mask, 0, L)``.
 
-    The sum is L to the last bit for every score below ``ulp(L) / 2``, which is more than 1e22 here, so a row that is
-    masked entirely stays uniform. Float16 has no such L: at its minimum the spacing is 32. A hidden score
+    The sum is L to the last bit for every score below ``ulp(L) / 2``, which is more than 1e22 here. A row that is
+    masked entirely therefore stays uniform. Float16 has no such L: at its minimum the spacing is 32. A hidden score
     must be finite: an infinity or a NaN there would come through.
     """
     if node.operation != "select" or any(node.output_types):

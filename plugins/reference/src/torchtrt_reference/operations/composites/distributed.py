@@ -26,8 +26,9 @@ Tensor = torch.Tensor
 class MoE(Operation):
     """A mixture of experts: for every token the weighted sum of what a few of the experts make of it.
 
-    Inputs: hidden states ``[B, S, H]``, the chosen experts and their scores ``[B, S, K]``, the gate and up weights
-    ``[E, H, I]``, the down weights ``[E, I, H]``, and optionally the biases ``[E, I]``, ``[E, I]`` and ``[E, H]``.
+    The inputs are hidden states ``[B, S, H]``, then the chosen experts and their scores, ``[B, S, K]`` each. The gate
+    and up weights are ``[E, H, I]``, the down weights ``[E, I, H]``.
+    The biases ``[E, I]``, ``[E, I]`` and ``[E, H]`` are optional.
     An expert computes ``down(up(x) * silu(gate(x)))``.
     """
 

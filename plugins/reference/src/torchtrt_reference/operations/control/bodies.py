@@ -73,9 +73,10 @@ def _read_by_branches(call: Call) -> list[TensorFacts]:
 class LoopWithBody(Operation):
     """A loop, made of its boundary and inner layers by the build.
 
-    Attributes of a node: ``body`` (a graph), ``counted``, ``conditional``, ``recurrences`` (how many), ``iterators``
-    (axis and direction of each) and ``outputs`` (kind, axis, recurrence index). Inputs, in this order: the lengths of
-    the stacked outputs, the count, the initial values, the iterated tensors, and what the body reads from outside.
+    The attributes of a node are ``body`` (a graph), ``counted``, ``conditional`` and ``recurrences`` (their number).
+    ``iterators`` hold the axis and direction of each, and ``outputs`` the kind, axis and recurrence index. The inputs
+    are the lengths of the stacked outputs, the count, the initial values, the iterated tensors, and then the tensors
+    that the body reads from outside.
     The body takes recurrences, slices, and the rest; it gives the next values, the condition, and the stacked values.
     """
 
