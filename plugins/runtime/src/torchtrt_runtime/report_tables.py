@@ -47,7 +47,7 @@ def layer_table(layers: Sequence[LayerUse]) -> Listing:
     rows = []
     for row in layers:
         missed = [
-            f"{len(nodes)} nodes: {reason}" if nodes else reason
+            f"{_counted(nodes)}: {reason}" if nodes else reason
             for reason, nodes in row.missed.items()
         ]
         more = len(row.model_lines) - _LINES
@@ -55,6 +55,10 @@ def layer_table(layers: Sequence[LayerUse]) -> Listing:
         rows.append((row.capability, len(row.nodes), "\n".join(lines), "\n".join(missed)))
     headings = ("capability", "nodes", "lines of the model", "not used")
     return Listing("Layers of current TensorRT", headings, rows)
+
+
+def _counted(nodes: Sequence[str]) -> str:
+    return f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
 
 
 def torch_table(in_torch: Sequence[TorchOp], inductor: bool | str) -> Listing | str:
