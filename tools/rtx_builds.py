@@ -1,15 +1,17 @@
-"""Builds every case of the packs with TensorRT for RTX, without a GPU, and compares its networks with the reference's.
+"""Builds what the tests build with TensorRT for RTX, without a GPU, and compares its networks with the reference's.
 
-``python -m tools.rtx_builds OUT.jsonl --jobs 2 --seconds 60 --dtype float16 --sizes varying``
+``python -m tools.rtx_builds OUT.jsonl cases architectures samples --jobs 2 --dtype float16 --sizes varying``
 
-A case runs in a worker process with a time limit. Outcomes are appended as they come, so that an interrupted run goes
-on where it stopped; ``--again PATTERN`` runs items again whose outcome matches. ``--table`` prints what was refused, in
+The parts are the cases of all packs, the architectures of the tests, and the first samples of PyTorch's ops. An item
+runs in a worker process with a time limit. Outcomes are appended as they come, so that an interrupted run goes on where
+it stopped; ``--again PATTERN`` runs items again whose outcome matches. ``--table`` prints what was refused, in
 TensorRT's own words, where the networks differ, and the slowest builds.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import json
@@ -17,16 +19,18 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 import torchtrt
 from tools.sweep import sweep
 from torchtrt.testing import PackConformance, first_party_cases
+from torchtrt_compiler.exporting import export
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
 from torchtrt_testing.cases import OpCase
 
@@ -35,7 +39,8 @@ REFERENCE = "reference@11.4.0"
 """The version of the reference whose interface TensorRT for RTX has."""
 DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 SIZES = ("varying", "fixed")
-PART = "rtx"
+SAMPLES = 4
+"""How many samples of an op are built."""
 _LONGEST = 1500
 """The most characters of an outcome that are kept."""
 _SLOW = 10.0
@@ -73,44 +78,129 @@ def chosen(case: OpCase, name: str) -> OpCase | None:
     return in_dtype(case, DTYPES[name])
 
 
-def names(dtypes: Iterable[str] = DTYPES, sizes: Iterable[str] = SIZES) -> Iterator[str]:
-    """Yields the items: a dtype, whether sizes vary, the place of the case and its label."""
-    for dtype in dtypes:
-        for size in sizes:
+def case_names() -> Iterator[str]:
+    """Yields the cases: a dtype, whether sizes vary, the place of the case and its label."""
+    for dtype in DTYPES:
+        for size in SIZES:
             for place, case in enumerate(all_cases()):
                 if chosen(case, dtype) is not None and (size == "fixed" or case.varies):
                     yield f"{dtype} {size} {place} {case.label}"
 
 
-def outcome(case: OpCase, varying: bool) -> dict[str, Any]:
-    """Returns what became of a case: its outcome, seconds, bytes, and where the networks differ."""
+def exported_case(name: str) -> Iterator[ExportedProgram]:
+    """Yields the program of a case."""
+    dtype, sizes, place, _ = name.split(" ", 3)
+    case = chosen(all_cases()[int(place)], dtype)
+    assert case is not None
+    yield export_case(case, sizes == "varying")
+
+
+def architecture_names() -> Iterator[str]:
+    """Yields the architectures: a dtype, whether sizes vary, and the name."""
+    from tests.architectures.zoo import ZOO
+
+    for dtype in DTYPES:
+        for size in SIZES:
+            yield from (f"{dtype} {size} {each.name}" for each in ZOO)
+
+
+def exported_architecture(name: str) -> Iterator[ExportedProgram]:
+    """Yields the program of an architecture whose weights and floating-point inputs have a dtype."""
+    from tests.architectures.zoo import ZOO
+
+    dtype, sizes, wanted = name.split(" ", 2)
+    architecture = next(each for each in ZOO if each.name == wanted)
+    model = architecture.model().to(DTYPES[dtype])
+    inputs = tuple(
+        each.to(DTYPES[dtype]) if each.is_floating_point() else each
+        for each in architecture.example()
+    )
+    varying = architecture.dynamic_shapes() if sizes == "varying" else None
+    yield export(model, inputs, {}, varying)
+
+
+def sample_names() -> Iterator[str]:
+    """Yields the samples: a dtype, that sizes are fixed, and the op."""
+    from torchtrt_testing.op_info import ops
+
+    for dtype in DTYPES:
+        yield from (f"{dtype} fixed {op}" for op in ops())
+
+
+def exported_samples(name: str) -> Iterator[ExportedProgram]:
+    """Yields the programs of an op's first samples that PyTorch runs and exports."""
+    from torchtrt_testing.op_info import samples_of
+    from torchtrt_testing.outcome import export_sample
+
+    dtype, _, op = name.split(" ", 2)
+    for sample in samples_of(op, DTYPES[dtype])[:SAMPLES]:
+        with contextlib.suppress(Exception):
+            yield export_sample(sample)
+
+
+def outcome(programs: Iterable[ExportedProgram]) -> dict[str, Any]:
+    """Returns the row of some programs: outcome, seconds, bytes, what was compared, and where the networks differ.
+
+    The outcome is that of the first program that one TensorRT builds and the other does not, or else of the last one.
+    """
+    row: dict[str, Any] = {
+        "outcome": "not exported", "reference": "not exported", "build_seconds": 0.0, "bytes": 0, "networks": 0,
+        "layers": 0, "tensors": 0, "differences": [],
+    }  # fmt: skip
     try:
-        exported = export_case(case, varying)
+        for exported in programs:
+            if _add(row, exported):
+                break
     except Exception as error:
-        text = " ".join(str(error).split())
-        return {"outcome": f"not exported: {text[:_LONGEST]}"}
+        row["outcome"] = f"not exported: {_shortened(str(error))}"
+    return row
+
+
+def _add(row: dict[str, Any], exported: ExportedProgram) -> bool:
+    """Adds what becomes of a program to a row; returns whether the two TensorRTs disagree."""
     with torchtrt.use_tensorrt("rtx"):
         ours = build(exported)
     with torchtrt.use_tensorrt(REFERENCE):
         theirs = build(exported)
-    row: dict[str, Any] = {
-        "outcome": ours.outcome[:_LONGEST],
-        "reference": theirs.outcome[:_LONGEST],
-        "build_seconds": round(ours.seconds, 2),
-        "bytes": ours.plan_bytes,
-    }
-    if ours.outcome == theirs.outcome == BUILT:
-        row["differences"] = list(differences(ours.networks, theirs.networks))[:5]
-    return row
+    row["outcome"], row["reference"] = _shortened(ours.outcome), _shortened(theirs.outcome)
+    row["build_seconds"] = round(max(row["build_seconds"], ours.seconds), 2)
+    row["bytes"] += ours.plan_bytes
+    for layers, outputs in ours.networks:
+        row["networks"] += 1
+        row["layers"] += len(layers)
+        row["tensors"] += len(outputs) + sum(len(tensors) for _, tensors in layers)
+    row["differences"] += list(differences(ours.networks, theirs.networks))[:5]
+    return (ours.outcome == BUILT) is not (theirs.outcome == BUILT)
 
 
-def check(asked: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the row of each item."""
-    for name in asked:
-        dtype, sizes, place, _ = name.split(" ", 3)
-        case = chosen(all_cases()[int(place)], dtype)
-        assert case is not None
-        yield name, outcome(case, sizes == "varying")
+def _shortened(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST]
+
+
+def part(
+    names: Callable[[], Iterable[str]], programs: Callable[[str], Iterable[ExportedProgram]]
+) -> sweep.Part:
+    """Returns a part of the sweep: the names of items, and the programs of each."""
+
+    def check(asked: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name in asked:
+            yield name, outcome(programs(name))
+
+    return sweep.Part(names, check)
+
+
+PARTS = {
+    "cases": part(case_names, exported_case),
+    "architectures": part(architecture_names, exported_architecture),
+    "samples": part(sample_names, exported_samples),
+}
+
+
+def run(out: Path, items: Iterable[str], jobs: int, seconds: float) -> None:
+    """Builds items that the file has no outcome of; see ``tests.gpu.sweep.sweep``."""
+    sweep.PARTS.update(PARTS)
+    command = (sys.executable, "-m", "tools.rtx_builds", "-", "--work")
+    sweep.sweep(out, items, jobs, seconds, command=command)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -121,17 +211,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         kind = row["outcome"].split(":")[0].split(" after")[0]
         counts[kind] = counts.get(kind, 0) + 1
     lines += [f"| {kind} | {count} |" for kind, count in sorted(counts.items())]
-    odd = [row for row in rows if not row["outcome"].startswith((BUILT, "not exported"))]
-    lines += ["", "Refused, and what the reference does", ""]
-    for row in sorted(odd, key=lambda row: row["outcome"]):
+    totals = (sum(row.get(name, 0) for row in rows) for name in ("networks", "layers", "tensors"))
+    lines += ["", "Compared: {} networks, {} layers, {} tensors".format(*totals)]
+    lines += ["", f"Built by one of TensorRT for RTX and {REFERENCE}", ""]
+    for row in sorted(filter(disagrees, rows), key=lambda row: row["outcome"]):
         lines.append(f"- {row['item']}: {row['outcome'][:400]}")
-        lines.append(f"  - the reference: {row.get('reference', 'not asked')[:200]}")
-    lines += ["", f"Accepted by TensorRT for RTX and not by {REFERENCE}", ""]
-    lines += [
-        f"- {row['item']}: {row['reference'][:300]}"
-        for row in rows
-        if row["outcome"] == BUILT != row["reference"]
-    ]
+        lines.append(f"  - the reference: {row.get('reference', 'not asked')[:400]}")
+    lines += ["", "Built by neither", ""]
+    for row in sorted(rows, key=lambda row: row["outcome"]):
+        if not row["outcome"].startswith((BUILT, "not exported")) and not disagrees(row):
+            lines.append(f"- {row['item']}: {row['outcome'][:300]}")
     lines += ["", f"Networks that differ: TensorRT for RTX and {REFERENCE}", ""]
     for row in rows:
         lines += [f"- {row['item']}: {each[:300]}" for each in row.get("differences", ())]
@@ -140,6 +229,11 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     for row in sorted(slow, key=lambda row: -row["build_seconds"]):
         lines.append(f"- {row['item']}: {row['build_seconds']} s")
     return "\n".join(lines)
+
+
+def disagrees(row: dict[str, Any]) -> bool:
+    """Returns whether one TensorRT builds what the other does not."""
+    return (row["outcome"] == BUILT) is not (row.get("reference") == BUILT)
 
 
 def latest(out: Path) -> list[dict[str, Any]]:
@@ -161,18 +255,25 @@ def main() -> None:
     """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.rtx_builds", description=__doc__)
     parser.add_argument("out", type=Path, help="the file of outcomes, JSON lines")
+    parser.add_argument(
+        "parts", nargs="*", help=f"what to build: {', '.join(PARTS)}; all if omitted"
+    )
     parser.add_argument("--dtype", choices=DTYPES, action="append")
     parser.add_argument("--sizes", choices=SIZES, action="append")
-    parser.add_argument("--only", default="", help="a regular expression: the items to run")
+    parser.add_argument(
+        "--only", default="", help="a regular expression: the items to run, 'part:dtype sizes name'"
+    )
     parser.add_argument("--again", help="a regular expression: the outcomes to take out first")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60, help="the time limit of an item")
     parser.add_argument("--table", action="store_true", help="print what the file holds")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    sweep.PARTS[PART] = sweep.Part(names, check)
+    options = parser.parse_intermixed_args()
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
     if options.work:
         warnings.simplefilter("ignore")
+        sweep.PARTS.update(PARTS)
         sweep.work()
     elif options.table:
         print(table(latest(options.out)))
@@ -180,10 +281,15 @@ def main() -> None:
         if options.again:
             forget(options.out, options.again)
         os.environ.setdefault("OMP_NUM_THREADS", "1")
-        wanted = names(options.dtype or DTYPES, options.sizes or SIZES)
-        items = [f"{PART}:{name}" for name in wanted if re.search(options.only, name)]
-        command = (sys.executable, "-m", "tools.rtx_builds", "-", "--work")
-        sweep.sweep(options.out, items, options.jobs, options.seconds, command=command)
+        dtypes, sizes = options.dtype or DTYPES, options.sizes or SIZES
+        items = [
+            f"{part}:{name}"
+            for part in options.parts or PARTS
+            for name in PARTS[part].names()
+            if name.split(" ")[0] in dtypes and name.split(" ")[1] in sizes
+        ]
+        wanted = [item for item in items if re.search(options.only, item)]
+        run(options.out, wanted, options.jobs, options.seconds)
 
 
 if __name__ == "__main__":

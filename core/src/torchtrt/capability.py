@@ -123,7 +123,7 @@ class Capability(enum.Enum):
         "The Deconvolution layer computes bfloat16.",
     )  # fmt: skip
     TYPED_QUANTIZATION = (
-        "layers", "Quantize and Dequantize layers with an output dtype", "TensorRT 10.0",
+        "networks", "Quantize and Dequantize layers with an output dtype", "TensorRT 10.0",
         "Quantize and Dequantize layers take the dtype that they return.",
     )  # fmt: skip
     BLOCK_QUANTIZATION = (

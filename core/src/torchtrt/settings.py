@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch._ops import OperatorBase
 
+from torchtrt.capability import Capability
 from torchtrt.errors import SettingsError, did_you_mean
 from torchtrt.targets import Target, parse_targets, qualified_name
 
@@ -78,6 +79,22 @@ def _are_targets(value: Any) -> bool:
     if given in (("all",), ("current",)):
         return True
     return all(isinstance(each, str) and re.fullmatch(r"\d+\.\d", each) for each in given)
+
+
+_LAYERS = {each.name: each for each in Capability if each.group == "layers"}
+"""The capabilities without which converters choose other layers, by name."""
+
+
+def _layers_named(value: Any) -> frozenset[Capability] | None:
+    """Returns the capabilities of layers that a value names; ``None`` if it names anything else."""
+    is_one = isinstance(value, (str, Capability))
+    if not is_one and not isinstance(value, Iterable):
+        return None
+    given = [value] if is_one else list(value)
+    names = [each.name if isinstance(each, Capability) else each for each in given]
+    if not all(isinstance(name, str) and name in _LAYERS for name in names):
+        return None
+    return frozenset(_LAYERS[name] for name in names)
 
 
 def _are_patterns(value: Any) -> bool:
@@ -146,6 +163,10 @@ _CHECKS: Mapping[str, _Check] = {
     "kernel_specialization": _Check(
         lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
     ),
+    "disabled_capabilities": _Check(
+        lambda value: _layers_named(value) is not None,
+        f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
+    ),
     "verify": _Check(lambda value: value in (None, "reference"), "'reference' or None"),
     "inductor": _Check(
         lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
@@ -175,6 +196,8 @@ class CompilationSettings:
         converter_preferences: For an op, the pack whose converters are asked first, whatever the order law says.
         torch_enabled_decompositions: Ops to decompose even where a converter accepts them.
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
+        disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
+            ``"layers"``, such as ``Capability.ATTENTION``, or their names.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         autocast: Compute in float16 or bfloat16 what a float32 model need not compute in float32; see
             ``torchtrt.packs.AutocastRule``. Inputs and outputs keep their dtypes.
@@ -219,6 +242,7 @@ class CompilationSettings:
     converter_preferences: Mapping[Target, str] = field(default_factory=dict)
     torch_enabled_decompositions: frozenset[Target] = frozenset()
     torch_disabled_decompositions: frozenset[Target] = frozenset()
+    disabled_capabilities: frozenset[Capability] = frozenset()
     truncate_double: bool = False
     autocast: torch.dtype | None = None
     autocast_excluded_ops: frozenset[Target] = frozenset()
@@ -257,6 +281,8 @@ class CompilationSettings:
             if check is _OPS:
                 object.__setattr__(self, spec.name, _parse_all(value))
         object.__setattr__(self, "autocast_excluded_nodes", frozenset(self.autocast_excluded_nodes))
+        disabled = _layers_named(self.disabled_capabilities)
+        object.__setattr__(self, "disabled_capabilities", disabled)
         targets = self.target_compute_capabilities or ()
         targets = (targets,) if isinstance(targets, str) else tuple(targets)
         object.__setattr__(self, "target_compute_capabilities", targets)

@@ -114,6 +114,77 @@ def test_half_precision(rotate, interleaved, dtype):
     torch.testing.assert_close(compiled(x), model(x), rtol=2e-2, atol=2e-2)
 
 
+class HeadsLast(nn.Module):
+    """Positions before heads, as diffusers has them, and angles of two axes in a row."""
+
+    def __init__(self, rotate, interleaved):
+        super().__init__()
+        self.rotate, self.interleaved = rotate, interleaved
+
+    def forward(self, x):
+        """Returns rotated features, ``(batch, length, heads, width)``."""
+        each = angles(x.transpose(1, 2), self.interleaved)
+        if self.interleaved:
+            half = each[:, : WIDTH // 2 : 2]
+            each = torch.cat([part.repeat_interleave(2, 1) for part in (half, half * 2)], -1)
+        cos, sin = (part[None, :, None, :].to(x.dtype) for part in (each.cos(), each.sin()))
+        return x * cos + self.rotate(x) * sin
+
+
+@pytest.mark.parametrize(("rotate", "interleaved"), ROTATIONS.values(), ids=ROTATIONS)
+def test_heads_may_follow_positions(rotate, interleaved):
+    """The layer takes the features transposed; sizes vary."""
+    model, x = HeadsLast(rotate, interleaved).eval(), features().transpose(1, 2).contiguous()
+    sizes = {name: torch.export.Dim(name, min=1, max=9) for name in ("batch", "length")}
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(
+            model,
+            [x],
+            dynamic_shapes=({0: sizes["batch"], 1: sizes["length"]},),
+            require_full_compilation=True,
+        )
+
+    assert 1 == ops_of(compiled)[OP]
+    for batch, length in ((1, 1), (2, 5), (9, 9), (3, 1)):
+        x = features(batch, length).transpose(1, 2).contiguous()
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_as_many_heads_as_positions_are_no_confusion():
+    """Only the angles tell which dimension is which."""
+    x = features(2, 3)  # three heads
+    for model, given in (
+        (Rotary(*ROTATIONS["halves"]), x),
+        (HeadsLast(*ROTATIONS["halves"]), x.transpose(1, 2).contiguous()),
+    ):
+        with torchtrt.use_tensorrt("reference@11.4.0"):
+            compiled = torchtrt.compile(model.eval(), [given], require_full_compilation=True)
+
+        assert 1 == ops_of(compiled)[OP]
+        torch.testing.assert_close(compiled(given), model(given), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_share_their_angles():
+    """Two rotations by one pair of cosines and sines slice each once."""
+
+    def function(x):
+        each = angles(x, interleaved=False)
+        cos, sin = each.cos(), each.sin()
+        return tuple(y * cos + halves(y) * sin for y in (x * 2, x * 3, x * 4))
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(
+            Function(function).eval(),
+            [features()],
+            dynamic_shapes=(({2: torch.export.Dim("length", min=1, max=9)},),),
+            require_full_compilation=True,
+        )
+
+    assert 3 == ops_of(compiled)[OP]
+    assert 2 == ops_of(compiled)["aten.slice.Tensor"]
+
+
 def by_features(x):
     """Each feature has its own angle, so a pair has two."""
     each = torch.arange(WIDTH).float()
@@ -139,9 +210,9 @@ OTHERS = {
         x * angles(x, False).cos()
         + torch.cat((-x[..., :4], x[..., 4:]), -1) * angles(x, False).sin()
     ),
-    "angles of heads": lambda x: (
-        x * angles(x[..., :3, :], False).cos()[:, None]
-        + halves(x) * angles(x[..., :3, :], False).sin()[:, None]
+    "angles of heads and positions": lambda x: (
+        x * (angles(x, False) + torch.arange(3.0)[:, None, None]).cos()
+        + halves(x) * angles(x, False).sin()
     ),
 }
 

@@ -111,7 +111,15 @@ class Bench:
         for index in range(len(outputs)):
             name = f"o{index}"
             shape = tuple(context.get_tensor_shape(name))
-            if -1 in shape:
+            cache = (
+                engine.get_aliased_input_tensor(name)
+                if hasattr(engine, "get_aliased_input_tensor")
+                else None
+            )
+            if cache is not None:
+                buffers[name] = self.values[cache]
+                context.set_tensor_address(name, buffers[name].data_ptr())
+            elif -1 in shape:
                 keep.append(Allocator())
                 context.set_output_allocator(name, keep[-1])
             else:

@@ -11,6 +11,7 @@ import torchtrt
 import torchtrt_rtx
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
 from torchtrt.tensorrt import selection
+from torchtrt.tensorrt.logging import collecting, logger
 from torchtrt_cli import main
 
 GPUS = r"RTX GPUs of compute capability 8\.0, 8\.6, 8\.9, and 12\.0 or later"
@@ -199,3 +200,26 @@ def test_without_its_wheels_the_error_says_what_to_install(monkeypatch):
 
     with pytest.raises(TensorRTUnavailableError, match=r'pip install "torchtrt\[rtx\]"'):
         torchtrt_rtx.load()
+
+
+@needs_wheels
+def test_the_builder_refuses_a_mixture_of_experts(rtx):
+    """A version that builds it can declare the capability."""
+    builder = rtx.Builder(logger())
+    network = builder.create_network(1 << int(rtx.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
+    hidden = network.add_input("hidden", rtx.float16, (1, 8, 128))
+    experts = network.add_input("experts", rtx.int32, (1, 8, 2))
+    scores = network.add_input("scores", rtx.float16, (1, 8, 2))
+    weights = [
+        network.add_input(f"weight_{place}", rtx.float16, shape)
+        for place, shape in enumerate([(4, 128, 64), (4, 128, 64), (4, 64, 128)])
+    ]
+    layer = network.add_moe(hidden, experts, scores)
+    layer.set_gated_weights(*weights, rtx.MoEActType.SILU)
+    network.mark_output(layer.get_output(0))
+
+    with collecting() as log:
+        plan = builder.build_serialized_network(network, builder.create_builder_config())
+
+    assert plan is None
+    assert "Cannot decompose operation" in log.text()

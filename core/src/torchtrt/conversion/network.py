@@ -30,6 +30,7 @@ class CheckedNetwork:
         self._names: set[str] = set()
         self._counts: dict[str, int] = {}
         self._new: list[tuple[Any, str, str]] = []
+        self._cache_updates: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self.raw, name)
@@ -68,6 +69,28 @@ class CheckedNetwork:
         finally:
             self._scope, self._description, self._new = outer
 
+    @property
+    def updates_caches(self) -> bool:
+        """Whether a layer writes into a cache, an input whose memory is an output's."""
+        return bool(self._cache_updates)
+
+    def cache_objection(self) -> str:
+        """Returns why a layer that writes into a cache may compute wrong values; ``""`` if there is no such layer.
+
+        The layer writes while the engine runs, and nothing defines when others read the same memory.
+        """
+        for update in self._cache_updates:
+            cache = update.get_input(0).name
+            for layer in self.raw:
+                places = range(layer.num_inputs)
+                read = [layer.get_input(place) for place in places if layer.name != update.name]
+                if any(tensor is not None and tensor.name == cache for tensor in read):
+                    return (
+                        f"the layer {update.name} writes into its cache while the engine runs, and the layer "
+                        f"{layer.name} reads the same cache: use the result of the first one"
+                    )
+        return ""
+
     def _check(self, layer: Any, what: str, log: collecting) -> None:
         for index in range(layer.num_outputs):
             try:
@@ -98,6 +121,8 @@ class CheckedNetwork:
             if method == "add_input" and not hasattr(made, "num_outputs"):
                 return made  # a tensor: the network's input
             name = made.name = self._unique("/".join((*self._scope, kind)))
+            if kind == "kv_cache_update":
+                self._cache_updates.append(made)
             if kind in ("loop", "if_conditional"):
                 return _CheckedScope(self, made)
             if self._description and hasattr(made, "metadata"):

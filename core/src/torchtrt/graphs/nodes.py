@@ -7,10 +7,12 @@ from operator import attrgetter
 import torch
 from torch.fx import GraphModule, Node
 
+from torchtrt.capability import Capability
 from torchtrt.registry.candidate import RejectionCode, Resolution
 
 _RESOLUTION = "torchtrt_resolution"
 _LEFT = "torchtrt_left_in_torch"
+_MISSED = "torchtrt_missed_layers"
 
 
 def resolution_of(node: Node) -> Resolution | None:
@@ -38,6 +40,23 @@ def leave_in_torch(node: Node, reason: str, code: RejectionCode = "no-converter"
 def left_in_torch(node: Node) -> tuple[str, RejectionCode] | None:
     """Returns the reason and its code that ``leave_in_torch`` was given, or ``None``."""
     return node.meta.get(_LEFT)
+
+
+def miss_layer(node: Node, capability: Capability, reason: str) -> None:
+    """Notes for the report why a node does not become a layer that TensorRT has. A lowering pass calls it.
+
+    Args:
+        node: The last node of a pattern that is nearly the layer.
+        capability: The layer.
+        reason: What is different, without a period.
+    """
+    node.meta[_MISSED] = {**missed_layers(node), capability: reason}
+
+
+def missed_layers(node: Node) -> dict[Capability, str]:
+    """Returns the reasons that ``miss_layer`` was given."""
+    missed: dict[Capability, str] = node.meta.get(_MISSED, {})
+    return missed
 
 
 def inner_graphs(node: Node) -> list[GraphModule]:

@@ -59,7 +59,7 @@ class _Lookup:
         self.decomposition_failed = decomposition_failed
         self.unusable: Mapping[Candidate, Rejection] = {}
         if table.depends_on_tensorrt:
-            self.unusable = table.unusable()
+            self.unusable = table.unusable(settings.disabled_capabilities)
         self._is_dynamic: bool | None = None
 
     def rejection(self, candidate: Candidate) -> Rejection | None:

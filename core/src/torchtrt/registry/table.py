@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from torchtrt.capability import Capability
 from torchtrt.contract import (
     CallingConvention,
     SchemaArguments,
@@ -27,6 +28,7 @@ from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejec
 from torchtrt.registry.order import Conflict, Entry, find_conflicts, in_order
 from torchtrt.targets import Target, parse_target, qualified_name
 from torchtrt.tensorrt import lacking, version
+from torchtrt.tensorrt.probes import disabled, disabling
 from torchtrt.tensorrt.selection import current
 
 Decompositions = Mapping[Target, tuple[Callable[..., Any], PackInfo]]
@@ -123,13 +125,18 @@ class Table:
             return None
         return None if candidate.pack.name in self.packs.preferred else pack
 
-    def unusable(self) -> Mapping[Candidate, Rejection]:
-        """Returns the candidates that do not work with the TensorRT in use, each with the reason."""
-        in_use = current()
+    def unusable(self, lacked: frozenset[Capability]) -> Mapping[Candidate, Rejection]:
+        """Returns the candidates that do not work with the TensorRT in use, each with the reason.
+
+        Args:
+            lacked: Capabilities that the settings turn off.
+        """
+        in_use = current(), lacked | disabled()
         if (unusable := self._unusable.get(in_use)) is None:
-            entries = (candidate for group in self.candidates.values() for candidate in group)
-            found = ((candidate, _unlike_tensorrt(candidate)) for candidate in entries)
-            unusable = {candidate: reason for candidate, reason in found if reason is not None}
+            with disabling(lacked):
+                entries = (candidate for group in self.candidates.values() for candidate in group)
+                found = ((candidate, _unlike_tensorrt(candidate)) for candidate in entries)
+                unusable = {candidate: reason for candidate, reason in found if reason is not None}
             self._unusable[in_use] = unusable
         return unusable
 

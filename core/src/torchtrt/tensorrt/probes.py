@@ -94,6 +94,26 @@ def _declared(capability: Capability) -> str | None:
     return None if declare is None else declare(capability.name)
 
 
+_disabled: ContextVar[frozenset[Capability]] = ContextVar("torchtrt_disabled", default=frozenset())
+DISABLED = "the setting disabled_capabilities turns it off"
+"""Why a compilation lacks a capability that TensorRT has."""
+
+
+@contextlib.contextmanager
+def disabling(capabilities: frozenset[Capability]) -> Iterator[None]:
+    """Answers inside a ``with`` block, in this thread or task, as if the TensorRT in use lacked some capabilities."""
+    token = _disabled.set(_disabled.get() | capabilities)
+    try:
+        yield
+    finally:
+        _disabled.reset(token)
+
+
+def disabled() -> frozenset[Capability]:
+    """Returns the capabilities that ``disabling`` takes away here."""
+    return _disabled.get()
+
+
 _judged: ContextVar[Any] = ContextVar("torchtrt_judged", default=None)
 
 
@@ -118,7 +138,9 @@ def _asked() -> Any:
 
 
 def supports(capability: Capability) -> bool:
-    """Returns whether the TensorRT in use has a capability here."""
+    """Returns whether the TensorRT in use has a capability here, and no setting of the compilation turns it off."""
+    if capability in _disabled.get():
+        return False
     declared = _declared(capability)
     return capability in _probed(_asked()) if declared is None else not declared
 
@@ -126,11 +148,13 @@ def supports(capability: Capability) -> bool:
 def objection(capability: Capability) -> str:
     """Returns why the TensorRT in use lacks a capability; ``""`` if it has it.
 
-    The text completes "... needs <capability>, ": the first version with the capability and the TensorRT in use, or the
-    reason that the implementation declares.
+    The text completes "... needs <capability>, ": the first version with the capability and the TensorRT in use, the
+    reason that the implementation declares, or the setting that turns it off.
     """
     if supports(capability):
         return ""
+    if capability in _disabled.get():
+        return f"and {DISABLED}"
     if declared := _declared(capability):
         return f"which {describe()} does not have here: {declared}"
     product, _, version = capability.since.rpartition(" ")

@@ -61,8 +61,11 @@ def build_plan(
     The cache gives TensorRT the timings of earlier builds, and keeps those of this one.
 
     Raises:
-        BuildError: TensorRT refused the network; the message holds what it logged.
+        BuildError: TensorRT refused the network; the message holds what it logged. Or a layer reads a cache into which
+            another one writes.
     """
+    if objection := _cache_objection(interpreted):
+        raise BuildError(f"This network is not built: {objection}.")
     config = builder.create_builder_config()
     _add_profiles(builder, config, interpreted)
     share_profiles(config)
@@ -84,6 +87,14 @@ def build_plan(
 
 
 _NEW_LINE = "\n  "
+
+
+def _cache_objection(interpreted: TRTInterpreter) -> str:
+    """Returns why a network with an updated cache is not built; ``""`` if it can be."""
+    network = interpreted.network
+    if network.updates_caches and interpreted.context.requires_output_allocator:
+        return "it updates a cache, and has outputs whose sizes depend on data"
+    return network.cache_objection()
 
 
 def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> None:

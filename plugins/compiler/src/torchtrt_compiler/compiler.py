@@ -22,6 +22,7 @@ from torchtrt.graphs.memory import storage_of
 from torchtrt.packs.preferences import settings_from
 from torchtrt.registry import DYNAMO_CONVERTERS
 from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt.probes import disabling
 from torchtrt.tensorrt.selection import describe
 from torchtrt_compiler.building import Services, builder_flags
 from torchtrt_compiler.cache.choice import cache_for
@@ -86,13 +87,22 @@ def compile(
     """
     keywords = {} if kwarg_inputs is None else kwarg_inputs
     options = settings_from(settings)
-    if options.tune:
-        compile_with = functools.partial(
-            compile, model, inputs, kwarg_inputs=keywords, dynamic_shapes=dynamic_shapes
-        )
-        export_again = functools.partial(_export, model, inputs, keywords, dynamic_shapes)
-        return tuned(compile_with, export_again, inputs, keywords, settings)
-    # Errors here, and not after exporting.
+    with disabling(options.disabled_capabilities):
+        if options.tune:
+            compile_with = functools.partial(
+                compile, model, inputs, kwarg_inputs=keywords, dynamic_shapes=dynamic_shapes
+            )
+            export_again = functools.partial(_export, model, inputs, keywords, dynamic_shapes)
+            return tuned(compile_with, export_again, inputs, keywords, settings)
+        report = _checked(options)
+        with Stages(report.seconds, options.progress) as stages, torch.no_grad():
+            with stages.stage("exporting"):
+                exported = _export(model, inputs, keywords, dynamic_shapes)
+            return _compile_program(model, exported, (inputs, keywords), options, report, stages)
+
+
+def _checked(options: CompilationSettings) -> CompilationReport:
+    """Returns an empty report for settings that can be used here: errors are raised now, and not after exporting."""
     builder_flags(options)
     RuntimeSettings.of(options).check()
     targets = list(compute_capabilities(options))
@@ -103,11 +113,7 @@ def compile(
             "No converter pack is loaded. Run `pip install torchtrt` to install the first-party packs, or "
             "`torchtrt packs` to list what is installed and why it is not loaded."
         )
-    report = CompilationReport(describe(), inductor=options.inductor, compute_capabilities=targets)
-    with Stages(report.seconds, options.progress) as stages, torch.no_grad():
-        with stages.stage("exporting"):
-            exported = _export(model, inputs, keywords, dynamic_shapes)
-        return _compile_program(model, exported, (inputs, keywords), options, report, stages)
+    return CompilationReport(describe(), inductor=options.inductor, compute_capabilities=targets)
 
 
 def _export(*arguments: Any) -> ExportedProgram:

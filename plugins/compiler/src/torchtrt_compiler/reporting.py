@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from torchtrt.capability import Capability
 from torchtrt.errors import FullCompilationError, NoEngineWarning, TorchOp
-from torchtrt.graphs.nodes import model_line, resolution_of
+from torchtrt.graphs.nodes import inner_graphs, missed_layers, model_line, resolution_of
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
+from torchtrt.tensorrt.probes import DISABLED, disabled
 from torchtrt_compiler.partitioning import Partition
-from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps
+from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
 
 
 def describe_partition(report: CompilationReport, partition: Partition) -> None:
     """Fills in the parts of a report that partitioning decides."""
     members = [node for block in partition.blocks.values() for node in block]
     report.converted = list(count_converters(members))
+    report.layers = layer_uses(members, [entry.node for entry in partition.torch_nodes])
     report.in_torch = [
         TorchOp(
             entry.node.name,
@@ -50,6 +53,70 @@ def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:
             dtypes.setdefault(key, Counter())[name] += 1
     for (op, pack, converter), counts in sorted(dtypes.items(), key=lambda item: -item[1].total()):
         yield ConvertedOps(op, pack, converter, counts.total(), dict(counts.most_common()))
+
+
+def layer_uses(members: Iterable[Node], in_torch: Iterable[Node]) -> list[LayerUse]:
+    """Returns which layers of current TensorRT a partition uses, and why nodes do not become them.
+
+    A node uses the layers that its converter requires. A converter that requires one and declines a node, and a pass
+    that finds nearly the pattern of one, give the reasons.
+
+    Args:
+        members: The nodes of blocks.
+        in_torch: The nodes that stay in PyTorch.
+    """
+    nodes: dict[Capability, list[Node]] = {}
+    missed: dict[Capability, dict[str, list[str]]] = {each: {DISABLED: []} for each in disabled()}
+    inside = list(_with_inner(members))
+    for node in inside:
+        for capability in _layers_of(node):
+            nodes.setdefault(capability, []).append(node)
+    for node in (*inside, *in_torch):
+        for capability, reason in _missed_by(node).items():
+            by_reason = missed.setdefault(capability, {})
+            by_reason.setdefault(DISABLED if capability in disabled() else reason, []).append(
+                node.name
+            )
+    return [
+        LayerUse(
+            each.name,
+            each.title,
+            tuple(node.name for node in nodes.get(each, ())),
+            tuple(dict.fromkeys(filter(None, map(model_line, nodes.get(each, ()))))),
+            {reason: tuple(names) for reason, names in missed.get(each, {}).items()},
+        )
+        for each in Capability
+        if each in nodes or each in missed
+    ]
+
+
+def _with_inner(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yields nodes, and the calls of the graphs inside them."""
+    for node in nodes:
+        yield node
+        for graph_module in inner_graphs(node):
+            calls = (each for each in graph_module.graph.nodes if each.op == "call_function")
+            yield from _with_inner(calls)
+
+
+def _layers_of(node: Node) -> tuple[Capability, ...]:
+    """Returns the layers that a node's converter requires."""
+    resolution = resolution_of(node)
+    if resolution is None or resolution.chosen is None:
+        return ()
+    return tuple(each for each in resolution.chosen.support.requires if each.group == "layers")
+
+
+def _missed_by(node: Node) -> dict[Capability, str]:
+    """Returns the layers that a node nearly becomes, and what is different."""
+    resolution = resolution_of(node)
+    missed = dict(missed_layers(node))
+    for rejection in () if resolution is None else resolution.rejections:
+        if rejection.candidate is not None:
+            for capability in rejection.candidate.support.requires:
+                if capability.group == "layers" and capability not in _layers_of(node):
+                    missed.setdefault(capability, rejection.reason)
+    return missed
 
 
 def check_complete(report: CompilationReport) -> None:

@@ -1,7 +1,7 @@
 """Compares a program with its model for sizes of 0 and 1.
 
-For ``torch.export``, a size that varies is never 0 or 1: ``x.shape[0] == 1`` is false, ``squeeze`` removes
-nothing, and ``x[:2]`` has two rows.
+For ``torch.export``, a size that varies is neither 0 nor 1, whatever its range.
+Therefore ``x.shape[0] == 1`` is false, ``squeeze`` removes nothing, and ``x[:2]`` has two rows.
 A range may include such sizes all the same. Here the model is exported again with each of
 them, and the two programs are compared. If a model was exported elsewhere, its graph is computed with fake tensors
 of these sizes.

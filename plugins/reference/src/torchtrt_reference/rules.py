@@ -32,6 +32,7 @@ class Rules:
         empty_einsum: Einsum takes empty tensors.
         upper_case_einsum: The labels of Einsum may be upper-case letters.
         normalization_bias_broadcasts_alone: Scale and bias of a normalization may have different shapes.
+        group_normalization_minimum_rank: The minimum rank of a normalization of groups.
         scale_minimum_rank: The minimum rank of Scale's input.
         scale_weights_of_one_type: Shift, scale and power of Scale have one type, those without elements included.
         integer_images: GridSample takes integers at floating-point positions.
@@ -67,6 +68,7 @@ class Rules:
     empty_einsum: bool = True
     upper_case_einsum: bool = False
     normalization_bias_broadcasts_alone: bool = False
+    group_normalization_minimum_rank: int = 3
     scale_minimum_rank: int = 4
     scale_weights_of_one_type: bool = True
     integer_images: bool = False
@@ -113,6 +115,7 @@ _V8 = replace(
     empty_einsum=False,
     upper_case_einsum=True,
     normalization_bias_broadcasts_alone=True,
+    group_normalization_minimum_rank=4,
     scale_minimum_rank=3,
     scale_weights_of_one_type=False,
     integer_images=True,

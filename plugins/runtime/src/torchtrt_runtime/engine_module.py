@@ -113,6 +113,7 @@ class _Execution:
         ]
         self.wanted_dtypes = [output.wanted for output in self.outputs]
         self.widens = any(output.dtype is not output.wanted for output in self.outputs)
+        self.caches = self._find_caches() if supports(Capability.KV_CACHE_UPDATE) else {}
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = unlike
@@ -142,6 +143,23 @@ class _Execution:
             raise EngineError(message)
         return loaded, context
 
+    def _find_caches(self) -> dict[int, int]:
+        """Returns the outputs that are updated caches, each with the input that is the cache, by their places."""
+        places = {known.name: place for place, known in enumerate(self.inputs)}
+        names = (output.name for output in self.outputs)
+        sources = map(self.loaded.engine.get_aliased_input_tensor, names)
+        return {place: places[name] for place, name in enumerate(sources) if name}
+
+    def _share_caches(
+        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> None:
+        """Gives each cache to the engine as a copy in the memory of its output, into which the engine writes."""
+        for place, source in self.caches.items():
+            outputs[place].copy_(inputs[source])
+            known = self.inputs[source]
+            self.context.set_tensor_address(known.name, outputs[place].data_ptr() or self.nowhere)
+            known.address = -1
+
     def __del__(self) -> None:
         # Freeing it would end what this stream records; the next one that is made frees it.
         on_cuda = self.device.type == "cuda" and not sys.is_finalizing()
@@ -163,6 +181,8 @@ class _Execution:
             output = self.empty(*layout)
             context.set_tensor_address(name, output.data_ptr() or self.nowhere)
             outputs.append(output)
+        if self.caches:
+            self._share_caches(inputs, outputs)
         if not context.execute_async_v3(stream):
             raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
         if self.allocators:

@@ -10,6 +10,7 @@ from typing import Any
 from torchtrt.errors import TorchOp
 from torchtrt_runtime.report_rows import BlockReport as BlockReport
 from torchtrt_runtime.report_rows import ConvertedOps as ConvertedOps
+from torchtrt_runtime.report_rows import LayerUse as LayerUse
 from torchtrt_runtime.report_rows import NarrowedSize as NarrowedSize
 from torchtrt_runtime.report_rows import VerifiedOutput as VerifiedOutput
 
@@ -24,6 +25,7 @@ class CompilationReport:
         blocks: The engines.
         converted: The converter and the pack of each converted op.
         in_torch: What stayed in PyTorch.
+        layers: The layers that only some versions of TensorRT have, which converters asked for or settings turn off.
         passes: The packs' passes that changed the graph, in the order in which they ran.
         narrowed: Sizes that vary less than was asked for.
         splits: For each block that TensorRT could not build as one engine, what it was and why.
@@ -45,6 +47,7 @@ class CompilationReport:
     inductor: bool | str = False
     compute_capabilities: list[str] = field(default_factory=list)
     verified: list[VerifiedOutput] = field(default_factory=list)
+    layers: list[LayerUse] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the report as data that ``json.dumps`` accepts."""
@@ -56,6 +59,8 @@ class CompilationReport:
 
         yield report_tables.converter_table(self.tensorrt, self.converted)
         yield report_tables.block_table(self.blocks)
+        if self.layers:
+            yield report_tables.layer_table(self.layers)
         if self.compute_capabilities:
             yield f"GPUs: compute capability {', '.join(self.compute_capabilities)}"
         if self.passes:

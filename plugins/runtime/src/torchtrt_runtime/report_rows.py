@@ -45,6 +45,25 @@ class BlockReport:
 
 
 @dataclass(frozen=True)
+class LayerUse:
+    """How a compilation uses a layer that only some versions of TensorRT have.
+
+    Attributes:
+        capability: The name of the ``Capability``: ``"ATTENTION"``.
+        layer: The layer in words: ``"the layer IAttention"``.
+        nodes: The nodes in engines that become the layer.
+        model_lines: The lines of the model that they come from, each once.
+        missed: Why other nodes do not become the layer, each reason with the names of these nodes.
+    """
+
+    capability: str
+    layer: str
+    nodes: tuple[str, ...] = ()
+    model_lines: tuple[str, ...] = ()
+    missed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class NarrowedSize:
     """A size that was asked to vary further than the model's code lets it.
 

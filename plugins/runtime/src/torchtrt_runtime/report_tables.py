@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from torchtrt.errors import TorchOp
 from torchtrt_runtime.advice import advice
-from torchtrt_runtime.report_rows import BlockReport, ConvertedOps, VerifiedOutput
+from torchtrt_runtime.report_rows import BlockReport, ConvertedOps, LayerUse, VerifiedOutput
 from torchtrt_runtime.tables import Listing
 
 NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
@@ -36,6 +36,29 @@ def block_table(blocks: Sequence[BlockReport]) -> Listing:
         return Listing("Engines, not built", ("block", "nodes"), planned)
     rows = [(block.name, block.nodes, block.layers, block.plan_bytes / 1e6) for block in blocks]
     return Listing("Engines", ("block", "nodes", "layers", "MB"), rows)
+
+
+_LINES = 3
+"""The most lines of a model that the table of layers shows for one layer."""
+
+
+def layer_table(layers: Sequence[LayerUse]) -> Listing:
+    """Returns a table of the layers that only some versions of TensorRT have, and why nodes do not become them."""
+    rows = []
+    for row in layers:
+        missed = [
+            f"{_counted(nodes)}: {reason}" if nodes else reason
+            for reason, nodes in row.missed.items()
+        ]
+        more = len(row.model_lines) - _LINES
+        lines = [*row.model_lines[:_LINES], *([f"and {more} more"] if more > 0 else [])]
+        rows.append((row.capability, len(row.nodes), "\n".join(lines), "\n".join(missed)))
+    headings = ("capability", "nodes", "lines of the model", "not used")
+    return Listing("Layers of current TensorRT", headings, rows)
+
+
+def _counted(nodes: Sequence[str]) -> str:
+    return f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
 
 
 def torch_table(in_torch: Sequence[TorchOp], inductor: bool | str) -> Listing | str:

@@ -125,8 +125,11 @@ def _recording(networks: list[Any]) -> Iterator[None]:
 def _describe(network: Any) -> tuple[list[Any], list[Any]]:
     layers = []
     for layer in network:
+        if layer.type.name == "ATTENTION_INPUT":  # TensorRT's, beside the layer that both have
+            continue
         tensors = map(layer.get_output, range(layer.num_outputs))
         kind = layer.name.rpartition("/")[2].partition("#")[0]  # nodes may have other names
+        kind = kind.removesuffix("_AttentionOutput")
         layers.append((kind, [_tensor(each) for each in tensors]))
     return layers, [_tensor(network.get_output(index)) for index in range(network.num_outputs)]
 

@@ -306,7 +306,7 @@ class _Way:
         results: What it makes.
         same: For each result the place of the given tensor that it is, or ``None``.
         shares: For each result the places of the given tensors with which it may have memory in common.
-        twins: For each result the earlier results that may share its memory. ``True`` marks those that do.
+        twins: For each result the earlier results that may share its memory. ``True`` marks the same tensor.
         in_rows: For each result whether its elements are in memory one row after the other.
     """
 

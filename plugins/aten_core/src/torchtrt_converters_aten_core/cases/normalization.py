@@ -99,4 +99,22 @@ CASES = [
         "batch 4 length 5",
         function=lambda x: F.instance_norm(x, weight=up, bias=up),
     ),
+    op_case(
+        "aten.instance_norm.default",
+        "batch 4 length",
+        function=lambda x: F.instance_norm(x, bias=up),
+        label="rank-3",
+    ),
+    op_case(
+        "aten.group_norm.default",
+        "batch 4",
+        function=lambda x: F.group_norm(x, 2, up, up - 1),
+        label="rank-2",
+    ),
+    op_case(
+        "aten.group_norm.default",
+        "batch 4 length 5 2",
+        function=lambda x: F.group_norm(x, 1, up, up - 1),
+        label="rank-5-one-group",
+    ),
 ]

@@ -17,7 +17,7 @@ from torchtrt.conversion import (
     is_network_tensor,
     value_of,
 )
-from torchtrt.tensorrt import trt
+from torchtrt.tensorrt import Capability, trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl.formulas import Formula
 from torchtrt_converters_aten_core.registration import converts
@@ -33,6 +33,7 @@ def _normalize(
     bias: Any,
     epsilon: float,
     groups: int = 1,
+    kind: str = "normalization",
 ) -> Any:
     """Returns ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` as a single layer.
 
@@ -44,9 +45,10 @@ def _normalize(
         bias: A network tensor of the same dtype and rank.
         epsilon: What is added to the variance.
         groups: For group normalization, into how many groups the channels fall.
+        kind: ``"normalization_v2"`` for the layer whose scale and bias of groups are those of channels.
     """
     mask = sum(1 << dim for dim in dims)
-    layer = add_layer(ctx, "normalization", tensor, scale, bias, mask)
+    layer = add_layer(ctx, kind, tensor, scale, bias, mask)
     layer.epsilon = epsilon
     if groups != 1:
         layer.num_groups = groups
@@ -126,6 +128,32 @@ def _group_norm(ctx: Any, tensor: Any, groups: int, weight: Any, bias: Any, epsi
     weight = torch.ones(channels) if weight is None else weight
     bias = torch.zeros(channels) if bias is None else bias
     return _scale_channels(ctx, result, weight, bias)
+
+
+def _group_norm_v2(
+    ctx: Any, tensor: Any, groups: int, weight: Any, bias: Any, epsilon: float
+) -> Any:
+    """Returns the same as ``_group_norm`` as one layer, with a scale and a bias for each channel."""
+    rank, dtype, channels = len(tensor.shape), ctx.dtype_of(tensor), tensor.shape[1]
+    if rank == 2:  # a layer needs a dimension behind the channels
+        wide = shape.unsqueeze(ctx, tensor, [2])
+        result = _group_norm_v2(ctx, wide, groups, weight, bias, epsilon)
+        return shape.reshape(ctx, result, sizes.outline(ctx, tensor))
+    form = (1, channels, *[1] * (rank - 2))
+    scale = _per_channel(ctx, weight, 1.0, form, dtype)
+    shift = _per_channel(ctx, bias, 0.0, form, dtype)
+    # Without groups the layer takes each channel alone: one group is all dimensions but the first.
+    dims = range(1 if groups == 1 < channels else 2, rank)
+    count = 1 if groups == channels else groups
+    return _normalize(ctx, tensor, dims, scale, shift, epsilon, count, "normalization_v2")
+
+
+def _per_channel(ctx: Any, value: Any, fill: float, form: Sequence[int], dtype: torch.dtype) -> Any:
+    """Returns a scale or bias of channels as a network tensor of ``form``, ``(1, channels, 1, ...)``."""
+    if not is_network_tensor(value):
+        return _affine(ctx, value, fill, form, dtype)
+    parameter = types.operand(ctx, value, dtype, 1)
+    return shape.unsqueeze(ctx, parameter, [0, *range(2, len(form))])
 
 
 def _affine_channels(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
@@ -238,6 +266,19 @@ def _unfit_group_norm(node: Node) -> str | None:
     aten.instance_norm.default,
     unless=_unfit_group_norm,
     keep_constants=True,
+    requires=Capability.NORMALIZATION_V2,
+)
+def group_norm_v2(ctx, input, weight, bias, eps, num_groups=None, **_):
+    """Converts a normalization over groups of channels, or over each channel alone, to one layer."""
+    groups = input.shape[1] if num_groups is None else num_groups
+    return _group_norm_v2(ctx, input, groups, weight, bias, eps)
+
+
+@converts(
+    aten.group_norm.default,
+    aten.instance_norm.default,
+    unless=_unfit_group_norm,
+    keep_constants=True,
 )
 def group_norm(ctx, input, weight, bias, eps, num_groups=None, **_):
     """Converts a normalization over groups of channels, or over each channel alone."""
@@ -250,6 +291,18 @@ def _unfit_native_group_norm(node: Node) -> str | None:
     if not isinstance(op.C, int):
         return "group normalization needs a fixed number of channels"
     return None
+
+
+@converts(
+    aten.native_group_norm.default,
+    unless=(_unfit_native_group_norm, _reads_statistics),
+    keep_constants=True,
+    requires=Capability.NORMALIZATION_V2,
+)
+def native_group_norm_v2(ctx, input, weight, bias, group, eps, **_):
+    """Converts the same to one layer."""
+    result = _group_norm_v2(ctx, input, group, weight, bias, eps)
+    return result, None, None
 
 
 @converts(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torchtrt.packs import ConverterPack
+from torchtrt.tensorrt import Capability
 from torchtrt_converters_aten_core.impl.checks import (
     COMPUTE_DTYPES,
     Check,
@@ -40,6 +41,7 @@ def converts_for(pack: ConverterPack) -> Callable[..., Decorator]:
         empty: bool = False,
         numbers: bool = False,
         asks_sizes: bool = True,
+        requires: Capability | Sequence[Capability] = (),
     ) -> Decorator:
         """Returns a decorator that registers a converter for each of the targets.
 
@@ -57,6 +59,7 @@ def converts_for(pack: ConverterPack) -> Callable[..., Decorator]:
             numbers: Whether numbers among the arguments become elements, rather than sizes or positions.
             asks_sizes: Whether the converter may read a tensor's sizes at run time. TensorRT 8.6
                 does not return sizes that depend on data.
+            requires: The capabilities of TensorRT that the converter needs, one or several.
         """
         return pack.converter(
             *targets,
@@ -69,6 +72,7 @@ def converts_for(pack: ConverterPack) -> Callable[..., Decorator]:
             ),
             supports_dynamic_shapes=True,
             keep_constants=keep_constants,
+            requires=requires,
         )
 
     return converts

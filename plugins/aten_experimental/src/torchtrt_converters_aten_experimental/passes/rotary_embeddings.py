@@ -8,6 +8,7 @@ and sines hold each angle twice, once for either feature of its pair. TensorRT's
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from torchtrt.conversion import arguments_of, constant_of
+from torchtrt.graphs.nodes import miss_layer
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core.impl.sizes import have_same_sizes
@@ -39,6 +41,9 @@ _PASSED = (
 """Functions of one tensor that compute each element by itself, wherever it is."""
 _BY_ELEMENT = (aten.mul.Tensor, aten.mul.Scalar, aten.div.Tensor, aten.add.Tensor, aten.sub.Tensor)
 """Functions of two operands: with a number, they compute each element by itself."""
+_HEADS = (1, 2)
+"""Where models have the dimension of heads: TensorRT's place, and diffusers'."""
+_UNLIKE_HEADS = "cosines and sines differ between heads, or are not of the features' width"
 _LEADING = (aten.unsqueeze.default, aten.expand.default)
 """Ops that keep the order of the last dimension."""
 
@@ -65,51 +70,77 @@ def rotary_embeddings(graph_module: GraphModule, settings: CompilationSettings) 
     ):
         return
     graph = graph_module.graph
+    angles = _Angles(graph)
     for node in graph.find_nodes(op="call_function", target=aten.add.Tensor):
-        if node.kwargs or not _is_supported(node.meta["val"]):
+        if node.kwargs:
             continue
         for plain, turned in (node.args, node.args[::-1]):
-            if _replace(graph, node, plain, turned):
+            if _replace(angles, node, plain, turned):
                 break
     graph.eliminate_dead_code()
 
 
-def _is_supported(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.dim() == 4
-        and value.dtype in _DTYPES
-        and isinstance(value.shape[-1], int)
-        and value.shape[-1] % 2 == 0
-    )
+def _unlike_features(value: Any) -> str:
+    """Returns why features are not those of the layer; ``""`` if they are."""
+    if not isinstance(value, torch.Tensor) or value.dtype not in _DTYPES:
+        return "the features are not float32, float16 or bfloat16"
+    if value.dim() != 4:
+        return f"the features have {value.dim()} dimensions, and the layer takes 4"
+    if not _is_even(value.shape[-1]):
+        return "the number of features is odd or varies"
+    return ""
 
 
-def _replace(graph: Graph, node: Node, plain: Any, turned: Any) -> bool:
+def _is_even(size: Any) -> bool:
+    return isinstance(size, int) and size % 2 == 0
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _replace(made: _Angles, node: Node, plain: Any, turned: Any) -> bool:
     """Replaces ``plain + turned`` by a rotary embedding, if it is one; returns whether it did."""
     for features, cos in _factors(plain):
         for rotated, sin in _factors(turned):
             rotation = _rotation(rotated)
             if rotation is None or _cast_source(features) is not _cast_source(rotation.source):
                 continue
-            if not _is_alike(features.meta["val"], node.meta["val"]):
+            reasons = [
+                _unlike(node, features, (cos, sin), rotation.interleaved, heads) for heads in _HEADS
+            ]
+            if "" not in reasons:
+                specific = (reason for reason in reasons if reason != _UNLIKE_HEADS)
+                miss_layer(node, Capability.ROTARY_EMBEDDING, next(specific, _UNLIKE_HEADS))
                 continue
-            if _fits(features, cos, sin, rotation.interleaved):
-                with graph.inserting_before(node):
-                    angles = (
-                        _angles(graph, each, features, rotation.interleaved) for each in (cos, sin)
-                    )
-                    result = graph.call_function(
-                        rotary_embedding_op, (features, *angles, rotation.interleaved)
-                    )
-                result.meta.update(node.meta)
-                node.replace_all_uses_with(result)
-                return True
+            heads = _HEADS[reasons.index("")]
+            with node.graph.inserting_before(node):
+                result = made.rotated(features, (cos, sin), rotation.interleaved, heads)
+            result.meta.update(node.meta)
+            node.replace_all_uses_with(result)
+            return True
     return False
 
 
-def _is_alike(value: torch.Tensor, result: torch.Tensor) -> bool:
-    """Returns whether a result has the dtype and the sizes of a value: nothing was broadcast to make it."""
-    return value.dtype is result.dtype and have_same_sizes(value.shape, result.shape)
+def _unlike(
+    node: Node, features: Node, angles: Sequence[Node], interleaved: bool, heads: int
+) -> str:
+    """Returns what is different between a rotation and the layer; ``""`` if nothing is.
+
+    Args:
+        node: The sum of the two products.
+        features: The features, of four dimensions.
+        angles: Cosines and sines.
+        interleaved: Whether the features of a pair are neighbors.
+        heads: The dimension of the heads, 1 or 2; the other one is that of the positions.
+    """
+    value, result = features.meta["val"], node.meta["val"]
+    if reason := _unlike_features(value):
+        return reason
+    if value.dtype is not result.dtype or not have_same_sizes(value.shape, result.shape):
+        return "the sum has another dtype, or other sizes, than the features"
+    found = (_unlike_angles(value, each, interleaved, heads) for each in angles)
+    return next(filter(None, found), "")
 
 
 def _factors(node: Any) -> list[tuple[Node, Node]]:
@@ -235,23 +266,20 @@ def _of_pairs(node: Node) -> tuple[Node, int] | None:
     return pairs.args[0], index
 
 
-def _fits(features: Node, cos: Node, sin: Node, interleaved: bool) -> bool:
-    """Returns whether cosines and sines are those of positions, the same for all heads, each angle twice."""
-    value = features.meta["val"]
-    if not _is_supported(value):
-        return False
-    for angles in (cos, sin):
-        other = angles.meta["val"]
-        if not isinstance(other, torch.Tensor) or other.dtype is not value.dtype:
-            return False
-        shape = (1,) * (4 - other.dim()) + tuple(other.shape)
-        if len(shape) != 4 or shape[1] != 1 or shape[3] != value.shape[-1]:
-            return False
-        if isinstance(shape[2], int) and shape[2] == 1 and value.shape[2] != 1:
-            return False
-        if not _holds_angles_twice(angles, interleaved):
-            return False
-    return True
+def _unlike_angles(value: torch.Tensor, angles: Node, interleaved: bool, heads: int) -> str:
+    """Returns why cosines or sines are not those of positions, the same for all heads, each angle twice."""
+    other = angles.meta["val"]
+    if not isinstance(other, torch.Tensor) or other.dtype is not value.dtype:
+        return "cosines and sines have another dtype than the features"
+    shape = (1,) * (4 - other.dim()) + tuple(other.shape)
+    if len(shape) != 4 or not _is_one(shape[heads]) or shape[3] != value.shape[-1]:
+        return _UNLIKE_HEADS
+    positions = 3 - heads
+    if _is_one(shape[positions]) and not _is_one(value.shape[positions]):
+        return "cosines and sines are the same for all positions"
+    if not _holds_angles_twice(angles, interleaved):
+        return "the two features of a pair are not known to have one angle"
+    return ""
 
 
 def _holds_angles_twice(node: Any, interleaved: bool) -> bool:
@@ -291,8 +319,14 @@ def _repeats_halves(node: Node) -> bool:
 
 
 def _repeats_neighbors(node: Node) -> bool:
-    """Returns whether a node is ``x.repeat_interleave(2, -1)`` or ``stack([x, x], -1).flatten(-2)``."""
+    """Returns whether a node is ``x.repeat_interleave(2, -1)``, ``stack([x, x], -1).flatten(-2)``, or such in a row."""
     rank = node.meta["val"].dim()
+    if node.target is aten.cat.default:  # of several axes, as FLUX has them
+        parts, dim = (*node.args, 0)[:2]
+        return dim in (-1, rank - 1) and all(
+            _is_even(part.meta["val"].shape[-1]) and _holds_angles_twice(part, interleaved=True)
+            for part in parts
+        )
     if node.target is aten.repeat_interleave.self_int:
         op = arguments_of(node)
         return op.repeats == 2 and op.dim in (-1, rank - 1)
@@ -314,29 +348,54 @@ def _is_doubled(angles: torch.Tensor, interleaved: bool) -> bool:
     return torch.equal(pairs[..., 0, :], pairs[..., 1, :])
 
 
-def _angles(graph: Graph, doubled: Node, features: Node, interleaved: bool) -> Node:
-    """Adds nodes that hold each cosine, or sine, once for each sequence: ``(batch, length, width / 2)``."""
-    value, width = features.meta["val"], features.meta["val"].shape[-1]
+class _Angles:
+    """The cosines and sines that the layers of a graph read, each made once."""
 
-    def call(target: Any, *args: Any) -> Node:
-        node = graph.call_function(target, args)
-        values = map_arg(args, lambda each: each.meta["val"])
-        node.meta["val"] = target(*values)
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._made: dict[tuple[Node, bool, str, int], Node] = {}
+
+    def rotated(
+        self, features: Node, angles: Sequence[Node], interleaved: bool, heads: int
+    ) -> Node:
+        """Returns a node that rotates features.
+
+        Args:
+            features: The features, of four dimensions. They come before the node where nodes are added.
+            angles: Cosines and sines, each angle twice.
+            interleaved: Whether the features of a pair are neighbors.
+            heads: The dimension of the heads, 1 or 2.
+        """
+        once = [self.once(each, features, interleaved, heads) for each in angles]
+        if heads == _HEADS[0]:
+            return self._call(rotary_embedding_op, features, *once, interleaved)
+        turned = self._call(aten.transpose.int, features, 1, 2)
+        result = self._call(rotary_embedding_op, turned, *once, interleaved)
+        return self._call(aten.transpose.int, result, 1, 2)
+
+    def once(self, doubled: Node, features: Node, interleaved: bool, heads: int) -> Node:
+        """Returns a node that holds each angle once for each sequence: ``(batch, length, width / 2)``."""
+        batch = features.meta["val"].shape[0]
+        key = doubled, interleaved, str(batch), heads
+        if key not in self._made:
+            self._made[key] = self._halved(doubled, features, interleaved, heads)
+        return self._made[key]
+
+    def _halved(self, doubled: Node, features: Node, interleaved: bool, heads: int) -> Node:
+        batch, _, _, width = features.meta["val"].shape
+        step = (0, width, 2) if interleaved else (0, width // 2)
+        once = self._call(aten.slice.Tensor, doubled, -1, *step)
+        if (place := heads - 4 + once.meta["val"].dim()) > 0:  # without the dimension of heads
+            once = self._call(aten.squeeze.dim, once, place)
+        while once.meta["val"].dim() < 3:
+            once = self._call(aten.unsqueeze.default, once, 0)
+        if _is_one(once.meta["val"].shape[0]) and not _is_one(batch):
+            if not isinstance(batch, int):
+                batch = self._call(aten.sym_size.int, features, 0)
+            once = self._call(aten.expand.default, once, [batch, -1, -1])
+        return once
+
+    def _call(self, target: Any, *args: Any) -> Node:
+        node = self._graph.call_function(target, args)
+        node.meta["val"] = target(*map_arg(args, lambda each: each.meta["val"]))
         return node
-
-    if interleaved:
-        once = call(aten.slice.Tensor, doubled, -1, 0, width, 2)
-    else:
-        once = call(aten.slice.Tensor, doubled, -1, 0, width // 2)
-    while once.meta["val"].dim() > 3:
-        once = call(aten.squeeze.dim, once, 1)
-    while once.meta["val"].dim() < 3:
-        once = call(aten.unsqueeze.default, once, 0)
-    if once.meta["val"].shape[0] == 1 and not (
-        isinstance(value.shape[0], int) and value.shape[0] == 1
-    ):
-        batch = value.shape[0]
-        if not isinstance(batch, int):
-            batch = call(aten.sym_size.int, features, 0)
-        once = call(aten.expand.default, once, [batch, -1, -1])
-    return once

@@ -15,7 +15,11 @@ from torchtrt_reference.building.passes.fusions import fuse
 from torchtrt_reference.building.passes.merging import merge_equal
 from torchtrt_reference.building.profiles import common_facts, profile_facts, ranges_of_profiles
 from torchtrt_reference.building.progress import Progress
-from torchtrt_reference.building.validation import check_shape_tensors, check_shapes_of_results
+from torchtrt_reference.building.validation import (
+    check_cache_updates,
+    check_shape_tensors,
+    check_shapes_of_results,
+)
 from torchtrt_reference.graphs.executable import infer_graph
 from torchtrt_reference.graphs.graph import Graph
 from torchtrt_reference.graphs.plan import EngineDescription, encode
@@ -132,6 +136,7 @@ def _build(
         progress.step()
         shapes, values = ranges_of_profiles(graph, config)
         check_shape_tensors(graph)
+        check_cache_updates(graph)
         profiled = _infer_profiles(graph, shapes, values, rules)
         if not rules.shape_of_data_dependence:
             check_shapes_of_results(graph, profiled)

@@ -1,4 +1,4 @@
-"""The checks of computed shapes, once a build has a graph."""
+"""The checks of computed shapes, and of caches, once a build has a graph."""
 
 from __future__ import annotations
 
@@ -24,6 +24,29 @@ def check_shape_tensors(graph: Graph) -> None:
                 raise RefusedError(message)
             needed.update(node.inputs)
         needed.update(node.inputs[index] for index in values if index < len(node.inputs))
+
+
+def check_cache_updates(graph: Graph) -> None:
+    """Checks that each cache that is written to is an input, and becomes one output: they share memory.
+
+    Raises:
+        RefusedError: One is not. The texts are those of TensorRT for RTX 1.7.
+    """
+    inputs, outputs = ({port.slot for port in ports} for ports in (graph.inputs, graph.outputs))
+    written: set[int] = set()
+    for node in graph.nodes:
+        if node.operation != "kv_cache_update":
+            continue
+        if node.inputs[0] not in inputs:
+            message = f"{node.name}: The cache tensor must be a network input."
+            raise RefusedError(message)
+        if node.outputs[0] not in outputs:
+            message = f"{node.name}: The output tensor must be a network output."
+            raise RefusedError(message)
+        if node.inputs[0] in written:
+            message = f"{node.name}: Input index already mapped to an output_index"
+            raise RefusedError(message)
+        written.add(node.inputs[0])
 
 
 def check_shapes_of_results(graph: Graph, profiled: Sequence[Mapping[int, TensorFacts]]) -> None:

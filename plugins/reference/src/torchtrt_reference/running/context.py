@@ -302,6 +302,10 @@ class ExecutionContext(Implementation):
                     message = f"neither an address nor an allocator was set for output {name!r}"
                     raise RefusedError(message)
             watch = self._watch(stream_handle)
+            for name, cache in self._engine._aliased.items():
+                if self._addresses.get(name) != self._addresses.get(cache):
+                    message = f"the output {name!r} must have the address of its cache {cache!r}"
+                    raise RefusedError(message)
             outputs = [port.slot for port in self._engine._outputs.values()]
             results = executable.run(inputs, outputs, watch)
             if watch is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -176,14 +177,22 @@ class Engine(Implementation):
 
     def get_aliased_input_tensor(self, name: str) -> str | None:
         """Returns the input whose memory an output must share, None if there is none."""
-        slot = self._outputs[name].slot if name in self._outputs else None
-        for node in self._description.graph.nodes:
-            if node.operation == "kv_cache_update" and slot in node.outputs:
-                return next(
-                    (port.name for port in self._inputs.values() if port.slot == node.inputs[0]),
-                    None,
-                )
-        return None
+        return self._aliased.get(name)
+
+    @functools.cached_property
+    def _aliased(self) -> dict[str, str]:
+        """The outputs that are updated caches, each with the input that is the cache."""
+        caches = {
+            node.outputs[0]: node.inputs[0]
+            for node in self._description.graph.nodes
+            if node.operation == "kv_cache_update"
+        }
+        inputs = {port.slot: name for name, port in self._inputs.items()}
+        return {
+            name: inputs[caches[port.slot]]
+            for name, port in self._outputs.items()
+            if port.slot in caches
+        }
 
     def _free_profiles(self) -> list[int]:
         """Returns the profiles that another context may use."""

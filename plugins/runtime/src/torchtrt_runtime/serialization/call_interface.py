@@ -13,6 +13,7 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
+from torchtrt.capability import Capability
 from torchtrt.conversion.size_ranges import SizeRange, union
 from torchtrt.errors import TorchOp, TorchTRTError, UnsupportedProgramError
 from torchtrt.settings import CompilationSettings
@@ -25,6 +26,7 @@ from torchtrt_runtime.report import (
     BlockReport,
     CompilationReport,
     ConvertedOps,
+    LayerUse,
     NarrowedSize,
     VerifiedOutput,
 )
@@ -37,6 +39,7 @@ _ROWS = {
     "blocks": BlockReport,
     "converted": ConvertedOps,
     "in_torch": TorchOp,
+    "layers": LayerUse,
     "narrowed": NarrowedSize,
     "verified": VerifiedOutput,
 }
@@ -135,7 +138,9 @@ def _setting_to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {qualified_name(target): pack for target, pack in value.items()}
     if isinstance(value, (frozenset, set)):
-        return sorted(map(qualified_name, value))
+        return sorted(
+            each.name if isinstance(each, Capability) else qualified_name(each) for each in value
+        )
     if isinstance(value, torch.dtype):
         return dtype_to_json(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -167,6 +172,8 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tuple(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _tuples(value)
     return tuple(map(_tuple, value)) if isinstance(value, list) else value
 
 

@@ -59,8 +59,11 @@ def _factor(matrix: Tensor) -> _Factors:
     for step in range(min(rows, columns)):
         best = matrix[..., step:, step].abs().argmax(-1, keepdim=True) + step
         pivots.append(best + 1)
-        source = torch.where(places == step, best, torch.where(places == best, step, places))
-        matrix = matrix.gather(-2, source.unsqueeze(-1).expand(matrix.shape))
+        # Not gathered: TensorRT for RTX takes minutes to build chains of gathers.
+        is_best = (places == best).unsqueeze(-1)
+        chosen = torch.where(is_best, matrix, 0.0).sum(-2, keepdim=True)
+        exchanged = torch.where(is_best, matrix[..., step : step + 1, :], matrix)
+        matrix = torch.where(down == step, chosen, exchanged)
         pivot = matrix[..., step : step + 1, step : step + 1]
         zero = pivot == 0
         column = matrix[..., step : step + 1] / torch.where(zero, 1.0, pivot)
@@ -79,8 +82,8 @@ def _order(pivots: Tensor, rows: int) -> Tensor:
     for step in range(pivots.shape[-1]):
         other = pivots[..., step : step + 1].to(torch.int64) - 1
         mine = order[..., step : step + 1]
-        swapped = torch.where(places == other, mine, order)
-        order = torch.where(places == step, order.gather(-1, other), swapped)
+        chosen = torch.where(places == other, order, 0).sum(-1, keepdim=True)
+        order = torch.where(places == step, chosen, torch.where(places == other, mine, order))
     return order
 
 

@@ -206,7 +206,10 @@ class Normalization(Operation):
         axes, groups = call.axes_of_mask(), int(call["num_groups"])
         expected: tuple[int, ...]
         if groups != 1:
-            call.require(len(shape) >= 4, "group normalization needs at least rank 4")
+            minimum = call.rules.group_normalization_minimum_rank
+            call.require(
+                len(shape) >= minimum, f"group normalization needs at least rank {minimum}"
+            )
             call.require(
                 shape[1] != -1 and groups > 0 and shape[1] % groups == 0,
                 f"{groups} groups do not divide dimension 1 of {shape}",
