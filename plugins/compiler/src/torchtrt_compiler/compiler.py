@@ -32,6 +32,7 @@ from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.lowering import (
     Program,
     decompose_added_ops,
+    input_memory,
     keep_results_apart,
     lower,
     settle_sizes,
@@ -164,7 +165,12 @@ def _compile_program(
     interface = CallInterface(
         program.input_tree,
         program.output_tree,
-        InputChecks.of(program.placeholders, profiles, program.guards),
+        InputChecks.of(
+            program.placeholders,
+            profiles,
+            program.guards,
+            input_memory(exported, program.placeholders),
+        ),
         keep_results_apart(graph_module, program.origins),
         UsageChecks(_watched(weights, graph_module, report), model=model),
         _signature(model, program),

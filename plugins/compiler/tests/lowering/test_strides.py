@@ -3,10 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 import torchtrt
 from tests.support.modules import Function
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import InputError, UnsupportedProgramError
 
 OPTIONS = {"min_block_size": 1}
 CASES = {
@@ -98,3 +99,46 @@ def test_memory_with_gaps_that_the_program_does_not_know_is_refused():
 
     with pytest.raises(UnsupportedProgramError, match=r"reads the memory of slice_1 by strides"):
         torchtrt.compile(Function(function).eval(), [torch.rand(3, 4)], **OPTIONS)
+
+
+class ReadsInput(nn.Module):
+    """Reads the memory of its input, from the start of the storage."""
+
+    def forward(self, x):
+        return x.as_strided((2, 2), (1, 2), 0) * 2
+
+
+class ReadsSum(nn.Module):
+    """Reads the memory of a sum, which has the strides of the input."""
+
+    def forward(self, x):
+        return (x + 1).as_strided((2, 2), (1, 2), 0) * 2
+
+
+ROWS = torch.arange(12.0).reshape(3, 4)
+COLUMNS = torch.arange(12.0).reshape(4, 3).t()
+
+
+@pytest.mark.parametrize("model", [ReadsInput(), ReadsSum()], ids=["input", "sum"])
+@pytest.mark.parametrize("example", [ROWS, COLUMNS], ids=["rows", "columns"])
+def test_an_input_in_other_memory_is_refused(model, example, tmp_path):
+    """Eager PyTorch reads other elements of it. A saved model refuses it, too."""
+    compiled = torchtrt.compile(model.eval(), [example], min_block_size=1)
+    torchtrt.save(compiled, tmp_path / "model.pt2")
+    others = [ROWS if example is COLUMNS else COLUMNS, torch.arange(24.0).reshape(3, 8)[:, ::2]]
+    for each in (compiled, torchtrt.load(tmp_path / "model.pt2")):
+        for other in others:
+            torch.testing.assert_close(each(example), model(example))
+            with pytest.raises(InputError, match="reads memory by strides"):
+                each(other)
+
+
+def test_only_a_model_that_reads_its_input_by_place_requires_the_place():
+    """The memory of a sum is new, wherever the input is in its storage."""
+    moved = torch.arange(40.0)[8:20].reshape(3, 4)
+    compiled = torchtrt.compile(ReadsSum().eval(), [ROWS], min_block_size=1)
+    torch.testing.assert_close(compiled(moved), ReadsSum()(moved))
+    compiled = torchtrt.compile(ReadsInput().eval(), [ROWS], min_block_size=1)
+    compiled(ROWS)
+    with pytest.raises(InputError, match="storage offset 8"):
+        compiled(moved)

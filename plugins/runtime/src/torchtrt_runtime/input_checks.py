@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import sympy
@@ -53,13 +54,46 @@ def check_strided(tensor: torch.Tensor) -> None:
 
 
 @dataclass(frozen=True)
+class InputMemory:
+    """The memory of an input, for a model that reads memory by strides.
+
+    Attributes:
+        order: The dimensions from the outermost to the innermost in memory, without gaps.
+        offset: The place of the first element in its storage; ``None`` if any place is accepted.
+    """
+
+    order: tuple[int, ...]
+    offset: int | None = None
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        """Returns whether a tensor has such memory."""
+        is_at_place = self.offset is None or tensor.storage_offset() == self.offset
+        return is_at_place and tensor.permute(self.order).is_contiguous()
+
+    def __str__(self) -> str:
+        is_in_rows = self.order == tuple(range(len(self.order)))
+        order = "" if is_in_rows else f" in the order {self.order} of its dimensions"
+        place = "" if self.offset is None else f", with the storage offset {self.offset}"
+        return f"contiguous{order}{place}"
+
+
+@dataclass(frozen=True)
 class TensorCheck:
-    """The requirements on one input tensor. Each size is an int, or an expression of the model's symbols."""
+    """The requirements on one input tensor.
+
+    Attributes:
+        name: The input's name.
+        dtype: Its dtype.
+        layout: Its layout.
+        sizes: Its sizes: each is an int, or an expression of the model's symbols.
+        memory: Its memory, if the model reads memory by strides; ``None`` if any strides are accepted.
+    """
 
     name: str
     dtype: torch.dtype
     layout: torch.layout
     sizes: tuple[Any, ...]
+    memory: InputMemory | None = None
 
 
 @dataclass
@@ -75,8 +109,13 @@ class InputChecks:
     inputs: tuple[tuple[str, Any], ...]
     profiles: tuple[Profile, ...]
     assumptions: tuple[Any, ...] = ()
+    _reads_strides: bool = field(init=False)
     _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
     _matches: Callable[..., bool] = unlike
+
+    def __post_init__(self) -> None:
+        checks = (wanted for _, wanted in self.inputs if isinstance(wanted, TensorCheck))
+        self._reads_strides = any(check.memory is not None for check in checks)
 
     @classmethod
     def of(
@@ -84,8 +123,15 @@ class InputChecks:
         placeholders: Sequence[Node],
         profiles: tuple[Profile, ...],
         assumptions: tuple[Any, ...] = (),
+        memory: Mapping[str, InputMemory] = MappingProxyType({}),
     ) -> InputChecks:
         """Returns the checks for a program's inputs.
+
+        Args:
+            placeholders: The program's inputs.
+            profiles: The sizes that go together, for each symbol.
+            assumptions: Conditions on the symbols under which the graph was traced.
+            memory: The required memory of inputs, by name.
 
         Raises:
             InputError: An assumption depends on a symbol that no input determines.
@@ -98,7 +144,7 @@ class InputChecks:
                 sizes = tuple(
                     size if isinstance(size, int) else size.node.expr for size in value.shape
                 )
-                value = TensorCheck(name, value.dtype, value.layout, sizes)
+                value = TensorCheck(name, value.dtype, value.layout, sizes, memory.get(name))
             inputs.append((name, value))
         return cls(tuple(inputs), profiles, assumptions)
 
@@ -115,11 +161,18 @@ class InputChecks:
             if getattr(leaf, "is_nested", False):
                 break
         else:
-            if self._matches(*leaves):
+            # The guards of PyTorch compare strides, and no storage offsets.
+            if not self._reads_strides and self._matches(*leaves):
                 return
         try:
             kinds = [
-                (type(leaf), leaf.shape, leaf.dtype, leaf.layout)
+                (
+                    type(leaf),
+                    leaf.shape,
+                    leaf.dtype,
+                    leaf.layout,
+                    self._reads_strides and _memory_of(leaf),
+                )
                 if isinstance(leaf, torch.Tensor)
                 else (type(leaf), repr(leaf))
                 for leaf in leaves
@@ -291,6 +344,17 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
         raise _misfit(subject, leaf.layout, wanted.layout)
     if leaf.dim() != len(wanted.sizes):
         raise _misfit(subject, f"{leaf.dim()} dimensions", len(wanted.sizes), "has")
+    if wanted.memory is not None and not wanted.memory.fits(leaf):
+        strides, offset = _memory_of(leaf)
+        raise InputError(
+            f"{subject} has the strides {strides} and the storage offset {offset}. The model reads memory by strides "
+            f"(as_strided), and was compiled for an input that is {wanted.memory}. Copy the input into such memory, "
+            "or compile with one like it."
+        )
+
+
+def _memory_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
+    return tensor.stride(), int(tensor.storage_offset())
 
 
 def check_decidable(assumptions: Sequence[Any], profiles: Sequence[Profile]) -> None:

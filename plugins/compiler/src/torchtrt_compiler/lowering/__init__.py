@@ -15,12 +15,14 @@ from torchtrt_compiler.lowering.known_sizes import settle_sizes
 from torchtrt_compiler.lowering.pipeline import lower
 from torchtrt_compiler.lowering.program import Program, open_program
 from torchtrt_compiler.lowering.regions import without_regions
+from torchtrt_compiler.lowering.strides import input_memory
 from torchtrt_compiler.lowering.transforms import without_transforms
 
 __all__ = [
     "Program",
     "decompose_added_ops",
     "fold_constants",
+    "input_memory",
     "keep_results_apart",
     "lower",
     "open_program",

@@ -7,15 +7,18 @@ places in memory are those that the op saw when the program was exported.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.lowering.aliasing import certain_source
+from torchtrt_runtime.input_checks import InputMemory
 
 aten = torch.ops.aten
 
@@ -27,6 +30,52 @@ _COPY = {"memory_format": torch.contiguous_format}
 def is_read_by_strides(node: Node) -> bool:
     """Returns whether an op reads the memory of a node's result by strides."""
     return any(user.target in _BY_STRIDES and user.args[0] is node for user in node.users)
+
+
+def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dict[str, InputMemory]:
+    """Returns the required memory of each input, by name; nothing if the program reads no strides.
+
+    Elementwise ops give their results the strides of their operands. A program that reads memory by strides
+    therefore computes other values for inputs with other strides.
+
+    Args:
+        exported: The program.
+        placeholders: Its user inputs.
+
+    Raises:
+        UnsupportedProgramError: An input of a program that reads strides was exported with gaps in memory.
+    """
+    modules = exported.graph_module.modules()
+    nodes = [
+        node for module in modules if isinstance(module, GraphModule) for node in module.graph.nodes
+    ]
+    reading = [node for node in nodes if node.target in _BY_STRIDES]
+    if not reading:
+        return {}
+    read_itself = {_base(node).name for node in reading}
+    required = {}
+    for node in placeholders:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        order = _order_in_memory(value)
+        if order is None:
+            raise UnsupportedProgramError(
+                f"The model reads memory by strides, and the input {node.target!r} was exported with gaps between its "
+                "elements in memory. Export the model with contiguous inputs."
+            )
+        offset = int(value.storage_offset()) if node.name in read_itself else None
+        required[str(node.target)] = InputMemory(tuple(order), offset)
+    return required
+
+
+def _base(node: Node) -> Node:
+    """Returns the input or call whose memory an op reads by strides."""
+    source: Any = node.args[0]
+    while (before := certain_source(source)) is not None:
+        source = before
+    base: Node = source
+    return base
 
 
 def settle_strides(graph: Graph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import os
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ from torchtrt.targets import qualified_name
 from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.executors.choice import executor_for
-from torchtrt_runtime.input_checks import InputChecks, TensorCheck
+from torchtrt_runtime.input_checks import InputChecks, InputMemory, TensorCheck
 from torchtrt_runtime.report import (
     BlockReport,
     CompilationReport,
@@ -180,7 +181,8 @@ def _tuple(value: Any) -> Any:
 def _input_to_json(name: str, wanted: Any) -> dict[str, Any]:
     if isinstance(wanted, TensorCheck):
         sizes = [expressions.to_json(size) for size in wanted.sizes]
-        return {"name": name, "dtype": dtype_to_json(wanted.dtype), "sizes": sizes}
+        memory = {} if wanted.memory is None else {"memory": dataclasses.asdict(wanted.memory)}
+        return {"name": name, "dtype": dtype_to_json(wanted.dtype), "sizes": sizes, **memory}
     if type(wanted) not in _PLAIN:
         message = f"The input {name!r} is a {type(wanted).__name__}, {wanted!r}, which has no form in a file."
         raise UnsupportedProgramError(message)
@@ -192,7 +194,10 @@ def _input_from_json(data: Mapping[str, Any], symbol: Any) -> tuple[str, Any]:
     if "value" in data:
         return name, data["value"]
     sizes = tuple(expressions.from_json(size, symbol) for size in data["sizes"])
-    return name, TensorCheck(name, dtype_from_json(data["dtype"]), torch.strided, sizes)
+    memory = data.get("memory")
+    if memory is not None:
+        memory = InputMemory(tuple(memory["order"]), memory["offset"])
+    return name, TensorCheck(name, dtype_from_json(data["dtype"]), torch.strided, sizes, memory)
 
 
 class _Unwritten:
