@@ -121,7 +121,9 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
 
     Args:
-        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where it has none.
+        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where it has none. Of
+            ``torch.int4`` each byte holds one value, in its low four bits; TensorRT gets two in a byte. Of
+            ``torch.float4_e2m1fn_x2`` each byte holds two values, the first in the low four bits.
 
     Returns:
         ``(weights, owner)``: the owner must stay alive until the engine is built.
@@ -130,6 +132,8 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
         ConversionError: A 64-bit integer does not fit into 32 bits.
         UnsupportedDtypeError: TensorRT has no such dtype.
     """
+    if tensor.dtype in _BYTES:
+        return _packed_weights_of(tensor)
     target = network_dtype(tensor.dtype, truncate_double=True)
     if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
         low, high = tensor.min().item(), tensor.max().item()
@@ -145,6 +149,20 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
         return trt.Weights(to_trt_dtype(target)), owner
     array = owner.numpy()
     return trt.Weights(array), array
+
+
+_BYTES = {torch.int4: 1, torch.float4_e2m1fn_x2: 2, torch.float8_e8m0fnu: 1}
+"""The dtypes that are bytes to NumPy and PyTorch's kernels, and how many values a byte of such a tensor holds."""
+
+
+def _packed_weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
+    count = tensor.numel() * _BYTES[tensor.dtype]
+    owner = tensor.detach().view(torch.uint8).cpu().contiguous().reshape(-1)
+    if tensor.dtype is torch.int4:
+        if count % 2:
+            owner = torch.cat([owner, owner.new_zeros(1)])
+        owner = owner[::2] & 15 | owner[1::2] << 4
+    return trt.Weights(to_trt_dtype(tensor.dtype), owner.data_ptr(), count), owner
 
 
 def add_shape(network: Any, tensor: Any) -> Any:
