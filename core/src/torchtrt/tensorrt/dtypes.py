@@ -32,9 +32,10 @@ _REQUIRED = {
     torch.float8_e4m3fn: Capability.FP8,
 }
 """The dtypes that not every TensorRT has."""
+INT4: torch.dtype = torch.int4  # type: ignore[attr-defined]  # PyTorch's stubs lack it
 _WEIGHTS = {
     torch.float8_e8m0fnu: ("E8M0", Capability.E8M0),
-    torch.int4: ("INT4", Capability.INT4),
+    INT4: ("INT4", Capability.INT4),
     torch.float4_e2m1fn_x2: ("FP4", Capability.FP4),
 }
 """The dtypes of weights and of what quantizing layers make, which no other layer computes with."""

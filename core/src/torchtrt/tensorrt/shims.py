@@ -13,7 +13,7 @@ import torch
 
 from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt.dtypes import network_dtype, to_trt_dtype
+from torchtrt.tensorrt.dtypes import INT4, network_dtype, to_trt_dtype
 from torchtrt.tensorrt.probes import lacking, supports
 from torchtrt.tensorrt.selection import trt
 
@@ -151,14 +151,14 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     return trt.Weights(array), array
 
 
-_BYTES = {torch.int4: 1, torch.float4_e2m1fn_x2: 2, torch.float8_e8m0fnu: 1}
+_BYTES = {INT4: 1, torch.float4_e2m1fn_x2: 2, torch.float8_e8m0fnu: 1}
 """The dtypes that are bytes to NumPy and PyTorch's kernels, and how many values a byte of such a tensor holds."""
 
 
 def _packed_weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     count = tensor.numel() * _BYTES[tensor.dtype]
     owner = tensor.detach().view(torch.uint8).cpu().contiguous().reshape(-1)
-    if tensor.dtype is torch.int4:
+    if tensor.dtype is INT4:
         if count % 2:
             owner = torch.cat([owner, owner.new_zeros(1)])
         owner = owner[::2] & 15 | owner[1::2] << 4
