@@ -36,7 +36,8 @@ def allow_precisions(network: Any, config: Any) -> list[Any]:
     """
     if supports(Capability.STRONG_TYPING):
         return []
-    if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
+    quantizing = (trt.LayerType.QUANTIZE, trt.LayerType.DEQUANTIZE)
+    if any(layer.type in quantizing for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
     halves: set[str] = set()
     if not any(follow_half(layer, halves) for layer in network):

@@ -77,6 +77,15 @@ class _Scaled(Operation):
                     -1 in (blocks, length) or (blocks > 0 and length % blocks == 0),
                     f"{blocks} blocks do not divide {length}",
                 )
+            blocked = [
+                dimension
+                for dimension, sizes in enumerate(zip(scale.shape, shape, strict=True))
+                if sizes[0] != sizes[1]
+            ]
+            call.require(
+                len(blocked) == 1 and blocked[0] >= len(shape) - 2,
+                "the blocking dimension must be the last or second to last dimension",
+            )
         zero = call.optional(2)
         if zero is not None:
             call.require(

@@ -1,0 +1,124 @@
+"""The pass."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule, Node
+
+from torchtrt.conversion import arguments_of, constant_of
+from torchtrt.registry.candidate import RejectionCode
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import qualified_name
+from torchtrt_converters_quantization import pack
+from torchtrt_converters_quantization.converters.formats import (
+    lacks_format,
+    no_blocks,
+    no_weight,
+    unfit_blocks,
+    unknown_scale,
+)
+from torchtrt_converters_quantization.ops import (
+    DEQUANTIZE,
+    FAKE_QUANTIZE,
+    FAKE_QUANTIZE_BLOCKS,
+    FORMAT_OF,
+)
+from torchtrt_converters_quantization.passes.conversions import (
+    is_conversion,
+    rewrite_conversion,
+    use_linear,
+)
+from torchtrt_converters_quantization.passes.graphs import CASTS, Editor, leave
+from torchtrt_converters_quantization.passes.modelopt import (
+    DYNAMIC,
+    STATIC,
+    rewrite_dynamic,
+    rewrite_static,
+)
+from torchtrt_converters_quantization.passes.torchao import DEQUANTIZE_AFFINE, rewrite_affine
+
+_REWRITES = {
+    STATIC: rewrite_static,
+    **dict.fromkeys(DYNAMIC, rewrite_dynamic),
+    DEQUANTIZE_AFFINE: rewrite_affine,
+}
+pack.keep(*(name.replace(".", "::", 1) for name in _REWRITES))
+_CHECKS = {
+    **dict.fromkeys(DEQUANTIZE.values(), (lacks_format, no_weight, no_blocks)),
+    **dict.fromkeys(FAKE_QUANTIZE.values(), (lacks_format, unknown_scale)),
+    **dict.fromkeys(FAKE_QUANTIZE_BLOCKS.values(), (lacks_format, unknown_scale, unfit_blocks)),
+}
+
+
+@pack.lowering_pass()
+def quantization(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Makes ops of ``torchtrt_quantization`` of every library's quantization, with packed weights."""
+    editor = Editor(graph_module)
+    for node in list(graph_module.graph.nodes):
+        if node.op != "call_function" or node.graph is not graph_module.graph:
+            continue
+        if isinstance(node.target, torch._ops.OpOverload):
+            _rewrite(editor, node)
+    _drop_unused(graph_module)
+    for node in list(graph_module.graph.nodes):
+        if node.op == "call_function":
+            use_linear(editor, node)
+    _drop_unused(graph_module)
+    for node in list(graph_module.graph.nodes):
+        if node.target in FORMAT_OF:
+            _absorb_cast(editor, node)
+    for node in list(graph_module.graph.nodes):
+        if node.target in FORMAT_OF:
+            _fit(editor, node, settings)
+    _drop_unused(graph_module)
+
+
+def _drop_unused(graph_module: GraphModule) -> None:
+    graph_module.graph.eliminate_dead_code()
+
+
+def _rewrite(editor: Editor, node: Node) -> None:
+    if node._erased:
+        return
+    rewrite = _REWRITES.get(qualified_name(node.target))  # type: ignore[arg-type]
+    if rewrite is not None:
+        rewrite(editor, node)
+    elif is_conversion(node):
+        rewrite_conversion(editor, node)
+
+
+def _absorb_cast(editor: Editor, node: Node) -> None:
+    """Lets Dequantize return the dtype that all of its readers want."""
+    if node.target not in DEQUANTIZE.values():
+        return
+    casts = [user for user in node.users if user.target in CASTS]
+    dtypes = {cast.meta["val"].dtype for cast in casts}
+    if len(casts) != len(node.users) or len(dtypes) != 1:
+        return
+    (dtype,) = dtypes
+    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return
+    op = arguments_of(node)
+    made = editor.call(node.target, (op.data, op.scale, dtype), node)
+    for cast in casts:
+        editor.replace(cast, made)
+
+
+def _fit(editor: Editor, node: Node, settings: CompilationSettings) -> None:
+    """Leaves a node to PyTorch that the TensorRT in use has no layer for, or computes a weight of it now."""
+    reason = next(filter(None, (check(node) for check in _CHECKS[node.target])), None)
+    if reason is None:
+        return
+    if settings.allow_dequantized_weights and node.target in DEQUANTIZE.values():
+        op = arguments_of(node)
+        data, scale = constant_of(op.data), constant_of(op.scale)
+        if data is not None and scale is not None:
+            value = node.target(data, scale, op.dtype)  # type: ignore[operator]
+            editor.replace(node, editor.constant(value, node))
+            return
+    advice = ""
+    if node.target in DEQUANTIZE.values():
+        advice = ". allow_dequantized_weights=True compiles the weights in floating point"
+    is_lacking = lacks_format(node) is not None
+    code: RejectionCode = "tensorrt-capability" if is_lacking else "declined"
+    leave(node, reason.removesuffix(".") + advice, code)
