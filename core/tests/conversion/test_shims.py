@@ -135,3 +135,33 @@ def test_weights_of_few_bits_need_a_tensorrt_that_has_them():
         ),
     ):
         shims.weights_of(tensor)
+
+
+def test_what_lies_between_int8_and_int8_insists_on_no_precision():
+    """TensorRT 8.6 fuses a product, a sum, an activation and a Quantize where none of them does."""
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        builder = trt.Builder(trt.Logger())
+        network, config = shims.create_network(builder), builder.create_builder_config()
+        x = network.add_input("x", trt.float16, (1, 2))
+        step = network.add_constant((), trt.Weights(torch.ones(()).numpy())).get_output(0)
+
+        def int8(tensor):
+            quantized = network.add_quantize(tensor, step).get_output(0)
+            return network.add_dequantize(quantized, step).get_output(0)
+
+        left, right = int8(x), int8(x)
+        no_operation, transpose = trt.MatrixOperation.NONE, trt.MatrixOperation.TRANSPOSE
+        product = network.add_matrix_multiply(left, no_operation, right, transpose)
+        added = network.add_elementwise(
+            product.get_output(0), product.get_output(0), trt.ElementWiseOperation.SUM
+        )
+        relu = network.add_activation(added.get_output(0), trt.ActivationType.RELU)
+        last = network.add_activation(int8(relu.get_output(0)), trt.ActivationType.RELU)
+        network.mark_output(last.get_output(0))
+
+        shims.allow_precisions(network, config, {left.name, right.name})
+
+        free = product, added, relu
+        assert not any(each.precision_is_set or each.output_type_is_set(0) for each in free)
+        assert config.get_flag(trt.BuilderFlag.INT8)
+        assert config.get_flag(trt.BuilderFlag.FP16)
