@@ -48,7 +48,7 @@ def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> 
         config.set_flag(trt.BuilderFlag.INT8)
     dequantized = (layer.get_output(0).name for layer in network if layer.type == quantizing[1])
     halves: set[str] = {name for name in dequantized if name in known}
-    if not any([follow_half(layer, halves) for layer in network]) and not halves:
+    if not halves and not any(follow_half(layer, halves) for layer in network):
         return []
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
@@ -85,6 +85,7 @@ def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
 
 _POINTWISE = ("ACTIVATION", "ELEMENTWISE", "UNARY", "SCALE", "SHUFFLE", "RELU", "CLIP")
 """What TensorRT fuses with a product of int8 before it and a Quantize after it."""
+_CARRYING = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", *_POINTWISE)
 
 
 def _between_quantized(network: Any) -> set[str]:
@@ -93,11 +94,8 @@ def _between_quantized(network: Any) -> set[str]:
     after: set[str] = set()  # tensors that a product of int8 leads to
     for layer in layers:
         inputs, outputs = _tensors(layer)
-        names = {each.name for each in inputs}
-        is_pointwise = layer.type.name in _POINTWISE
-        if layer.type.name == "DEQUANTIZE" or (names & after and is_pointwise):
-            after.update(each.name for each in outputs)
-        elif names & after and layer.type.name in ("CONVOLUTION", "MATRIX_MULTIPLY"):
+        is_reached = any(each.name in after for each in inputs)
+        if layer.type.name == "DEQUANTIZE" or (is_reached and layer.type.name in _CARRYING):
             after.update(each.name for each in outputs)
     before: set[str] = set()  # tensors that lead to a Quantize
     between: set[str] = set()
