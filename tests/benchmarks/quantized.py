@@ -2,8 +2,9 @@
 
 ``python -m tests.benchmarks.quantized FOLDER`` needs a GPU, the real TensorRT, ``torchvision`` and ``transformers``,
 and no library for quantization: ``_int8.py`` writes the programs. Each model is exported once into the folder, in
-float16 and in int8, gets ready in processes of its own, and is measured alone. Where TensorRT is installed for another Python than
-PyTorch, ``--tensorrt-python`` names that. ``--tiny`` runs all of it with small models on a CPU and the reference.
+float16 and in int8, gets ready in processes of its own, and is measured alone. Where TensorRT is installed for another
+Python than PyTorch, ``--tensorrt-python`` names that. ``--tiny`` runs all of it with small models on a CPU and the
+reference.
 """
 
 from __future__ import annotations

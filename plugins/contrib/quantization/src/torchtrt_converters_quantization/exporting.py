@@ -55,11 +55,11 @@ def _route(module: Any) -> None:
             narrow_range: bool = True,
         ) -> torch.Tensor:
             if not _exporting.get():
-                return original(inputs, amax, num_bits, unsigned, narrow_range)  # type: ignore[no-any-return]
+                return original(inputs, amax, num_bits, unsigned, narrow_range)
             made: torch.Tensor = torch.ops.tensorrt.quantize_op(
                 inputs, amax, num_bits, 0, unsigned, narrow_range
             )
             return made
 
-        tensor_quant.is_routed = True  # type: ignore[attr-defined]
+        tensor_quant.is_routed = True
         module._tensor_quant = tensor_quant

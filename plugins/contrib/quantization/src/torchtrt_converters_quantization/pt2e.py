@@ -19,7 +19,7 @@ from torchtrt_converters_quantization.placement import PRODUCTS, quantized_input
 _KEY = "quantization_annotation"
 
 
-class TensorRTQuantizer(Quantizer):  # type: ignore[misc]
+class TensorRTQuantizer(Quantizer):
     """Annotates convolutions, linear layers, products of matrices and residual sums for int8.
 
     Inputs get one scale, from -128 to 127, and weights one for each output channel, from -127 to 127; zero points are

@@ -28,7 +28,7 @@ from torchtrt_converters_quantization.ops import (
 
 def lacks_format(node: Node) -> str | None:
     """Rejects formats that the TensorRT in use lacks."""
-    return FORMAT_OF[node.target].objection() or None  # type: ignore[index]
+    return FORMAT_OF[node.target].objection() or None
 
 
 def no_weight(node: Node) -> str | None:
@@ -127,7 +127,7 @@ def fake_quantize(ctx, x, scale, least):
 
 def unfit_blocks(node: Node) -> str | None:
     """Rejects sizes that vary or that blocks do not divide."""
-    block = FORMAT_OF[node.target].block  # type: ignore[index]
+    block = FORMAT_OF[node.target].block
     shape = value_of(arguments_of(node).x).shape
     if not shape or not isinstance(shape[-1], int) or shape[-1] % block:
         size = shape[-1] if shape else "no"

@@ -66,7 +66,7 @@ def rewrite_conversion(editor: Editor, node: Node) -> None:
     # Reshapes at the end stay: they may be of the model.
     while last is not node and last.target in RESHAPES and last.meta["val"].shape != data.shape:
         steps.pop()
-        last = last.args[0]  # type: ignore[assignment]
+        last = last.args[0]
     if steps and last.meta["val"].shape != data.shape:
         last, scale, dtype = node, torch.ones((), device=data.device), node.meta["val"].dtype
     is_turned = data.dim() == 2 and not data.is_contiguous() and data.t().is_contiguous()
@@ -172,7 +172,7 @@ def _absorb_column_scale(editor: Editor, linear: Node, weight: Node, turned: Nod
     if user.meta["val"].dtype is not linear.meta["val"].dtype:
         return
     scales = scale.to(torch.float32) * factor.to(torch.float32).reshape(-1, 1)
-    form = FORMAT_OF[weight.target].name  # type: ignore[index]
+    form = FORMAT_OF[weight.target].name
     made = Weight(form, data, scales).node(editor, weight, op.dtype)
     weight.replace_all_uses_with(made)
     editor.replace(user, linear)

@@ -134,6 +134,6 @@ def computed_on(steps: list[Node], source: Node, value: Tensor) -> Tensor:
     values = {source: value}
     for step in steps:
         args, kwargs = torch.fx.map_arg((step.args, step.kwargs), values.__getitem__)
-        function: Callable[..., Tensor] = step.target  # type: ignore[assignment]
+        function: Callable[..., Tensor] = step.target
         values = {step: function(*args, **kwargs)}
     return next(iter(values.values()))

@@ -80,7 +80,7 @@ def _drop_unused(graph_module: GraphModule) -> None:
 def _rewrite(editor: Editor, node: Node) -> None:
     if node._erased:
         return
-    rewrite = _REWRITES.get(qualified_name(node.target))  # type: ignore[arg-type]
+    rewrite = _REWRITES.get(qualified_name(node.target))
     if rewrite is not None:
         rewrite(editor, node)
     elif is_conversion(node):
@@ -113,7 +113,7 @@ def _fit(editor: Editor, node: Node, settings: CompilationSettings) -> None:
         op = arguments_of(node)
         data, scale = constant_of(op.data), constant_of(op.scale)
         if data is not None and scale is not None:
-            value = node.target(data, scale, op.dtype)  # type: ignore[operator]
+            value = node.target(data, scale, op.dtype)
             editor.replace(node, editor.constant(value, node))
             return
     advice = ""
