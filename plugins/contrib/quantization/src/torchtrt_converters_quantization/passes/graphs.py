@@ -54,16 +54,22 @@ class Editor:
         node.meta["val"] = _fake(value, like)
         return node
 
-    def call(self, op: Any, args: tuple[Any, ...], like: Node) -> Node:
+    def call(
+        self,
+        op: Any,
+        args: tuple[Any, ...],
+        like: Node,
+        kwargs: dict[str, Any] | None = None,
+    ) -> Node:
         """Returns a new call before ``like``, with its place in the model."""
         with self.graph.inserting_before(like):
-            node = self.graph.call_function(op, args)
+            node = self.graph.call_function(op, args, kwargs)
         for key in ("stack_trace", "nn_module_stack"):
             if key in like.meta:
                 node.meta[key] = like.meta[key]
         values = torch.fx.map_arg(args, lambda each: each.meta["val"])
         with _mode_of(like):
-            node.meta["val"] = op(*values)
+            node.meta["val"] = op(*values, **(kwargs or {}))
         return node
 
     def replace(self, node: Node, by: Node) -> None:

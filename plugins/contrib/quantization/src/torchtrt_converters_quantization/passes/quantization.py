@@ -6,6 +6,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.conversion import arguments_of, constant_of
+from torchtrt.packs import AutocastRule
 from torchtrt.registry.candidate import RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -42,6 +43,23 @@ _REWRITES = {
     **dict.fromkeys(DYNAMIC, rewrite_dynamic),
     DEQUANTIZE_AFFINE: rewrite_affine,
 }
+_EXPORTED = "quantized_decomposed"
+_EXPORTED_DEQUANTIZE = (
+    f"{_EXPORTED}.dequantize_per_tensor.default",
+    f"{_EXPORTED}.dequantize_per_tensor.tensor",
+    f"{_EXPORTED}.dequantize_per_channel.default",
+)
+# A Quantize reads any precision, and what lies between it and the product before is of that product's.
+pack.autocast_rule(
+    AutocastRule.PROMOTE,
+    *FAKE_QUANTIZE.values(),
+    *FAKE_QUANTIZE_BLOCKS.values(),
+    *(name.replace(".", "::", 1) for name in (STATIC, *DYNAMIC)),
+    f"{_EXPORTED}::quantize_per_tensor.default",
+    f"{_EXPORTED}::quantize_per_tensor.tensor",
+    torch.ops.aten.fake_quantize_per_tensor_affine.default,
+    torch.ops.aten.fake_quantize_per_channel_affine.default,
+)
 pack.keep(*(name.replace(".", "::", 1) for name in _REWRITES))
 _CHECKS = {
     **dict.fromkeys(DEQUANTIZE.values(), (lacks_format, no_weight, no_blocks)),
@@ -65,7 +83,7 @@ def quantization(graph_module: GraphModule, settings: CompilationSettings) -> No
             use_linear(editor, node)
     _drop_unused(graph_module)
     for node in list(graph_module.graph.nodes):
-        if node.target in FORMAT_OF:
+        if node.op == "call_function":
             _absorb_cast(editor, node)
     for node in list(graph_module.graph.nodes):
         if node.target in FORMAT_OF:
@@ -89,7 +107,8 @@ def _rewrite(editor: Editor, node: Node) -> None:
 
 def _absorb_cast(editor: Editor, node: Node) -> None:
     """Lets Dequantize return the dtype that all of its readers want."""
-    if node.target not in DEQUANTIZE.values():
+    is_exported = str(node.target) in _EXPORTED_DEQUANTIZE
+    if node.target not in DEQUANTIZE.values() and not is_exported:
         return
     casts = [user for user in node.users if user.target in CASTS]
     dtypes = {cast.meta["val"].dtype for cast in casts}
@@ -98,8 +117,11 @@ def _absorb_cast(editor: Editor, node: Node) -> None:
     (dtype,) = dtypes
     if dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return
-    op = arguments_of(node)
-    made = editor.call(node.target, (op.data, op.scale, dtype), node)
+    if is_exported:
+        made = editor.call(node.target, node.args, node, {**node.kwargs, "out_dtype": dtype})
+    else:
+        op = arguments_of(node)
+        made = editor.call(node.target, (op.data, op.scale, dtype), node)
     for cast in casts:
         editor.replace(cast, made)
 
