@@ -49,14 +49,13 @@ _EXPORTED_DEQUANTIZE = (
     f"{_EXPORTED}.dequantize_per_tensor.tensor",
     f"{_EXPORTED}.dequantize_per_channel.default",
 )
+_EXPORTED_QUANTIZE = tuple(name.replace("dequantize", "quantize") for name in _EXPORTED_DEQUANTIZE)
 # A Quantize reads any precision, and what lies between it and the product before is of that product's.
 pack.autocast_rule(
     AutocastRule.PROMOTE,
     *FAKE_QUANTIZE.values(),
     *FAKE_QUANTIZE_BLOCKS.values(),
     *(name.replace(".", "::", 1) for name in (STATIC, *DYNAMIC)),
-    f"{_EXPORTED}::quantize_per_tensor.default",
-    f"{_EXPORTED}::quantize_per_tensor.tensor",
     torch.ops.aten.fake_quantize_per_tensor_affine.default,
     torch.ops.aten.fake_quantize_per_channel_affine.default,
 )
@@ -85,6 +84,7 @@ def quantization(graph_module: GraphModule, settings: CompilationSettings) -> No
     for node in list(graph_module.graph.nodes):
         if node.op == "call_function":
             _absorb_cast(editor, node)
+            _quantize_before_cast(node)
     for node in list(graph_module.graph.nodes):
         if node.target in FORMAT_OF:
             _fit(editor, node, settings)
@@ -124,6 +124,22 @@ def _absorb_cast(editor: Editor, node: Node) -> None:
         made = editor.call(node.target, (op.data, op.scale, dtype), node)
     for cast in casts:
         editor.replace(cast, made)
+
+
+def _quantize_before_cast(node: Node) -> None:
+    """Lets Quantize read float16 or bfloat16 where it is cast to float32, which Quantize computes in anyway."""
+    if str(node.target) not in _EXPORTED_QUANTIZE:
+        return
+    cast = node.args[0]
+    if not isinstance(cast, Node) or cast.target not in CASTS:
+        return
+    source = cast.args[0]
+    is_widened = isinstance(source, Node) and (
+        source.meta["val"].dtype in (torch.float16, torch.bfloat16)
+        and cast.meta["val"].dtype is torch.float32
+    )
+    if is_widened:
+        node.replace_input_with(cast, source)
 
 
 def _fit(editor: Editor, node: Node, settings: CompilationSettings) -> None:
