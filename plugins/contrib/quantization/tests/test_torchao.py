@@ -141,3 +141,45 @@ def test_asymmetric_weights_have_torchaos_values(version):
         compiled = torchtrt.compile(model, [x], min_block_size=1)
 
     assert (compiled(x) - expected).norm() / expected.norm() < 1e-5
+
+
+@pytest.mark.parametrize("name", ["int8", "int4-groups"])
+def test_replaced_weights_are_packed_again(name):
+    """Of a subclass, the tensors inside are the model's weights."""
+    config, dtype, _, _ = CONFIGS[name]
+    model, x = quantized(config, dtype)
+    other = Model().eval().to(dtype).requires_grad_(False)
+    torchao.quantize_(other, config)
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(
+            model, [x], require_full_compilation=True, immutable_weights=False
+        )
+
+    refitted = torchtrt.refit_module_weights(compiled, other)
+
+    expected = other(x).float()
+    assert (refitted(x).float() - expected).norm() / expected.norm() < 8e-3
+    assert abs(plan_size(refitted) - plan_size(compiled)) < 100
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_tables_of_int8_that_are_no_weights_keep_their_values(version):
+    """With factors that are no scales: negative ones, and zeros."""
+
+    class Tables(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("row", torch.randint(-100, 100, (300,), dtype=torch.int8))
+            self.register_buffer("table", torch.randint(-100, 100, (8, 8), dtype=torch.int8))
+            self.register_buffer("factors", torch.tensor([1.0, -2, 0, 3, 0.5, -1, 0, 7]))
+
+        def forward(self, x):
+            scaled = (self.row.to(torch.float32) * -0.5)[:8]
+            return x * scaled + self.table.to(x.dtype) * self.factors + self.table.float().t() @ x
+
+    model, x = Tables(), torch.randn(8, 8)
+
+    with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(x), model(x))

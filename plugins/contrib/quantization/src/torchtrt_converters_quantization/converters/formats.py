@@ -38,6 +38,15 @@ def no_weight(node: Node) -> str | None:
     return None
 
 
+def no_positive_scale(node: Node) -> str | None:
+    """Rejects scales that are known and not positive."""
+    op = arguments_of(node)
+    scale = constant_of(op.scale)
+    if scale is None or scale.dtype is torch.uint8 or bool((scale.to(torch.float32) > 0).all()):
+        return None
+    return "the scales must be positive numbers"
+
+
 def no_blocks(node: Node) -> str | None:
     """Rejects scales whose blocks lie along more than one dimension."""
     op = arguments_of(node)
@@ -65,7 +74,7 @@ def _axis(scale: Sequence[int], shape: Sequence[int]) -> int | None:
     DEQUANTIZE["INT4"],
     DEQUANTIZE["FP8"],
     DEQUANTIZE["FP4"],
-    unless=(lacks_format, no_weight, no_blocks),
+    unless=(lacks_format, no_weight, no_positive_scale, no_blocks),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -105,7 +114,7 @@ def unknown_scale(node: Node) -> str | None:
 @pack.converter(
     FAKE_QUANTIZE["INT8"],
     FAKE_QUANTIZE["FP8"],
-    unless=(lacks_format, unknown_scale),
+    unless=(lacks_format, unknown_scale, no_positive_scale),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -137,7 +146,7 @@ def unfit_blocks(node: Node) -> str | None:
 
 @pack.converter(
     *FAKE_QUANTIZE_BLOCKS.values(),
-    unless=(lacks_format, unknown_scale, unfit_blocks),
+    unless=(lacks_format, unknown_scale, no_positive_scale, unfit_blocks),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )

@@ -92,6 +92,8 @@ def _factor(product: Node, source: Node, first: Node, steps: list[Node]) -> Tens
     if factor is None or product.meta["val"].shape != value.shape:
         return None
     factor = factor.to(torch.float32)
+    if not bool((factor > 0).all()):
+        return None  # TensorRT has no such scales
     if factor.numel() == 1:
         return factor.reshape(())
     factor = factor.reshape((1,) * (value.dim() - factor.dim()) + tuple(factor.shape))
@@ -168,6 +170,8 @@ def _absorb_column_scale(editor: Editor, linear: Node, weight: Node, turned: Nod
         return
     columns = linear.meta["val"].shape[-1]
     if user.meta["val"].shape != linear.meta["val"].shape or factor.shape != (columns,):
+        return
+    if not bool((factor > 0).all()):
         return
     if user.meta["val"].dtype is not linear.meta["val"].dtype:
         return

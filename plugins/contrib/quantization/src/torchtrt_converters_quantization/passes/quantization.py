@@ -14,6 +14,7 @@ from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.formats import (
     lacks_format,
     no_blocks,
+    no_positive_scale,
     no_weight,
     unfit_blocks,
     unknown_scale,
@@ -61,9 +62,12 @@ pack.autocast_rule(
 )
 pack.keep(*(name.replace(".", "::", 1) for name in _REWRITES))
 _CHECKS = {
-    **dict.fromkeys(DEQUANTIZE.values(), (lacks_format, no_weight, no_blocks)),
-    **dict.fromkeys(FAKE_QUANTIZE.values(), (lacks_format, unknown_scale)),
-    **dict.fromkeys(FAKE_QUANTIZE_BLOCKS.values(), (lacks_format, unknown_scale, unfit_blocks)),
+    **dict.fromkeys(DEQUANTIZE.values(), (lacks_format, no_weight, no_positive_scale, no_blocks)),
+    **dict.fromkeys(FAKE_QUANTIZE.values(), (lacks_format, unknown_scale, no_positive_scale)),
+    **dict.fromkeys(
+        FAKE_QUANTIZE_BLOCKS.values(),
+        (lacks_format, unknown_scale, no_positive_scale, unfit_blocks),
+    ),
 }
 
 
