@@ -271,7 +271,8 @@ def inner_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor
     found: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
         wrapper: Any = tensor
-        if is_traceable_wrapper_subclass(wrapper) and not wrapper.is_nested:
+        is_wrapper: bool = is_traceable_wrapper_subclass(wrapper)
+        if is_wrapper and not wrapper.is_nested:
             names = wrapper.__tensor_flatten__()[0]
             found |= inner_tensors({f"{name}.{each}": getattr(wrapper, each) for each in names})
         else:
