@@ -107,6 +107,7 @@ TOLD = dict.fromkeys(("save-and-load.md", "cache.md"), IMAGES)
 """What a page expects its readers to have."""
 TESTED_ELSEWHERE = {
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
+    "quantized-models.md": "plugins/contrib/quantization/tests/test_documentation.py runs its blocks",
     "publish-a-pack.md": "plugins/cli/tests/test_new_pack.py installs, tests and builds it",
 }
 

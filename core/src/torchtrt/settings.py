@@ -134,6 +134,7 @@ _CHECKS: Mapping[str, _Check] = {
     "torch_enabled_decompositions": _OPS,
     "torch_disabled_decompositions": _OPS,
     "truncate_double": _SWITCH,
+    "allow_dequantized_weights": _SWITCH,
     "autocast": _Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
     "autocast_excluded_ops": _OPS,
     "autocast_excluded_nodes": _Check(_are_patterns, "a collection of regular expressions"),
@@ -199,6 +200,8 @@ class CompilationSettings:
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
+        allow_dequantized_weights: Compile quantized weights in floating point where the TensorRT in use lacks their
+            format. Without it PyTorch dequantizes them, and the report names the format.
         autocast: Compute in float16 or bfloat16 what a float32 model need not compute in float32; see
             ``torchtrt.packs.AutocastRule``. Inputs and outputs keep their dtypes.
         autocast_excluded_ops: Ops that compute in float32 even so.
@@ -244,6 +247,7 @@ class CompilationSettings:
     torch_disabled_decompositions: frozenset[Target] = frozenset()
     disabled_capabilities: frozenset[Capability] = frozenset()
     truncate_double: bool = False
+    allow_dequantized_weights: bool = False
     autocast: torch.dtype | None = None
     autocast_excluded_ops: frozenset[Target] = frozenset()
     autocast_excluded_nodes: frozenset[str] = frozenset()

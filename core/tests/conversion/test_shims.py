@@ -105,3 +105,63 @@ def test_float32_beside_float16_keeps_its_digits(varying):
         compiled = torchtrt.compile(model, specs, require_full_compilation=True)
     wanted = model(x, indices)
     torch.testing.assert_close(compiled(x, indices)[1:], wanted[1:], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "name", "wanted"),
+    [
+        (torch.int4, [-1, 7, -8], "INT4", [0x7F, 0x08]),
+        (torch.float4_e2m1fn_x2, [0x21, -1], "FP4", [0x21, 0xFF]),
+        (torch.float8_e8m0fnu, [127, 0], "E8M0", [127, 0]),
+    ],
+)
+def test_weights_of_few_bits_are_packed(dtype, given, name, wanted):
+    """Of int4 a tensor has one value in each byte, and TensorRT two."""
+    tensor = torch.tensor(given, dtype=torch.int8).view(dtype)
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        weights, owner = shims.weights_of(tensor)
+        assert getattr(trt.DataType, name) == weights.dtype
+    assert len(given) * (2 if name == "FP4" else 1) == weights.size
+    assert wanted == owner.view(torch.uint8).tolist()
+
+
+def test_weights_of_few_bits_need_a_tensorrt_that_has_them():
+    """The error names the version that has."""
+    tensor = torch.zeros(2, dtype=torch.uint8).view(torch.int4)
+    with (
+        torchtrt.use_tensorrt("reference@8.6.0"),
+        pytest.raises(
+            torchtrt.errors.UnsupportedDtypeError, match=r"INT4, which TensorRT has .* 10.0"
+        ),
+    ):
+        shims.weights_of(tensor)
+
+
+def test_what_lies_between_int8_and_int8_insists_on_no_precision():
+    """TensorRT 8.6 fuses a product, a sum, an activation and a Quantize where none of them does."""
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        builder = trt.Builder(trt.Logger())
+        network, config = shims.create_network(builder), builder.create_builder_config()
+        x = network.add_input("x", trt.float16, (1, 2))
+        step = network.add_constant((), trt.Weights(torch.ones(()).numpy())).get_output(0)
+
+        def int8(tensor):
+            quantized = network.add_quantize(tensor, step).get_output(0)
+            return network.add_dequantize(quantized, step).get_output(0)
+
+        left, right = int8(x), int8(x)
+        no_operation, transpose = trt.MatrixOperation.NONE, trt.MatrixOperation.TRANSPOSE
+        product = network.add_matrix_multiply(left, no_operation, right, transpose)
+        added = network.add_elementwise(
+            product.get_output(0), product.get_output(0), trt.ElementWiseOperation.SUM
+        )
+        relu = network.add_activation(added.get_output(0), trt.ActivationType.RELU)
+        last = network.add_activation(int8(relu.get_output(0)), trt.ActivationType.RELU)
+        network.mark_output(last.get_output(0))
+
+        shims.allow_precisions(network, config, {left.name, right.name})
+
+        free = product, added, relu
+        assert not any(each.precision_is_set or each.output_type_is_set(0) for each in free)
+        assert config.get_flag(trt.BuilderFlag.INT8)
+        assert config.get_flag(trt.BuilderFlag.FP16)

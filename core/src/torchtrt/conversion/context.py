@@ -127,6 +127,11 @@ class ConversionContext:
         """Returns what ``remember`` was told about ``tensor``, or ``None``."""
         return self._values.get(tensor.name)
 
+    def names_of(self, dtype: torch.dtype) -> set[str]:
+        """Returns the names of the network tensors that PyTorch knows in a dtype."""
+        known = self._values.items()
+        return {name for name, value in known if getattr(value, "dtype", None) is dtype}
+
     def dtype_of(self, tensor: Any) -> torch.dtype:
         """Returns the dtype of a network tensor inside the network, as PyTorch names it."""
         return to_torch_dtype(tensor.dtype)

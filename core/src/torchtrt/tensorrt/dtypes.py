@@ -32,7 +32,15 @@ _REQUIRED = {
     torch.float8_e4m3fn: Capability.FP8,
 }
 """The dtypes that not every TensorRT has."""
+INT4: torch.dtype = torch.int4  # type: ignore[attr-defined]  # PyTorch's stubs lack it
+_WEIGHTS = {
+    torch.float8_e8m0fnu: ("E8M0", Capability.E8M0),
+    INT4: ("INT4", Capability.INT4),
+    torch.float4_e2m1fn_x2: ("FP4", Capability.FP4),
+}
+"""The dtypes of weights and of what quantizing layers make, which no other layer computes with."""
 _TORCH_DTYPES = {name: dtype for dtype, name in _TRT_NAMES.items()}
+_TORCH_DTYPES |= {name: dtype for dtype, (name, _) in _WEIGHTS.items()}
 
 
 def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dtype:
@@ -74,11 +82,16 @@ def has_dtype(dtype: torch.dtype, truncate_double: bool = False) -> bool:
 
 
 def to_trt_dtype(dtype: torch.dtype, truncate_double: bool = False) -> Any:
-    """Returns the ``trt.DataType`` for a PyTorch dtype.
+    """Returns the ``trt.DataType`` for a PyTorch dtype; 4-bit dtypes and the scale dtype E8M0 included.
 
     Raises:
         UnsupportedDtypeError: The TensorRT in use has none.
     """
+    if dtype in _WEIGHTS:
+        name, required = _WEIGHTS[dtype]
+        if not supports(required):
+            raise UnsupportedDtypeError(f"{lacking(str(dtype), required)}.")
+        return getattr(trt.DataType, name)
     return getattr(trt.DataType, _TRT_NAMES[network_dtype(dtype, truncate_double)])
 
 

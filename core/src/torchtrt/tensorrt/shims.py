@@ -6,6 +6,7 @@ network and return tensors, so that converters read the same for every version.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 
 from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt.dtypes import network_dtype, to_trt_dtype
+from torchtrt.tensorrt.dtypes import INT4, network_dtype, to_trt_dtype
 from torchtrt.tensorrt.probes import lacking, supports
 from torchtrt.tensorrt.selection import trt
 
@@ -28,18 +29,26 @@ def create_network(builder: Any) -> Any:
     return builder.create_network(1 << int(flag))
 
 
-def allow_precisions(network: Any, config: Any) -> list[Any]:
+def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> list[Any]:
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
     TensorRT may then compute anything in either: what is float32, and most of what is float16, insist on what they are.
+    What lies between int8 and int8 insists on nothing, so that TensorRT can fuse it.
     Returns the layers that insist on float16 and, should the network not build, need not: all but products.
+
+    Args:
+        network: The network.
+        config: The configuration of its build.
+        known: The names of the tensors that PyTorch knows as float16. Of what Dequantize returns, nothing else tells.
     """
     if supports(Capability.STRONG_TYPING):
         return []
-    if any(layer.type == trt.LayerType.QUANTIZE for layer in network):
+    quantizing = (trt.LayerType.QUANTIZE, trt.LayerType.DEQUANTIZE)
+    if any(layer.type in quantizing for layer in network):
         config.set_flag(trt.BuilderFlag.INT8)
-    halves: set[str] = set()
-    if not any(follow_half(layer, halves) for layer in network):
+    dequantized = (layer.get_output(0).name for layer in network if layer.type == quantizing[1])
+    halves: set[str] = {name for name in dequantized if name in known}
+    if not halves and not any(follow_half(layer, halves) for layer in network):
         return []
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
@@ -55,6 +64,7 @@ _FREE = ("CONVOLUTION", "DECONVOLUTION", "NORMALIZATION", "POOLING", "REDUCE", "
 def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
     """Holds layers to the dtypes of their tensors; returns those that may be let go of float16 again."""
     quantized: set[str] = set()
+    between = _between_quantized(network)
     held: list[Any] = []
     for layer in network:
         kind = layer.type.name
@@ -63,14 +73,41 @@ def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
         is_int8 = kind == "DEQUANTIZE" or any(each.name in quantized for each in inputs)
         if is_int8 and kind in ("DEQUANTIZE", "SHUFFLE"):
             quantized.add(outputs[0].name)
-        elif not kind.startswith(_UNHELD):
+        elif not kind.startswith(_UNHELD) and layer.name not in between:
             _hold_single(layer, halves, with_precision=not (is_half or is_int8))
         stays_half = is_half and not is_int8 and all(each.name in halves for each in outputs)
-        if stays_half and not kind.startswith(_UNHELD + _FREE):
+        if stays_half and not kind.startswith(_UNHELD + _FREE) and layer.name not in between:
             layer.precision = trt.DataType.HALF
             if kind != "MATRIX_MULTIPLY":
                 held.append(layer)
     return held
+
+
+_POINTWISE = ("ACTIVATION", "ELEMENTWISE", "UNARY", "SCALE", "SHUFFLE", "RELU", "CLIP")
+"""What TensorRT fuses with a product of int8 before it and a Quantize after it."""
+_CARRYING = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", *_POINTWISE)
+
+
+def _between_quantized(network: Any) -> set[str]:
+    """Returns the names of the pointwise layers that lie between products of int8 and Quantize."""
+    layers = [network.get_layer(place) for place in range(network.num_layers)]
+    after: set[str] = set()  # tensors that a product of int8 leads to
+    for layer in layers:
+        inputs, outputs = _tensors(layer)
+        is_reached = any(each.name in after for each in inputs)
+        if layer.type.name == "DEQUANTIZE" or (is_reached and layer.type.name in _CARRYING):
+            after.update(each.name for each in outputs)
+    before: set[str] = set()  # tensors that lead to a Quantize
+    between: set[str] = set()
+    for layer in reversed(layers):
+        inputs, outputs = _tensors(layer)
+        if layer.type.name == "QUANTIZE":
+            before.add(inputs[0].name)
+        elif layer.type.name in _POINTWISE and any(each.name in before for each in outputs):
+            before.update(each.name for each in inputs)
+            if any(each.name in after for each in inputs):
+                between.add(layer.name)
+    return between
 
 
 def _hold_single(layer: Any, halves: set[str], with_precision: bool) -> None:
@@ -121,7 +158,9 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
 
     Args:
-        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where it has none.
+        tensor: Any shape and dtype that the TensorRT in use has; 64-bit integers are narrowed where it has none. Of
+            ``torch.int4`` each byte holds one value, in its low four bits; TensorRT gets two in a byte. Of
+            ``torch.float4_e2m1fn_x2`` each byte holds two values, the first in the low four bits.
 
     Returns:
         ``(weights, owner)``: the owner must stay alive until the engine is built.
@@ -130,6 +169,8 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
         ConversionError: A 64-bit integer does not fit into 32 bits.
         UnsupportedDtypeError: TensorRT has no such dtype.
     """
+    if tensor.dtype in _BYTES:
+        return _packed_weights_of(tensor)
     target = network_dtype(tensor.dtype, truncate_double=True)
     if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
         low, high = tensor.min().item(), tensor.max().item()
@@ -145,6 +186,20 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
         return trt.Weights(to_trt_dtype(target)), owner
     array = owner.numpy()
     return trt.Weights(array), array
+
+
+_BYTES = {INT4: 1, torch.float4_e2m1fn_x2: 2, torch.float8_e8m0fnu: 1}
+"""The dtypes that are bytes to NumPy and PyTorch's kernels, and how many values a byte of such a tensor holds."""
+
+
+def _packed_weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
+    count = tensor.numel() * _BYTES[tensor.dtype]
+    owner = tensor.detach().view(torch.uint8).cpu().contiguous().reshape(-1)
+    if tensor.dtype is INT4:
+        if count % 2:
+            owner = torch.cat([owner, owner.new_zeros(1)])
+        owner = owner[::2] & 15 | owner[1::2] << 4
+    return trt.Weights(to_trt_dtype(tensor.dtype), owner.data_ptr(), count), owner
 
 
 def add_shape(network: Any, tensor: Any) -> Any:

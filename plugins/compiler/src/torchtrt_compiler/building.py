@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.interpreter import TRTInterpreter
@@ -70,7 +71,8 @@ def build_plan(
     _add_profiles(builder, config, interpreted)
     share_profiles(config)
     _apply_settings(config, settings)
-    held = allow_precisions(interpreted.network.raw, config)
+    halves = interpreted.context.names_of(torch.float16)
+    held = allow_precisions(interpreted.network.raw, config, halves)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     cache.use_timings(config)
     with collecting() as log:

@@ -22,7 +22,7 @@ from torch.amp.autocast_mode import _enter_autocast as enter_autocast
 from torch.amp.autocast_mode import _exit_autocast as exit_autocast
 from torch.export import ExportedProgram, ExportGraphSignature
 from torch.fx import GraphModule
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -47,6 +47,7 @@ __all__ = [
     "is_any_autocast_enabled",
     "is_functional_tensor",
     "is_functorch_wrapped_tensor",
+    "is_traceable_wrapper_subclass",
     "like_constructors",
     "replace_graph",
     "sympy_functions",

@@ -186,6 +186,15 @@ class TestQuantization(PackConformance):
             ),
         ),
         "test_quantize.py compares it with PyTorch",
+    ) | dict.fromkeys(
+        (
+            f"torchtrt_quantization.{op}.default"
+            for op in (
+                *(f"dequantize_{form}" for form in ("int8", "int4", "fp8", "fp4")),
+                *(f"fake_quantize_{form}" for form in ("int8", "fp8", "nvfp4", "mxfp8")),
+            )
+        ),
+        "test_modelopt.py and test_torchao.py compare it with the libraries",
     )
     sizes = ("fixed sizes",)  # PyTorch's fake kernels of these ops take no others
     cases = (

@@ -21,7 +21,7 @@ TORCH = {
     "E8M0": torch.float8_e8m0fnu,
     # Two values share a byte in memory; in the reference each has its own, so that every operation applies.
     "INT4": torch.int8,
-    "FP4": torch.float32,
+    "FP4": torch.float8_e4m3fn,  # which holds the values of E2M1 exactly
 }
 NAMES = {TORCH[name]: name for name in TORCH if name not in ("INT4", "FP4")}
 BITS = {
@@ -62,6 +62,35 @@ SPELLING = {
     "FP4": "FP4",
     "E8M0": "E8M0",
 }
+
+
+FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""The magnitudes of E2M1, by the three bits after the sign."""
+
+
+def pack(tensor: torch.Tensor, dtype: str) -> torch.Tensor:
+    """Returns 4-bit values, one a byte, as bytes with two values each, the first in the low four bits."""
+    flat = tensor.reshape(-1)
+    if dtype == "INT4":
+        bits = flat.view(torch.uint8) & 15
+    else:
+        magnitudes = torch.tensor(FP4_VALUES, device=flat.device)
+        value = flat.float()
+        bits = torch.bucketize(value.abs(), magnitudes).to(torch.uint8)
+        bits |= torch.signbit(value).to(torch.uint8) << 3
+    if bits.numel() % 2:
+        bits = torch.cat([bits, bits.new_zeros(1)])
+    pairs = bits.view(-1, 2)
+    return pairs[:, 0] | pairs[:, 1] << 4
+
+
+def unpack(packed: torch.Tensor, dtype: str, count: int) -> torch.Tensor:
+    """Returns the values of bytes that ``pack`` makes, one a byte."""
+    bits = torch.stack([packed & 15, packed >> 4], dim=1).reshape(-1)[:count]
+    if dtype == "INT4":
+        return (bits << 4).view(torch.int8) >> 4
+    table = torch.tensor((*FP4_VALUES, *(-value for value in FP4_VALUES)))
+    return table.to(TORCH["FP4"]).view(torch.uint8)[bits.int()].view(TORCH["FP4"])
 
 
 def byte_count(dtype: str, count: int) -> int:

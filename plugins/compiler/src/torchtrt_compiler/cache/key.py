@@ -42,6 +42,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
         "truncate_double",
+        "allow_dequantized_weights",
         "autocast_excluded_ops",
         "autocast_excluded_nodes",
         "cuda_graphs",

@@ -26,12 +26,23 @@ _FILLING = frozenset(op for op in like_constructors if "empty" not in str(op))
 """Ops that read the dtype and the device of their first argument, and perhaps its sizes, but none of its numbers."""
 
 
-def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> None:
+_QUANTIZED = (torch.int8, torch.float8_e4m3fn)
+"""The dtypes of quantized weights."""
+
+
+def fold_constants(
+    graph_module: GraphModule, mutated: Collection[str] = (), *, keep_quantized: bool = False
+) -> None:
     """Replaces nodes that depend on weights and literals only by their values: ``x.new_zeros(2)`` is one.
 
     So are tensors that are known to have no elements, whatever they depend on: nothing is to be
     computed. Random nodes, nodes with symbolic sizes, what packs keep and attributes in ``mutated`` are left alone.
     A view of a weight stays a view: it takes no memory of its own.
+
+    Args:
+        graph_module: The graph.
+        mutated: The names of attributes that the graph writes to.
+        keep_quantized: Leave conversions of quantized weights to floating point alone, for the packs' passes.
     """
     graph = graph_module.graph
     values: dict[Node, torch.Tensor] = {}
@@ -45,6 +56,8 @@ def fold_constants(graph_module: GraphModule, mutated: Collection[str] = ()) -> 
         constant = None if node.target in mutated else constant_of(node)
         if constant is not None:
             values[node] = constant
+        elif keep_quantized and _dequantizes(node, values):
+            continue
         elif node.op == "call_function" and _is_foldable(node, values):
             given = functools.partial(_given, values=values, node=node)
             args, kwargs = torch.fx.map_arg((node.args, node.kwargs), given)
@@ -110,6 +123,20 @@ def _is_empty(node: Node) -> bool:
         and all(isinstance(size, int) for size in fake.shape)
         and fake.numel() == 0
         and not writes(node)
+    )
+
+
+def _dequantizes(node: Node, values: dict[Node, torch.Tensor]) -> bool:
+    """Returns whether a call makes floating-point numbers of a quantized weight."""
+    result = node.meta.get("val")
+    return (
+        isinstance(result, torch.Tensor)
+        and result.dtype.is_floating_point
+        and result.dtype not in _QUANTIZED
+        and any(
+            source in values and values[source].dtype in _QUANTIZED and values[source].numel() > 1
+            for source in node.all_input_nodes
+        )
     )
 
 

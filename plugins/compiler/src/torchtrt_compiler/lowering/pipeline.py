@@ -36,7 +36,7 @@ def lower(
     program = open_program(exported)
     remove_no_ops(program.graph_module)
     with watcher.recording():
-        fold_constants(program.graph_module, program.mutated)
+        fold_constants(program.graph_module, program.mutated, keep_quantized=True)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
         known = known_sizes(program.guards)

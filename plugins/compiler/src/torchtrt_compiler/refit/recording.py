@@ -36,6 +36,7 @@ from torchtrt_compiler.torch_internals import (
     TorchDispatchMode,
     is_functional_tensor,
     is_functorch_wrapped_tensor,
+    is_traceable_wrapper_subclass,
 )
 from torchtrt_runtime.serialization.engine_metadata import dtype_to_json
 
@@ -265,6 +266,20 @@ class _Leaving(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def inner_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Returns tensors by name, and of a subclass that wraps tensors those inside: ``"weight.scale"``."""
+    found: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        wrapper: Any = tensor
+        is_wrapper: bool = is_traceable_wrapper_subclass(wrapper)
+        if is_wrapper and not wrapper.is_nested:
+            names = wrapper.__tensor_flatten__()[0]
+            found |= inner_tensors({f"{name}.{each}": getattr(wrapper, each) for each in names})
+        else:
+            found[name] = tensor
+    return found
+
+
 class ProgramRecorder:
     """The computations of lowering from a program's weights, and of converters from the lowered graph's attributes.
 
@@ -279,11 +294,13 @@ class ProgramRecorder:
         constants = frozenset(signature.inputs_to_lifted_tensor_constants.values())
         optional = constants | frozenset(signature.non_persistent_buffers)
         values: dict[str, Any] = {**exported.constants, **exported.state_dict}
-        tensors: dict[str, torch.Tensor] = {
-            name: values[name]
-            for name in (*names, *exported.state_dict, *sorted(constants))
-            if isinstance(values.get(name), torch.Tensor)
-        }
+        tensors = inner_tensors(
+            {
+                name: values[name]
+                for name in (*names, *exported.state_dict, *sorted(constants))
+                if isinstance(values.get(name), torch.Tensor)
+            }
+        )
         self._recorder = Recorder(tensors)
         self._names: dict[Any, list[str]] = {}
         for name, tensor in tensors.items():

@@ -25,6 +25,7 @@ from torchtrt.tensorrt import selection, trt
 from torchtrt.tensorrt.logging import collecting, logger
 from torchtrt.tensorrt.shims import weights_of
 from torchtrt_compiler.refit.recipe import Recipe, decode_tensor
+from torchtrt_compiler.refit.recording import inner_tensors
 from torchtrt_compiler.torch_internals import FakeTensor
 from torchtrt_runtime import CompiledModule, EngineModule
 from torchtrt_runtime.serialization.engine_metadata import dtype_to_json, tensorrt_for
@@ -61,7 +62,7 @@ def refit_module_weights(
     if recipes is None:
         message = "The model's weights are compiled in. Compile it with immutable_weights=False to give it others."
         raise RefitError(message)
-    given = _named(new_weights, recipes["weights"])
+    given = inner_tensors(_named(new_weights, recipes["weights"]))
     weights = _checked(given, recipes)
     if isinstance(new_weights, torch.nn.Module):
         _check_containers(

@@ -8,5 +8,5 @@ pack = ConverterPack(
     summary="fake quantization as Quantize and Dequantize layers",
     torch=">=2.9",
     tensorrt=">=8.6",
-    modules=("converters",),
+    modules=("ops", "converters", "passes", "exporting"),
 )

@@ -9,6 +9,7 @@ Nothing in it is executed on loading, and constants are views over the bytes.
 from __future__ import annotations
 
 import json
+import math
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,10 @@ from torchtrt_reference import dtypes
 from torchtrt_reference.graphs.graph import Graph, Node, Port
 
 MAGIC = b"TRT-REF\x00"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 ALIGNMENT = 64
+_PACKED = ("INT4", "FP4")
+"""The types of which two values share a byte."""
 _PREFIX = struct.Struct("<8sIIQQ")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -85,7 +88,7 @@ def encode(description: EngineDescription, allocate: Callable[[int], Any] = byte
     view: Any = np.frombuffer(plan, dtype=np.uint8)
     view[_PREFIX.size : _PREFIX.size + len(text)] = np.frombuffer(text, dtype=np.uint8)
     for (offset, dtype, shape), tensor in zip(blobs.table, blobs.tensors, strict=True):
-        _constant(view, start + offset, dtype, shape).copy_(tensor)  # which may be a transpose
+        _write(view, start + offset, dtype, shape, tensor)
     lengths = len(text), view.size
     checksum = zlib.crc32(view[_PREFIX.size :], zlib.crc32(_LENGTHS.pack(*lengths)))
     _PREFIX.pack_into(view, 0, MAGIC, FORMAT_VERSION, checksum, *lengths)
@@ -189,13 +192,14 @@ class _Blobs:
         self.size = 0
         self._places: dict[tuple[Any, ...], int] = {}
 
-    def add(self, tensor: torch.Tensor) -> int:
-        place = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+    def add(self, tensor: torch.Tensor, dtype: str) -> int:
+        place = (tensor.data_ptr(), dtype, tensor.shape, tensor.stride())
         if tensor.numel() and place in self._places:
             return self._places[place]
         self._places[place] = len(self.table)
-        size = tensor.numel() * tensor.element_size()
-        self.table.append((self.size, dtypes.NAMES[tensor.dtype], list(tensor.shape)))
+        stored = dtype if dtype in _PACKED else dtypes.NAMES[tensor.dtype]
+        size = dtypes.byte_count(stored, tensor.numel())
+        self.table.append((self.size, stored, list(tensor.shape)))
         self.tensors.append(tensor)
         self.size += -(-size // ALIGNMENT) * ALIGNMENT
         return len(self.table) - 1
@@ -210,12 +214,24 @@ def bytes_of(tensor: torch.Tensor) -> memoryview:
     return memoryview(data)
 
 
+def _write(view: Any, offset: int, dtype: str, shape: Sequence[int], tensor: torch.Tensor) -> None:
+    if dtype in _PACKED:
+        tensor = dtypes.pack(tensor, dtype)
+        dtype, shape = "UINT8", tensor.shape
+    _view(view, offset, dtype, shape).copy_(tensor)  # which may be a transpose
+
+
 def _constant(view: Any, offset: int, dtype: str, shape: Sequence[int]) -> torch.Tensor:
+    if dtype not in _PACKED:
+        return _view(view, offset, dtype, shape)
+    count = math.prod(shape)
+    packed = _view(view, offset, "UINT8", (dtypes.byte_count(dtype, count),))
+    return dtypes.unpack(packed, dtype, count).view(tuple(shape))
+
+
+def _view(view: Any, offset: int, dtype: str, shape: Sequence[int]) -> torch.Tensor:
     kind = dtypes.TORCH[dtype]
-    count = 1
-    for dimension in shape:
-        count *= dimension
-    if offset + count * kind.itemsize > view.size:
+    if offset + math.prod(shape) * kind.itemsize > view.size:
         message = "The plan is damaged: a constant lies beyond its end. Build the engine again."
         raise UnreadablePlanError(message)
     return dtypes.tensor_at(view.ctypes.data + offset, kind, tuple(shape), torch.device("cpu"))
@@ -240,7 +256,7 @@ def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
         "constants": [
             [
                 slot,
-                blobs.add(tensor),
+                blobs.add(tensor, graph.constant_types[slot]),
                 graph.constant_types[slot],
                 graph.weights_names.get(slot),
                 graph.weights_roles.get(slot),

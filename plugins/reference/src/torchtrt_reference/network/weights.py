@@ -97,11 +97,8 @@ class Weights(Implementation):
         return self._address, self._count, self._dtype
 
     def _tensor(self) -> torch.Tensor:
-        """The memory as a flat tensor; 4-bit integers are unpacked, low nibble first."""
-        if self._dtype == "INT4":
-            packed = dtypes.tensor_at(self._address, torch.uint8, (self.nbytes,), _CPU).to(
-                torch.int8
-            )
-            low, high = packed << 4 >> 4, packed >> 4
-            return torch.stack([low, high], dim=1).reshape(-1)[: self._count]
+        """The memory as a flat tensor; 4-bit values are unpacked, low nibble first."""
+        if self._dtype in ("INT4", "FP4"):
+            packed = dtypes.tensor_at(self._address, torch.uint8, (self.nbytes,), _CPU)
+            return dtypes.unpack(packed, self._dtype, self._count)
         return dtypes.tensor_at(self._address, dtypes.TORCH[self._dtype], (self._count,), _CPU)

@@ -75,7 +75,7 @@ def _quantize_and_dequantize(
     dtype = ctx.dtype_of(source)
     factor = ctx.tensor(scale, torch.float32)
     quantized = add_quantize(ctx, source, factor, axis)
-    return ctx.tensor(add_dequantize(ctx, quantized, factor, axis), dtype)
+    return add_dequantize(ctx, quantized, factor, axis, dtype)
 
 
 # A weight that TensorRT is to multiply in int8 must come to it with these layers.

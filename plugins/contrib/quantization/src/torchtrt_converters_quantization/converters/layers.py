@@ -1,4 +1,4 @@
-"""Quantize and Dequantize layers, and what TensorRT's int8 is."""
+"""Quantize, Dequantize and DynamicQuantize layers of the TensorRT in use."""
 
 from __future__ import annotations
 
@@ -8,16 +8,33 @@ import torch
 
 from torchtrt.conversion import ConversionContext
 from torchtrt.tensorrt import Capability, supports, to_trt_dtype
+from torchtrt_converters_quantization.formats import Format
 
 
-def add_quantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
-    """Returns a tensor as int8, by one float32 scale or one for each index of a dimension."""
-    return _add(ctx.net.add_quantize, source, scale, torch.int8, axis)
+def add_quantize(
+    ctx: ConversionContext,
+    source: Any,
+    scale: Any,
+    axis: int | None,
+    dtype: torch.dtype = torch.int8,
+) -> Any:
+    """Returns a tensor in a quantized dtype, by one float32 scale or one for each index of a dimension."""
+    return _add(ctx.net.add_quantize, source, scale, dtype, axis)
 
 
-def add_dequantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
-    """Returns an int8 tensor as float32."""
-    return _add(ctx.net.add_dequantize, source, scale, torch.float32, axis)
+def add_dequantize(
+    ctx: ConversionContext,
+    source: Any,
+    scale: Any,
+    axis: int | None,
+    dtype: torch.dtype = torch.float32,
+) -> Any:
+    """Returns a quantized tensor as a floating-point dtype.
+
+    No cast follows the layer, which would keep TensorRT from fusing it with its reader. TensorRT 8.6 returns float32,
+    which it calls every floating-point dtype.
+    """
+    return _add(ctx.net.add_dequantize, source, scale, dtype, axis)
 
 
 def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
@@ -25,6 +42,38 @@ def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None
     layer = add(tensor, scale, to_trt_dtype(dtype)) if takes_dtype else add(tensor, scale)
     if axis is not None:
         layer.axis = axis
+    return layer.get_output(0)
+
+
+def add_dynamic_quantize(
+    ctx: ConversionContext, source: Any, kind: Format, scale_dtype: torch.dtype, double: Any
+) -> tuple[Any, Any]:
+    """Returns quantized values, and the scales of the blocks of their last dimension.
+
+    Args:
+        ctx: The conversion context.
+        source: A floating-point network tensor of two or three dimensions.
+        kind: The format.
+        scale_dtype: The dtype of the scales.
+        double: A number that the scales are relative to, or ``None``.
+    """
+    axis = len(source.shape) - 1
+    dtypes = to_trt_dtype(kind.dtype), to_trt_dtype(scale_dtype)
+    layer = ctx.net.add_dynamic_quantize(source, axis, kind.block, *dtypes)
+    if double is not None:
+        layer.set_input(1, double)
+    return layer.get_output(0), layer.get_output(1)
+
+
+def reshaped(
+    ctx: ConversionContext, tensor: Any, dims: tuple[int, ...] | None, like: Any = None
+) -> Any:
+    """Returns a tensor in another shape: one of numbers, at most one of them -1, or that of another tensor."""
+    layer = ctx.net.add_shuffle(tensor)
+    if dims is None:
+        layer.set_input(1, ctx.shape_of(like))
+    else:
+        layer.reshape_dims = dims
     return layer.get_output(0)
 
 

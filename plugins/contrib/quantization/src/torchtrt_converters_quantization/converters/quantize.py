@@ -122,8 +122,7 @@ def quantize(ctx, input, scale, quant_min, **_):
 def dequantize(ctx, input, scale, out_dtype=None, **_):
     """``q * scale`` as a Dequantize layer."""
     factor = ctx.tensor(torch.as_tensor(scale, dtype=torch.float32).reshape(()))
-    result = add_dequantize(ctx, ctx.tensor(input), factor, None)
-    return ctx.tensor(result, out_dtype or torch.float32)
+    return add_dequantize(ctx, ctx.tensor(input), factor, None, out_dtype or torch.float32)
 
 
 @pack.converter(
@@ -150,8 +149,7 @@ def dequantize_channels(ctx, input, scales, axis, out_dtype=None, **_):
     """As above, with one scale for each index of a dimension of a weight."""
     axis %= len(input.shape)
     factors = ctx.tensor(scales.to(torch.float32))
-    result = add_dequantize(ctx, ctx.tensor(input), factors, axis)
-    return ctx.tensor(result, out_dtype or torch.float32)
+    return add_dequantize(ctx, ctx.tensor(input), factors, axis, out_dtype or torch.float32)
 
 
 # What is not TensorRT's int8 is computed as PyTorch does, with ordinary layers.

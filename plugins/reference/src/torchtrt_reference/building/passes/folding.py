@@ -10,6 +10,8 @@ from torchtrt_reference.semantics.evaluation import infer, run
 from torchtrt_reference.semantics.tensor_facts import TensorFacts, constant_facts
 
 FOLDED_VOLUME = 1 << 16
+_KEPT = ("dequantize",)
+"""The operations whose constants take fewer bytes than their results: weights stay quantized in a plan."""
 
 
 def fold(graph: Graph, rules: Rules) -> None:
@@ -22,7 +24,8 @@ def fold(graph: Graph, rules: Rules) -> None:
         is_constant = bool(given) and all(
             slot in graph.constants and slot not in refittable for slot in given
         )
-        if not node.outputs or not is_constant or not operation.is_pure(node.attributes):
+        stays = node.operation in _KEPT or not operation.is_pure(node.attributes)
+        if not node.outputs or not is_constant or stays:
             kept.append(node)
             continue
         call = call_of(node, _constant_facts(graph, node), rules, graph.strong)

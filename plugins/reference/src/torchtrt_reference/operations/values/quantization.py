@@ -14,7 +14,6 @@ from torchtrt_reference.semantics.tensor_facts import TensorFacts
 Tensor = torch.Tensor
 _QUANTIZED = frozenset({"INT8", "FP8", "INT4", "FP4"})
 _RANGES = {"INT8": (-128.0, 127.0), "INT4": (-8.0, 7.0), "FP8": (-448.0, 448.0), "FP4": (-6.0, 6.0)}
-_FP4_VALUES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def quantized(x: Tensor, dtype: str) -> Tensor:
@@ -24,9 +23,14 @@ def quantized(x: Tensor, dtype: str) -> Tensor:
     if dtype == "FP8":
         return clamped.to(dtypes.TORCH["FP8"])
     if dtype == "FP4":
-        steps = torch.tensor(_FP4_VALUES, device=x.device)
+        steps = torch.tensor(dtypes.FP4_VALUES, device=x.device)
         middles = (steps[1:] + steps[:-1]) / 2
-        return torch.sign(clamped) * steps[torch.bucketize(clamped.abs().float(), middles)]
+        magnitudes = clamped.abs().float()
+        lower, upper = (
+            torch.bucketize(magnitudes, middles, right=right) for right in (False, True)
+        )
+        place = torch.where(lower % 2 == 0, lower, upper)  # of a tie the even one
+        return torch.copysign(steps[place], clamped.float()).to(dtypes.TORCH["FP4"])
     return torch.round(clamped).to(torch.int8)
 
 
@@ -73,6 +77,15 @@ class _Scaled(Operation):
                     -1 in (blocks, length) or (blocks > 0 and length % blocks == 0),
                     f"{blocks} blocks do not divide {length}",
                 )
+            blocked = [
+                dimension
+                for dimension, sizes in enumerate(zip(scale.shape, shape, strict=True))
+                if sizes[0] != sizes[1]
+            ]
+            call.require(
+                len(blocked) == 1 and blocked[0] >= len(shape) - 2,
+                "the blocking dimension must be the last or second to last dimension",
+            )
         zero = call.optional(2)
         if zero is not None:
             call.require(
@@ -123,6 +136,12 @@ class Dequantize(_Scaled):
         call.require(
             call["to_type"] in FLOATS,
             f"dequantize cannot produce {dtypes.SPELLING[call['to_type']]}",
+        )
+        dtype, scale_type = call.facts(0).dtype, call.facts(1).dtype
+        call.require(
+            dtype not in ("INT4", "FP4") or scale_type == call["to_type"],
+            f"the scale of {dtypes.SPELLING[dtype]} must have the type of the output, "
+            f"{dtypes.SPELLING[call['to_type']]}, not {dtypes.SPELLING[scale_type]}",
         )
         return (TensorFacts(call["to_type"], call.shape()),)
 

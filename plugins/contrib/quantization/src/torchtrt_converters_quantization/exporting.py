@@ -1,0 +1,65 @@
+"""How models of ModelOpt are exported."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+
+from torchtrt_converters_quantization import pack
+
+_exporting: ContextVar[bool] = ContextVar("torchtrt_quantization_exporting", default=False)
+_lock = threading.Lock()
+_TENSOR_QUANT = "modelopt.torch.quantization.tensor_quant"
+_UTILS = "modelopt.torch.quantization.utils"
+
+
+@pack.while_exporting
+@contextlib.contextmanager
+def modelopt_quantizers() -> Iterator[None]:
+    """Exports the quantizers of ModelOpt as its op ``tensorrt::quantize_op``, on a CPU as on a GPU.
+
+    On a CPU, ModelOpt computes integers by a function that asks for the values of a tensor, which ``torch.export``
+    cannot trace. Where ModelOpt was not imported, no model has its quantizers, and nothing happens.
+    """
+    module, utils = sys.modules.get(_TENSOR_QUANT), sys.modules.get(_UTILS)
+    if module is None or utils is None:
+        yield
+        return
+    _route(module)
+    token = _exporting.set(True)
+    try:
+        with utils.export_torch_mode():
+            yield
+    finally:
+        _exporting.reset(token)
+
+
+def _route(module: Any) -> None:
+    """Lets ModelOpt's function for the CPU call its op while this context exports; it stays itself otherwise."""
+    with _lock:
+        original = module._tensor_quant
+        if getattr(original, "is_routed", False):
+            return
+
+        def tensor_quant(
+            inputs: torch.Tensor,
+            amax: torch.Tensor,
+            num_bits: int = 8,
+            unsigned: bool = False,
+            narrow_range: bool = True,
+        ) -> torch.Tensor:
+            if not _exporting.get():
+                return original(inputs, amax, num_bits, unsigned, narrow_range)
+            made: torch.Tensor = torch.ops.tensorrt.quantize_op(
+                inputs, amax, num_bits, 0, unsigned, narrow_range
+            )
+            return made
+
+        tensor_quant.is_routed = True
+        module._tensor_quant = tensor_quant

@@ -1,0 +1,53 @@
+"""Where TensorRT wants int8: the inputs of which ops are quantized, so that it fuses what is between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+aten = torch.ops.aten
+
+PRODUCTS = frozenset(
+    {
+        aten.conv1d.default,
+        aten.conv2d.default,
+        aten.conv2d.padding,
+        aten.conv3d.default,
+        aten.linear.default,
+    }
+)
+"""Ops with a weight, whose input and weight are quantized."""
+MATRIX_PRODUCTS = frozenset({aten.matmul.default, aten.bmm.default})
+"""Ops of two inputs that are quantized."""
+SUMS = frozenset({aten.add.Tensor, aten.add_.Tensor})
+
+
+def quantized_inputs(node: Node, matrix_products: bool = True) -> list[Node]:
+    """Returns which inputs of a node TensorRT wants quantized; of one with a weight, the weight is the second."""
+    if node.op != "call_function":
+        return []
+    if node.target in PRODUCTS:
+        return [each for each in node.args[:2] if isinstance(each, Node)]
+    if node.target in MATRIX_PRODUCTS and matrix_products:
+        return [each for each in node.args[:2] if isinstance(each, Node)]
+    if node.target in SUMS:
+        return _residual(node)
+    return []
+
+
+def _residual(node: Node) -> list[Node]:
+    """Returns what a sum adds to a product."""
+    operands: Any = node.args[:2]
+    if not all(isinstance(each, Node) and _is_tensor(each) for each in operands):
+        return []
+    products = [each for each in operands if each.target in PRODUCTS and len(each.users) == 1]
+    if not products or operands[0].meta["val"].shape != operands[1].meta["val"].shape:
+        return []
+    return [each for each in operands if each is not products[0]]
+
+
+def _is_tensor(node: Node) -> bool:
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and value.dtype.is_floating_point
