@@ -22,9 +22,9 @@ _KEY = "quantization_annotation"
 class TensorRTQuantizer(Quantizer):
     """Annotates convolutions, linear layers, products of matrices and residual sums for int8.
 
-    Inputs get one scale, from -128 to 127, and weights one for each output channel, from -127 to 127; zero points are
-    0. A sum of a convolution or linear layer and something else quantizes the latter, so that TensorRT adds it
-    in the kernel of the former.
+    Inputs get one scale, for integers from -128 to 127. Weights get one for each output channel, for integers from
+    -127 to 127. There are no zero points. If a convolution or a linear layer is added to another value, that value
+    is quantized, so that TensorRT adds it in the kernel of the layer.
 
     Args:
         matrix_products: Quantize the operands of ``matmul`` and ``bmm`` too.
