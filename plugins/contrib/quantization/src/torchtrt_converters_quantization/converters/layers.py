@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import torch
 
-from torchtrt.conversion import ConversionContext
+from torchtrt.conversion import ConversionContext, NetworkLayer, NetworkTensor
 from torchtrt.tensorrt import Capability, supports, to_trt_dtype
 
 
-def add_quantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
+def add_quantize(
+    ctx: ConversionContext, source: NetworkTensor, scale: NetworkTensor, axis: int | None
+) -> NetworkTensor:
     """Returns a tensor as int8, by one float32 scale or one for each index of a dimension."""
     return _add(ctx.net.add_quantize, source, scale, torch.int8, axis)
 
 
-def add_dequantize(ctx: ConversionContext, source: Any, scale: Any, axis: int | None) -> Any:
+def add_dequantize(
+    ctx: ConversionContext, source: NetworkTensor, scale: NetworkTensor, axis: int | None
+) -> NetworkTensor:
     """Returns an int8 tensor as float32."""
     return _add(ctx.net.add_dequantize, source, scale, torch.float32, axis)
 
 
-def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
+def _add(
+    add: Callable[..., NetworkLayer],
+    tensor: NetworkTensor,
+    scale: NetworkTensor,
+    dtype: torch.dtype,
+    axis: int | None,
+) -> NetworkTensor:
     takes_dtype = supports(Capability.TYPED_QUANTIZATION)
     layer = add(tensor, scale, to_trt_dtype(dtype)) if takes_dtype else add(tensor, scale)
     if axis is not None:
