@@ -192,7 +192,7 @@ def test_a_model_that_cannot_be_exported_is_a_clear_error():
         ),
         ((torch.rand(8),), "'x' has 1 dimensions, but the model was compiled for 2"),
         ((), "issing a required argument"),
-        ((3,), "'x' must be a tensor, not a int"),
+        ((3,), "'x' must be a tensor, not an int"),
     ],
     ids=["range", "fixed", "dtype", "rank", "count", "kind"],
 )

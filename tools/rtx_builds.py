@@ -28,7 +28,7 @@ import torch
 from torch.export import ExportedProgram
 
 import torchtrt
-from tools.sweep import sweep
+from tools.sweep import sweeping
 from torchtrt.testing import PackConformance, first_party_cases
 from torchtrt_compiler.exporting import export
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
@@ -179,14 +179,14 @@ def _shortened(text: str) -> str:
 
 def part(
     names: Callable[[], Iterable[str]], programs: Callable[[str], Iterable[ExportedProgram]]
-) -> sweep.Part:
+) -> sweeping.Part:
     """Returns a part of the sweep: the names of items, and the programs of each."""
 
     def check(asked: list[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         for name in asked:
             yield name, outcome(programs(name))
 
-    return sweep.Part(names, check)
+    return sweeping.Part(names, check)
 
 
 PARTS = {
@@ -197,10 +197,10 @@ PARTS = {
 
 
 def run(out: Path, items: Iterable[str], jobs: int, seconds: float) -> None:
-    """Builds items that the file has no outcome of; see ``tests.gpu.sweep.sweep``."""
-    sweep.PARTS.update(PARTS)
+    """Builds items that the file has no outcome of; see ``tools.sweep.sweeping.sweep``."""
+    sweeping.PARTS.update(PARTS)
     command = (sys.executable, "-m", "tools.rtx_builds", "-", "--work")
-    sweep.sweep(out, items, jobs, seconds, command=command)
+    sweeping.sweep(out, items, jobs, seconds, command=command)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -238,7 +238,7 @@ def disagrees(row: dict[str, Any]) -> bool:
 
 def latest(out: Path) -> list[dict[str, Any]]:
     """Returns the last row of each item in a file."""
-    return list({row["item"]: row for row in sweep.rows(out)}.values())
+    return list({row["item"]: row for row in sweeping.rows(out)}.values())
 
 
 def forget(out: Path, pattern: str) -> None:
@@ -273,8 +273,8 @@ def main() -> None:
         parser.error(f"there is no part {', '.join(sorted(unknown))}")
     if options.work:
         warnings.simplefilter("ignore")
-        sweep.PARTS.update(PARTS)
-        sweep.work()
+        sweeping.PARTS.update(PARTS)
+        sweeping.work()
     elif options.table:
         print(table(latest(options.out)))
     else:

@@ -25,7 +25,7 @@ NOT_RUN = {
     r"torchtrt doctor --locked": "needs a lock; the tests of `torchtrt lock` run it",
     r"pytest|python -m pytest|make": "is what runs this test",
     r"python -m docs\.demo": "needs a GPU",
-    r"python -m tests\.": "runs for minutes; the tests beside it cover it",
+    r"python -m tools\.": "runs for minutes; the tests beside it cover it",
 }
 """Commands that are not run, by a pattern of how they begin, and why."""
 

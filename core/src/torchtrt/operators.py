@@ -31,7 +31,7 @@ def _backward(*_: Any) -> Any:
     return _implementation().no_gradients()
 
 
-_LIBRARY: Any = torch.library.Library("torchtrt", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY: Any = torch.library.Library("torchtrt", "FRAGMENT")
 _LIBRARY.define(
     "execute_engine(Tensor[] inputs, Tensor plan, str description) -> Tensor[]",
     tags=torch.Tag.pt2_compliant_tag,

@@ -35,7 +35,7 @@ def qualified_name(target: Target | str) -> str:
     if isinstance(target, (OpOverload, str)):
         return str(target)
     if isinstance(target, HigherOrderOperator):
-        return f"{target.namespace}.{target.name()}"  # type: ignore[no-untyped-call]
+        return f"{target.namespace}.{target.name()}"
     module = getattr(target, "__module__", None) or "builtins"
     name = getattr(target, "__qualname__", None) or type(target).__qualname__
     return f"{module.removeprefix('_')}.{name}"
@@ -93,7 +93,7 @@ def canonical_spelling(name: str) -> str:
 
 
 def _overloads(packet: OpOverloadPacket) -> list[str]:
-    return packet.overloads()  # type: ignore[no-any-return, no-untyped-call]
+    return packet.overloads()  # type: ignore[no-any-return]
 
 
 def _only_overload(packet: OpOverloadPacket) -> OpOverload:

@@ -57,12 +57,10 @@ def test_attention_of_few_queries_equals_eager(function, queries, keys, dtype, v
 @pytest.mark.parametrize("function", [attention, written])
 def test_no_product_for_scores_has_one_row_on_a_weakly_typed_tensorrt(function, layers, version):
     """TensorRT 8.6 computes such scores wrongly; other versions get the product as the model has it."""
-    preferences = {"aten.scaled_dot_product_attention.default": "aten_core"}
+    prefer = {"aten.scaled_dot_product_attention.default": "aten_core"}
+    settings = {"converter_preferences": prefer} if function is not written else {}
     torchtrt.compile(
-        Model(function).eval(),
-        inputs(1, 7, torch.float32),
-        min_block_size=1,
-        converter_preferences=preferences,
+        Model(function).eval(), inputs(1, 7, torch.float32), min_block_size=1, **settings
     )
     products = [layer for layer in layers if layer.type.name == "MATRIX_MULTIPLY"]
     scores = next(each.get_output(0) for each in products)

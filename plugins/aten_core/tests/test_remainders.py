@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+import torchtrt
 from torchtrt.testing import run_compiled
 
 from .test_pack import Function, compile_everything
@@ -84,3 +85,20 @@ def test_known_operands_take_fewer_layers(layers, first, second, most):
     """Of an operand's dtype, or of a number, it follows how large a quotient may be."""
     compile_everything(Function(lambda x: torch.fmod(x, second)).eval(), first)
     assert most > len(layers)
+
+
+@pytest.mark.parametrize("function", [torch.remainder, torch.fmod])
+def test_a_size_divides(function):
+    """One that is known at run time only."""
+    x = torch.tensor([[7.5, -7.5], [0.25, 3.0], [-2.0, 1e6]])
+    dynamic = {"x": {0: torch.export.Dim("rows", min=2, max=9)}}
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return function(x, x.shape[0])
+
+    program = torch.export.export(Model(), (x,), dynamic_shapes=dynamic)
+    compiled = torchtrt.compile(program, (x,), require_full_compilation=True)
+
+    torch.testing.assert_close(run_compiled(compiled, x), function(x, 3))
+    torch.testing.assert_close(run_compiled(compiled, x[:2]), function(x[:2], 2))

@@ -172,6 +172,24 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert [name for name in names if name.endswith("LICENSE")]
 
 
+@pytest.mark.slow  # mypy reads torch
+def test_a_new_pack_passes_mypy(tmp_path, monkeypatch):
+    """In its strict mode, with the annotations that the page shows."""
+    monkeypatch.chdir(tmp_path)
+    main(["new-pack", "vision"])
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.10"]
+    environment = {**os.environ, "MYPYPATH": str(tmp_path / FOLDER / "src")}
+
+    done = subprocess.run(
+        [*command, "--package", "torchtrt_converters_vision"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.stdout.startswith("Success: no issues found in 4 source files"), done.stdout
+
+
 def test_the_page_shows_what_is_written(tmp_path, monkeypatch):
     """Word for word, in the files that it names."""
     monkeypatch.chdir(tmp_path)

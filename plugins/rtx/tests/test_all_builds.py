@@ -9,9 +9,9 @@ import re
 
 import pytest
 import torch
-from tests.house import ROOT
 
 import torchtrt_rtx
+from tools.import_graph import ROOT
 from tools.rtx_builds import DTYPES, PARTS, SIZES, disagrees, latest, run
 from torchtrt_testing.building import BUILT
 

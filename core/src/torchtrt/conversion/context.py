@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch.fx import GraphModule, Node
@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 from torchtrt.conversion.network import CheckedNetwork
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
 from torchtrt.conversion.values import (
+    Size,
     as_torch_tensor,
     is_array,
     is_constant_value,
@@ -23,9 +24,13 @@ from torchtrt.errors import ConversionError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
 from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.interfaces import NetworkTensor
 from torchtrt.tensorrt.shims import add_cast, add_shape, weights_of
 
-SymbolicSize = int | torch.SymInt | None
+if TYPE_CHECKING:
+    from torchtrt.conversion.values import Constant
+
+SymbolicSize: TypeAlias = int | torch.SymInt | None
 """A size that is known, known as an expression of the model's symbols, or unknown until run time."""
 
 
@@ -61,9 +66,9 @@ class ConversionContext:
     vanishing: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
-    _shapes: dict[str, Any] = field(default_factory=dict)
-    _sizes: dict[tuple[str, int], Any] = field(default_factory=dict)
-    _constants: dict[Any, Any] = field(default_factory=dict)
+    _shapes: dict[str, NetworkTensor] = field(default_factory=dict)
+    _sizes: dict[tuple[str, int], NetworkTensor] = field(default_factory=dict)
+    _constants: dict[Any, NetworkTensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not isinstance(self.net, CheckedNetwork):
@@ -74,7 +79,9 @@ class ConversionContext:
         network: CheckedNetwork = self.net
         return network.part(name)
 
-    def tensor(self, value: Any, dtype: torch.dtype | None = None) -> Any:
+    def tensor(
+        self, value: NetworkTensor | Constant, dtype: torch.dtype | None = None
+    ) -> NetworkTensor:
         """Returns a network tensor for a value; see ``torchtrt.conversion.get_trt_tensor``."""
         if is_network_tensor(value):
             if dtype is None or self.dtype_of(value) is inner_dtype(dtype):
@@ -91,13 +98,16 @@ class ConversionContext:
             self._constants[key] = self.add_constant(tensor)
         return self._constants[key]
 
-    def add_constant(self, tensor: torch.Tensor, shape: tuple[int, ...] | None = None) -> Any:
+    def add_constant(
+        self, tensor: torch.Tensor, shape: tuple[int, ...] | None = None
+    ) -> NetworkTensor:
         """Returns a new constant with a tensor's values, in another shape of as many elements if one is given."""
         if tensor.dtype is torch.bool:
             # Boolean weights are undocumented on some versions: an integer constant and a cast are safe on all.
             return add_cast(self.net, self.add_constant(tensor.to(torch.int32), shape), torch.bool)
         given = tuple(tensor.shape) if shape is None else shape
-        return self.net.add_constant(given, self.weights(tensor)).get_output(0)
+        constant: NetworkTensor = self.net.add_constant(given, self.weights(tensor)).get_output(0)
+        return constant
 
     def weights(self, tensor: torch.Tensor) -> Any:
         """Returns ``trt.Weights`` over a tensor's values, which this context keeps alive."""
@@ -119,11 +129,11 @@ class ConversionContext:
         self.cpu_weights_reference_holder.clear()
         self._weights.clear()
 
-    def remember(self, tensor: Any, value: Any) -> None:
+    def remember(self, tensor: NetworkTensor, value: Any) -> None:
         """Notes what PyTorch knows of a network tensor: a fake tensor, or a symbolic number for a scalar."""
         self._values[tensor.name] = value
 
-    def known_value(self, tensor: Any) -> Any:
+    def known_value(self, tensor: NetworkTensor) -> Any:
         """Returns what ``remember`` was told about ``tensor``, or ``None``."""
         return self._values.get(tensor.name)
 
@@ -132,11 +142,11 @@ class ConversionContext:
         known = self._values.items()
         return {name for name, value in known if getattr(value, "dtype", None) is dtype}
 
-    def dtype_of(self, tensor: Any) -> torch.dtype:
+    def dtype_of(self, tensor: NetworkTensor) -> torch.dtype:
         """Returns the dtype of a network tensor inside the network, as PyTorch names it."""
         return to_torch_dtype(tensor.dtype)
 
-    def symbolic_shape(self, tensor: Any) -> tuple[SymbolicSize, ...]:
+    def symbolic_shape(self, tensor: NetworkTensor) -> tuple[SymbolicSize, ...]:
         """Returns the sizes of a network tensor, as far as they are known before run time."""
         shape = tuple(None if size < 0 else size for size in tuple(tensor.shape))
         value = self.known_value(tensor)
@@ -147,13 +157,13 @@ class ConversionContext:
             )
         return shape
 
-    def shape_of(self, tensor: Any) -> Any:
+    def shape_of(self, tensor: NetworkTensor) -> NetworkTensor:
         """Returns the run-time shape of ``tensor``: int32, shape ``(rank,)``. Made once per tensor."""
         if tensor.name not in self._shapes:
             self._shapes[tensor.name] = add_shape(self.net, tensor)
         return self._shapes[tensor.name]
 
-    def size_of(self, tensor: Any, dim: int) -> int | Any:
+    def size_of(self, tensor: NetworkTensor, dim: int) -> Size:
         """Returns one size of ``tensor``: an ``int`` where it is fixed, else a 0-d int32 tensor."""
         dim %= len(tensor.shape)
         if tensor.shape[dim] >= 0:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from torchtrt.conversion.context import ConversionContext
+from torchtrt.tensorrt.interfaces import NetworkLayer, NetworkTensor
+
+if TYPE_CHECKING:
+    from torchtrt.conversion.values import Constant
 
 
-def add_layer(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> Any:
+def add_layer(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> NetworkLayer:
     """Returns the layer that ``ctx.net.add_<kind>`` makes.
 
     Args:
@@ -21,17 +25,21 @@ def add_layer(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> A
     Raises:
         ConversionError: TensorRT refused the layer.
     """
-    return getattr(ctx.net, f"add_{kind}")(*args, **kwargs)
+    layer: NetworkLayer = getattr(ctx.net, f"add_{kind}")(*args, **kwargs)
+    return layer
 
 
-def add(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> Any:
+def add(ctx: ConversionContext, kind: str, *args: Any, **kwargs: Any) -> NetworkTensor:
     """Returns the only output of the layer that ``add_layer`` makes."""
     return add_layer(ctx, kind, *args, **kwargs).get_output(0)
 
 
 def get_trt_tensor(
-    ctx: ConversionContext, value: Any, name: str = "", dtype: torch.dtype | None = None
-) -> Any:
+    ctx: ConversionContext,
+    value: NetworkTensor | Constant,
+    name: str = "",
+    dtype: torch.dtype | None = None,
+) -> NetworkTensor:
     """Returns a network tensor for ``value``.
 
     Args:

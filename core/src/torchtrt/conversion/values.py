@@ -1,20 +1,29 @@
-"""Values that are known when the network is built: Python numbers, NumPy arrays and PyTorch tensors."""
+"""Values of converters: tensors of the network, and numbers, arrays and PyTorch tensors known when it is built."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import torch
 
 from torchtrt.tensorrt import trt
+from torchtrt.tensorrt.interfaces import NetworkTensor
 
 if TYPE_CHECKING:
     import numpy as np
+    from typing_extensions import TypeIs
 
-    Constant = (
+    Constant: TypeAlias = (
         bool | int | float | np.ndarray[Any, Any] | torch.Tensor | list[Any] | tuple[Any, ...]
     )
+
+
+Operand: TypeAlias = NetworkTensor | torch.Tensor | int | float | bool
+"""A value to compute with: a network tensor, a constant as a PyTorch tensor, or a number."""
+
+Size: TypeAlias = int | NetworkTensor
+"""A size: an ``int`` if it is fixed, or a 0-d int32 network tensor if it is known at run time only."""
 
 
 def is_array(value: Any) -> TypeGuard[np.ndarray[Any, Any]]:
@@ -28,7 +37,7 @@ def is_constant_value(value: Any) -> bool:
     return isinstance(value, (bool, int, float, torch.Tensor, list, tuple)) or is_array(value)
 
 
-def is_network_tensor(value: Any) -> bool:
+def is_network_tensor(value: object) -> TypeIs[NetworkTensor]:
     """Returns whether ``value`` is a tensor of the network under construction."""
     return isinstance(value, trt.ITensor)
 

@@ -15,6 +15,7 @@ import torch
 from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt.dtypes import INT4, network_dtype, to_trt_dtype
+from torchtrt.tensorrt.interfaces import NetworkTensor
 from torchtrt.tensorrt.probes import lacking, supports
 from torchtrt.tensorrt.selection import trt
 
@@ -202,15 +203,16 @@ def _packed_weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     return trt.Weights(to_trt_dtype(tensor.dtype), owner.data_ptr(), count), owner
 
 
-def add_shape(network: Any, tensor: Any) -> Any:
+def add_shape(network: Any, tensor: NetworkTensor) -> NetworkTensor:
     """Returns the shape of ``tensor`` as an int32 tensor of shape ``(rank,)``."""
-    shape = network.add_shape(tensor).get_output(0)
+    shape: NetworkTensor = network.add_shape(tensor).get_output(0)
     return shape if shape.dtype == trt.DataType.INT32 else add_cast(network, shape, torch.int32)
 
 
-def add_cast(network: Any, tensor: Any, dtype: torch.dtype) -> Any:
+def add_cast(network: Any, tensor: NetworkTensor, dtype: torch.dtype) -> NetworkTensor:
     """Returns ``tensor`` converted to ``dtype``; float to integer truncates toward zero and saturates."""
-    return network.add_cast(tensor, to_trt_dtype(dtype)).get_output(0)
+    result: NetworkTensor = network.add_cast(tensor, to_trt_dtype(dtype)).get_output(0)
+    return result
 
 
 def mark_output(network: Any, tensor: Any, name: str, dtype: torch.dtype) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from torchtrt.conversion import NetworkTensor
 from torchtrt.tensorrt import Capability, supports, trt
 
 
-def add_rotary_embedding(network: Any, x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+def add_rotary_embedding(
+    network: Any, x: NetworkTensor, cos: NetworkTensor, sin: NetworkTensor, interleaved: bool
+) -> NetworkTensor:
     """Returns rotated features.
 
     Args:
@@ -19,12 +22,18 @@ def add_rotary_embedding(network: Any, x: Any, cos: Any, sin: Any, interleaved: 
     """
     width = 0  # all features
     layer = network.add_rotary_embedding(x, cos, sin, interleaved, width)
-    return layer.get_output(0)
+    result: NetworkTensor = layer.get_output(0)
+    return result
 
 
 def add_attention(
-    network: Any, query: Any, key: Any, value: Any, causal: bool, mask: Any = None
-) -> Any:
+    network: Any,
+    query: NetworkTensor,
+    key: NetworkTensor,
+    value: NetworkTensor,
+    causal: bool,
+    mask: NetworkTensor | None = None,
+) -> NetworkTensor:
     """Returns fused attention. It does not scale: scale the query before.
 
     Args:
@@ -45,4 +54,5 @@ def add_attention(
     if mask is not None:
         attention.mask = mask
     attention.decomposable = True  # build from ordinary layers where there is no fused kernel
-    return attention.get_output(0)
+    result: NetworkTensor = attention.get_output(0)
+    return result

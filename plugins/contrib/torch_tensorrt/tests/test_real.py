@@ -85,8 +85,9 @@ ATEN_POST_LOWERING_PASSES.passes.append(their_pass)
 """
 
 ADOPT = """
-import torch, torchtrt, torch_tensorrt
+import torch, torchtrt, torch_tensorrt, warnings
 from torchtrt_converters_torch_tensorrt import adopt, adopt_torch_tensorrt
+warnings.filterwarnings("ignore", category=torchtrt.errors.SettingsWarning)
 
 registry = adopt_torch_tensorrt()
 assert registry is adopt_torch_tensorrt()

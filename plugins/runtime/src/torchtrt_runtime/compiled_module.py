@@ -173,7 +173,7 @@ class CompiledModule(torch.nn.Module):
             EngineError: A weight of the model has changed, or the call is inside another autocast.
         """
         if torch.compiler.is_dynamo_compiling():  # it runs as it is, and is not traced
-            return torch.compiler.disable(self._call)(args, kwargs)  # type: ignore[no-untyped-call]
+            return torch.compiler.disable(self._call)(args, kwargs)
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -98,7 +98,7 @@ def main(answer: str, request: str) -> None:
         held: list[Any] = list(vars(sys.modules.pop(name)).values())
         for library in held:
             if isinstance(library, torch.library.Library):
-                library._destroy()  # type: ignore[no-untyped-call]  # PyTorch takes no op twice
+                library._destroy()  # PyTorch takes no op twice
     found = {
         "imported": imported,
         "changed": list(differences(before, after)),

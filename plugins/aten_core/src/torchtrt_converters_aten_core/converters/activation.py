@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import ConversionContext, NetworkTensor, is_network_tensor
 from torchtrt_converters_aten_core.impl import activation as impl
 from torchtrt_converters_aten_core.impl import elementwise, shape, types
 from torchtrt_converters_aten_core.registration import converts_elementwise
@@ -26,7 +28,9 @@ SIMPLE = {
 
 
 @converts_elementwise(SIMPLE)
-def simple(ctx, self, *, activation):
+def simple(
+    ctx: ConversionContext, self: NetworkTensor, *, activation: tuple[Any, ...]
+) -> NetworkTensor:
     """Converts an activation that is one layer."""
     kind, parameters = activation
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
@@ -34,7 +38,7 @@ def simple(ctx, self, *, activation):
 
 
 @converts_elementwise(aten.relu.default)
-def relu(ctx, self):
+def relu(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``max(x, 0)``."""
     if ctx.dtype_of(self) is torch.bool:
         return self
@@ -42,37 +46,50 @@ def relu(ctx, self):
 
 
 @converts_elementwise(aten.relu6.default)
-def relu6(ctx, self):
+def relu6(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``min(max(x, 0), 6)``."""
     return elementwise.clamp(ctx, self, 0, 6, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.hardtanh.default)
-def hardtanh(ctx, self, min_val, max_val):
+def hardtanh(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    min_val: int | float | bool,
+    max_val: int | float | bool,
+) -> NetworkTensor:
     """Converts limits from below and above."""
     return elementwise.clamp(ctx, self, min_val, max_val, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.gelu.default)
-def gelu(ctx, self, approximate):
+def gelu(ctx: ConversionContext, self: NetworkTensor, approximate: str) -> NetworkTensor:
     """Converts GELU, by erf or by tanh."""
     return impl.gelu(ctx, self, approximate)
 
 
 @converts_elementwise(aten.silu.default)
-def silu(ctx, self):
+def silu(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``x * sigmoid(x)``."""
     return impl.silu(ctx, self)
 
 
 @converts_elementwise(aten.leaky_relu.default)
-def leaky_relu(ctx, self, negative_slope):
+def leaky_relu(
+    ctx: ConversionContext, self: NetworkTensor, negative_slope: int | float | bool
+) -> NetworkTensor:
     """Converts a slope for negative numbers."""
     return impl.apply(ctx, "LEAKY_RELU", self, alpha=negative_slope)
 
 
 @converts_elementwise(aten.elu.default)
-def elu(ctx, self, alpha, scale, input_scale):
+def elu(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    alpha: int | float | bool,
+    scale: int | float | bool,
+    input_scale: int | float | bool,
+) -> NetworkTensor:
     """Converts ``scale * x`` where positive and ``scale * alpha * (exp(input_scale * x) - 1)`` elsewhere."""
     dtype = types.output_dtype(ctx)
     if scale == 1 and input_scale == 1:
@@ -87,20 +104,32 @@ def elu(ctx, self, alpha, scale, input_scale):
 
 
 @converts_elementwise(aten.softplus.default)
-def softplus(ctx, self, beta, threshold):
+def softplus(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    beta: int | float | bool,
+    threshold: int | float | bool,
+) -> NetworkTensor:
     """Converts ``log(1 + exp(beta * x)) / beta`` with its threshold."""
     return impl.softplus(ctx, self, beta, threshold)
 
 
 @converts_elementwise(aten.threshold.default)
-def threshold(ctx, self, threshold, value):
+def threshold(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    threshold: int | float | bool,
+    value: int | float | bool,
+) -> NetworkTensor:
     """Converts ``x`` where it exceeds a threshold, and a value elsewhere."""
     below = elementwise.compare(ctx, "le", self, threshold)
     return elementwise.select(ctx, below, value, self, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.prelu.default, keep_constants=True)
-def prelu(ctx, self, weight):
+def prelu(
+    ctx: ConversionContext, self: NetworkTensor | torch.Tensor, weight: NetworkTensor | torch.Tensor
+) -> NetworkTensor:
     """Converts a learned slope for negative numbers, one for all or one for each channel."""
     rank = len(self.shape)
     if is_network_tensor(weight):
@@ -113,4 +142,4 @@ def prelu(ctx, self, weight):
         positive = elementwise.compare(ctx, "gt", self, 0)
         return elementwise.select(ctx, positive, self, bent, types.output_dtype(ctx))
     along = [-1 if dim == min(1, rank - 1) else 1 for dim in range(rank)]
-    return impl.prelu(ctx, self, weight.reshape(along))
+    return impl.prelu(ctx, ctx.tensor(self), weight.reshape(along))

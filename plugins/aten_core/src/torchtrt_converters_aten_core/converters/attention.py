@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import attention as impl
+from torchtrt_converters_aten_core.impl import types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -33,20 +36,31 @@ def _unfit(node: Node) -> str | None:
 
 @converts(impl.WHOLE, unless=_unfit, keep_constants=True)
 def attention(
-    ctx, query, key, value, attn_mask, is_causal, scale, enable_gqa=False, attn_bias=None, **_
-):
+    ctx: ConversionContext,
+    query: NetworkTensor | torch.Tensor,
+    key: NetworkTensor | torch.Tensor,
+    value: NetworkTensor | torch.Tensor,
+    attn_mask: NetworkTensor | torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    enable_gqa: bool = False,
+    attn_bias: NetworkTensor | torch.Tensor | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts attention with any mask, causal or not, with as many or fewer heads of keys than of queries."""
     mask = attn_bias if attn_mask is None else attn_mask
-    query, key, value, mask = impl.operands(ctx, query, key, value, mask)
+    queries, keys, values, mask = impl.operands(ctx, query, key, value, mask)
     if enable_gqa:
-        heads = query.shape[1]
-        key = impl.repeat_heads(ctx, key, heads // key.shape[1])
-        value = impl.repeat_heads(ctx, value, heads // value.shape[1])
-    return impl.attention(ctx, query, key, value, mask, is_causal, scale)
+        heads = queries.shape[1]
+        keys = impl.repeat_heads(ctx, keys, heads // keys.shape[1])
+        values = impl.repeat_heads(ctx, values, heads // values.shape[1])
+    return impl.attention(ctx, queries, keys, values, mask, is_causal, scale)
 
 
 @converts(*impl.KERNELS, unless=(impl.unlike_attention, _unfit), keep_constants=True)
-def sdpa_kernel(ctx, attn_mask=None, **arguments):
+def sdpa_kernel(
+    ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any
+) -> tuple[NetworkTensor | None, ...]:
     """Converts the same where PyTorch has chosen a kernel for it already."""
     result = attention(ctx, attn_mask=attn_mask, **arguments)
-    return result, *[None] * (len(ctx.node.target._schema.returns) - 1)
+    return result, *[None] * (len(types.output_value(ctx)) - 1)

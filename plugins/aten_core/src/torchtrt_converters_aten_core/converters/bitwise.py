@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl import (
@@ -33,7 +33,9 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _combine(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def _combine(
+    ctx: ConversionContext, kind: str, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns ``AND``, ``OR`` or ``XOR`` of two integers, bit by bit.
 
     Args:
@@ -53,12 +55,14 @@ def _combine(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype) -
     row = elementwise.arithmetic(ctx, "PROD", high, 256, dtype)
     pair = elementwise.combine(ctx, "SUM", row, low)
     numbers = torch.arange(256, dtype=dtype)
-    table = OPERATIONS[kind](numbers.unsqueeze(1), numbers).reshape(-1)
-    table = ctx.tensor(table)
+    results = OPERATIONS[kind](numbers.unsqueeze(1), numbers).reshape(-1)
+    table = ctx.tensor(results)
     return _joined(ctx, indexing.gather(ctx, table, pair, 0), dtype)
 
 
-def _low_bits(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def _low_bits(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor | None:
     """Returns ``first & second`` as a remainder where one is a number with its lowest bits set, else ``None``."""
     if isinstance(first, int):
         first, second = second, first
@@ -67,12 +71,12 @@ def _low_bits(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     return elementwise.remainder(ctx, first, second + 1, dtype, "floor")
 
 
-def _is_low_mask(value: Any) -> bool:
+def _is_low_mask(value: object) -> TypeGuard[int]:
     """Returns whether a value is a number with its lowest bits set, and no others."""
     return isinstance(value, int) and 0 < value < 1 << 30 and not value & (value + 1)
 
 
-def _bytes(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
+def _bytes(ctx: ConversionContext, value: Operand, dtype: torch.dtype, rank: int) -> NetworkTensor:
     """Returns the bytes of integers, each from 0 to 255, the lowest first, along a new last dimension."""
     places = torch.tensor([1 << 8 * place for place in range(dtype.itemsize)], dtype=dtype)
     if not is_network_tensor(value):
@@ -85,30 +89,30 @@ def _bytes(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
     return elementwise.remainder(ctx, shifted, 256, dtype, "floor")
 
 
-def _joined(ctx: Any, parts: Any, dtype: torch.dtype) -> Any:
+def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) -> NetworkTensor:
     """Returns the integers that ``_bytes`` turns into these.
 
     Without a reduction, which TensorRT 8.6 computes in float32 together with what follows it. The
     highest bit of the highest byte is the sign: the products wrap to it.
     """
     last = len(parts.shape) - 1
-    total = None
-    for place in reversed(range(dtype.itemsize)):
+    places = range(dtype.itemsize)
+    total = slicing.pick(ctx, parts, last, places[-1])
+    for place in reversed(places[:-1]):
         part = slicing.pick(ctx, parts, last, place)
-        if total is None:
-            total = part
-            continue
         total = elementwise.arithmetic(ctx, "PROD", total, 256, dtype)
         total = elementwise.combine(ctx, "SUM", total, part)
     return total
 
 
-def _invert(ctx: Any, tensor: Any) -> Any:
+def _invert(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns integers with every bit exchanged: ``-1 - x``."""
     return elementwise.arithmetic(ctx, "SUB", -1, tensor, ctx.dtype_of(tensor))
 
 
-def _shift(ctx: Any, tensor: Any, amount: Any, left: bool, dtype: torch.dtype) -> Any:
+def _shift(
+    ctx: ConversionContext, tensor: Operand, amount: Operand, left: bool, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns ``tensor << amount`` or ``tensor >> amount``, the latter with the sign kept.
 
     As in PyTorch on a CPU, an amount that is negative or exceeds the width shifts everything out.
@@ -122,14 +126,12 @@ def _shift(ctx: Any, tensor: Any, amount: Any, left: bool, dtype: torch.dtype) -
     """
     dtype = inner_dtype(dtype)
     width = 8 * dtype.itemsize
-    if not is_network_tensor(amount):
-        amount = torch.as_tensor(amount)
-        amount = torch.where((amount < 0) | (amount >= width), width, amount).to(dtype)
 
-    def chosen(table: list[int], label: str) -> Any:
+    def chosen(table: list[int], label: str) -> NetworkTensor | torch.Tensor:
         values = torch.tensor(table, dtype=dtype)
         if not is_network_tensor(amount):
-            return values[amount.long()]
+            fixed = torch.as_tensor(amount)
+            return values[torch.where((fixed < 0) | (fixed >= width), width, fixed).long()]
         table_ = ctx.tensor(values)
         return indexing.gather(ctx, table_, _inside(ctx, amount, width), 0)
 
@@ -146,7 +148,7 @@ def _shift(ctx: Any, tensor: Any, amount: Any, left: bool, dtype: torch.dtype) -
     return elementwise.floor_divide(ctx, part, rest, dtype)
 
 
-def _inside(ctx: Any, amount: Any, width: int) -> Any:
+def _inside(ctx: ConversionContext, amount: NetworkTensor, width: int) -> NetworkTensor:
     """Returns amounts from 0 to ``width``, which stands for all that are negative or larger."""
     number = types.cast(ctx, amount, torch.int32)
     limited = elementwise.clamp(ctx, number, None, width, torch.int32)
@@ -197,7 +199,7 @@ def _loses_bits(node: Node) -> str | None:
 
 
 @converts_elementwise(COMBINED, unless=_loses_bits, keep_constants=True)
-def combine(ctx, self, other, *, kind):
+def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
     dtype = types.output_dtype(ctx)
     if dtype is torch.bool:
@@ -206,7 +208,7 @@ def combine(ctx, self, other, *, kind):
 
 
 @converts_elementwise(aten.bitwise_not.default)
-def invert(ctx, self):
+def invert(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``~``."""
     if ctx.dtype_of(self) is torch.bool:
         return unary.apply(ctx, "NOT", self)
@@ -219,7 +221,7 @@ def _no_integer(node: Node) -> str | None:
 
 
 @converts_elementwise(SHIFTED_LEFT, unless=(_no_integer, _loses_bits), keep_constants=True)
-def shift(ctx, self, other, *, left):
+def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) -> NetworkTensor:
     """Converts a shift by any number of bits."""
     return _shift(ctx, self, other, left, types.output_dtype(ctx))
 
@@ -229,7 +231,7 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 
 
 @converts_elementwise(aten.gcd.default, keep_constants=True, asks_sizes=True)
-def greatest_common_divisor(ctx, self, other):
+def greatest_common_divisor(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
     dtype = inner_dtype(types.output_dtype(ctx))
     operands = shape.broadcast(ctx, types.operands(ctx, (self, other), dtype))
@@ -244,4 +246,5 @@ def greatest_common_divisor(ctx, self, other):
     greater.set_input(1, elementwise.select(ctx, done, old, divisor, dtype))
     less.set_input(1, elementwise.select(ctx, done, divisor, rest, dtype))
     result = loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0)
-    return result.get_output(0)
+    output: NetworkTensor = result.get_output(0)
+    return output

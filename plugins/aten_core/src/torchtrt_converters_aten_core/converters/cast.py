@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
@@ -23,9 +24,15 @@ aten = torch.ops.aten
     torch.ops.prims.convert_element_type.default,
     dtypes=STORAGE_DTYPES,
 )
-def cast(ctx, self=None, a=None, **_):
+def cast(
+    ctx: ConversionContext,
+    self: NetworkTensor | None = None,
+    a: NetworkTensor | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a change of dtype; devices and memory formats mean nothing inside an engine."""
     tensor, dtype = a if self is None else self, types.output_dtype(ctx)
+    assert tensor is not None  # one of the two names is the op's
     if dtype in _MINIMUM_BYTE and types.is_integer(ctx.dtype_of(tensor)):
         tensor = _wrap(ctx, tensor, _MINIMUM_BYTE[dtype])
     return types.cast(ctx, tensor, dtype)
@@ -34,7 +41,7 @@ def cast(ctx, self=None, a=None, **_):
 _MINIMUM_BYTE = {torch.uint8: 0, torch.int8: -128}
 
 
-def _wrap(ctx: Any, tensor: Any, minimum: int) -> Any:
+def _wrap(ctx: ConversionContext, tensor: NetworkTensor, minimum: int) -> NetworkTensor:
     """Returns integers as the byte with the same last eight bits: TensorRT would limit them instead."""
     if ctx.dtype_of(tensor) in _MINIMUM_BYTE:
         tensor = types.cast(ctx, tensor, torch.int32)

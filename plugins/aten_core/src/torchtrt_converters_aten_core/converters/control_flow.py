@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from torchtrt.conversion import add, is_network_tensor
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
+from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import converts
@@ -47,7 +48,7 @@ def _is_tensor(node: Node) -> bool:
 
 
 @converts(torch.ops.higher_order.cond, unless=_unconverted, empty=True)
-def cond(ctx, condition, then, otherwise, operands):
+def cond(ctx: ConversionContext, condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
     """Both branches go into the network. The engine runs one, or both and selects where one is inside another."""
     condition = ctx.tensor(condition, torch.bool)
     # TensorRT 8.6 cannot build a conditional whose condition is computed inside another or in a loop.
@@ -55,8 +56,18 @@ def cond(ctx, condition, then, otherwise, operands):
     return tuple(choose(ctx, condition, (then, otherwise), operands))
 
 
+def _converted(ctx: ConversionContext, graph: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """Returns what the nodes of a branch or a body make of inputs."""
+    if ctx.convert_graph is None:
+        raise ConversionError("The converter needs ctx.convert_graph, which converts a branch.")
+    return ctx.convert_graph(graph, inputs)
+
+
 def _run_one(
-    ctx: Any, condition: Any, branches: Sequence[Any], operands: Sequence[Any]
+    ctx: ConversionContext,
+    condition: NetworkTensor,
+    branches: Sequence[Any],
+    operands: Sequence[Any],
 ) -> Iterator[Any]:
     conditional = ctx.net.add_if_conditional()
     conditional.set_condition(condition)
@@ -68,16 +79,19 @@ def _run_one(
             operand = layer.get_output(0)
         gated.append(operand)
     results = [
-        [_apart(ctx, result) for result in ctx.convert_graph(graph, gated)] for graph in branches
+        [_apart(ctx, result) for result in _converted(ctx, graph, gated)] for graph in branches
     ]
     for first, second in zip(*results, strict=True):
         yield conditional.add_output(first, second).get_output(0)
 
 
 def _select(
-    ctx: Any, condition: Any, branches: Sequence[Any], operands: Sequence[Any]
+    ctx: ConversionContext,
+    condition: NetworkTensor,
+    branches: Sequence[Any],
+    operands: Sequence[Any],
 ) -> Iterator[Any]:
-    results = [ctx.convert_graph(graph, operands) for graph in branches]
+    results = [_converted(ctx, graph, operands) for graph in branches]
     for pair in zip(*results, strict=True):
         tensors = [ctx.tensor(value) for value in pair]
         rank = len(tensors[0].shape)
@@ -86,7 +100,9 @@ def _select(
 
 
 @converts(torch.ops.higher_order.while_loop, unless=(_unconverted, _carries_numbers), empty=True)
-def while_loop(ctx, condition, body, carried, captured):
+def while_loop(
+    ctx: ConversionContext, condition: Any, body: Any, carried: Any, captured: Any
+) -> Any:
     """The condition is computed from what is carried at the start of each iteration.
 
     Where networks are weakly typed, half precision comes around a loop as float32.
@@ -99,9 +115,9 @@ def while_loop(ctx, condition, body, carried, captured):
     for layer, tensor in zip(recurrences, given, strict=True):
         before.append(layer.get_output(0))
         ctx.remember(layer.get_output(0), ctx.known_value(tensor))
-    (going,) = ctx.convert_graph(condition, [*before, *captured])
+    (going,) = _converted(ctx, condition, [*before, *captured])
     loop.add_trip_limit(_apart(ctx, going), trt.TripLimit.WHILE)
-    after = ctx.convert_graph(body, [*before, *captured])
+    after = _converted(ctx, body, [*before, *captured])
     results = []
     for layer, start, old, new in zip(recurrences, starts, before, after, strict=True):
         layer.set_input(1, _apart(ctx, _as_carried(ctx, ctx.tensor(new, ctx.dtype_of(start)))))
@@ -109,12 +125,12 @@ def while_loop(ctx, condition, body, carried, captured):
     return tuple(results)
 
 
-def _as_carried(ctx: Any, tensor: Any) -> Any:
+def _as_carried(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     return (
         tensor if supports(Capability.STRONG_TYPING) else types.widened(ctx, tensor, torch.float32)
     )
 
 
-def _apart(ctx: Any, value: Any) -> Any:
+def _apart(ctx: ConversionContext, value: Operand) -> NetworkTensor:
     """Returns a tensor of a layer inside: what a branch or body passes through unchanged comes from outside."""
     return add(ctx, "identity", ctx.tensor(value))

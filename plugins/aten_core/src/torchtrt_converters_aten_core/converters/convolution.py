@@ -10,6 +10,8 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
     add_layer,
     arguments_of,
     is_network_tensor,
@@ -44,8 +46,13 @@ class Window:
 
 
 def _convolve(
-    ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    kernel: NetworkTensor | torch.Tensor,
+    bias: NetworkTensor | torch.Tensor | None,
+    window: Window,
+    transposed: bool,
+) -> NetworkTensor:
     """Returns a convolution (or a transposed one) of a floating-point tensor.
 
     Args:
@@ -78,7 +85,14 @@ def _widened(window: Window) -> Window:
     )
 
 
-def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transposed: bool) -> Any:
+def _layer(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    kernel: NetworkTensor | torch.Tensor,
+    bias: NetworkTensor | torch.Tensor | None,
+    window: Window,
+    transposed: bool,
+) -> NetworkTensor:
     dtype = ctx.dtype_of(tensor)
     if transposed and not deconvolves(dtype):
         wide = types.cast(ctx, tensor, torch.float32)
@@ -107,7 +121,7 @@ def _layer(ctx: Any, tensor: Any, kernel: Any, bias: Any, window: Window, transp
     return layer.get_output(0)
 
 
-def _weights(ctx: Any, value: Any) -> Any:
+def _weights(ctx: ConversionContext, value: NetworkTensor | torch.Tensor) -> Any:
     return trt.Weights() if is_network_tensor(value) else ctx.weights(value)
 
 
@@ -168,20 +182,20 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
     keep_constants=True,
 )
 def convolution(
-    ctx,
-    input,
-    weight,
-    bias,
-    stride,
-    padding,
-    dilation,
-    groups,
-    output_padding=None,
-    transposed=None,
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: NetworkTensor | torch.Tensor,
+    bias: NetworkTensor | torch.Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int] | str,
+    dilation: Sequence[int],
+    groups: int,
+    output_padding: Sequence[int] = (),
+    transposed: bool | None = None,
     *,
-    is_transposed,
-    **_,
-):
+    is_transposed: bool,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a convolution or a transposed one."""
     kernel_size = tuple(weight.shape)[2:]
     count = len(kernel_size)

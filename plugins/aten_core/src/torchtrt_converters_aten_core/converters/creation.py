@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import creation as impl
 from torchtrt_converters_aten_core.impl import sizes, types
 from torchtrt_converters_aten_core.registration import converts
@@ -39,23 +42,38 @@ FILLED_LIKE = {
 
 
 @converts(FILLED, numbers=True)
-def filled(ctx, size, fill_value=None, *, number, **_):
+def filled(
+    ctx: ConversionContext,
+    size: Sequence[Size],
+    fill_value: int | float | bool = 0,
+    *,
+    number: int | None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a tensor of given sizes that holds one number."""
     value = fill_value if number is None else number
     return impl.full(ctx, value, size, types.output_dtype(ctx))
 
 
 @converts(FILLED_LIKE, numbers=True)
-def filled_like(ctx, self, fill_value=None, value=None, *, number, **_):
+def filled_like(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    fill_value: int | float | bool | None = None,
+    value: int | float | bool | NetworkTensor = 0,
+    *,
+    number: int | None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a tensor of another's shape that holds one number."""
-    if number is None:
-        number = value if fill_value is None else fill_value
+    given = value if fill_value is None else fill_value
+    filling = given if number is None else number
     extents = sizes.sizes_of(ctx, self)
-    return impl.full(ctx, number, extents, types.output_dtype(ctx))
+    return impl.full(ctx, filling, extents, types.output_dtype(ctx))
 
 
 @converts(aten.scalar_tensor.default)
-def scalar_tensor(ctx, s, **_):
+def scalar_tensor(ctx: ConversionContext, s: int | float | bool, **_: Any) -> NetworkTensor:
     """Converts a number, or a size, as a tensor without dimensions."""
     return types.operand(ctx, s, types.output_dtype(ctx), 0)
 
@@ -74,13 +92,21 @@ def _unclear_range(node: Node) -> str | None:
 
 
 @converts(aten.arange.default, aten.arange.start, aten.arange.start_step, unless=_unclear_range)
-def arange(ctx, end, start=0, step=1, **_):
+def arange(
+    ctx: ConversionContext,
+    end: Size | float,
+    start: Size | float = 0,
+    step: int | float = 1,
+    **_: Any,
+) -> NetworkTensor:
     """Converts numbers at a fixed distance, from a start to before an end."""
     result = types.output_value(ctx)
     return impl.arange(ctx, start, end, step, result.shape[0], result.dtype)
 
 
 @converts({aten.tril.default: True, aten.triu.default: False})
-def triangle(ctx, self, diagonal, *, lower):
+def triangle(
+    ctx: ConversionContext, self: NetworkTensor, diagonal: Size, *, lower: bool
+) -> NetworkTensor:
     """Converts the part of the last two dimensions below (or above) a diagonal, with zeros elsewhere."""
     return impl.triangle(ctx, self, diagonal, lower, types.output_dtype(ctx))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_converters_aten_core.impl import cumulation as impl
 from torchtrt_converters_aten_core.impl import shape, types
 from torchtrt_converters_aten_core.registration import converts
@@ -20,7 +23,9 @@ EXTREMES = {aten.cummax.default: "MAX", aten.cummin.default: "MIN"}
 
 
 @converts(KINDS)
-def cumulate(ctx, self, dim, *, kind, **_):
+def cumulate(
+    ctx: ConversionContext, self: NetworkTensor, dim: int, *, kind: str, **_: Any
+) -> NetworkTensor:
     """Converts running sums and products; half precision is computed in float32."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
@@ -31,7 +36,9 @@ def cumulate(ctx, self, dim, *, kind, **_):
 
 
 @converts(EXTREMES)
-def cumulate_extremes(ctx, self, dim, *, kind):
+def cumulate_extremes(
+    ctx: ConversionContext, self: NetworkTensor, dim: int, *, kind: str
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Converts running maxima and minima with their indices, of equal elements the last."""
     result = types.output_value(ctx, 0)
     dtype, size = result.dtype, result.shape[dim] if result.dim() else 1

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl import elementwise, remainders, shape, types, unary
@@ -60,13 +60,13 @@ SUMS = {
 
 
 @converts_elementwise(BINARY, keep_constants=True)
-def binary(ctx, self, other, *, kind):
+def binary(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts an op that is one layer."""
     return _arithmetic(ctx, kind, self, other)
 
 
 @converts_elementwise(EXTREMES, keep_constants=True)
-def extreme(ctx, self, other, *, kind):
+def extreme(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts the larger or smaller of two elements; where either is NaN, neither is the result."""
     dtype = types.output_dtype(ctx)
     if not dtype.is_floating_point:
@@ -78,7 +78,9 @@ def extreme(ctx, self, other, *, kind):
     return elementwise.select(ctx, number, chosen, first, dtype)
 
 
-def _arithmetic(ctx: Any, kind: str, first: Any, second: Any) -> Any:
+def _arithmetic(
+    ctx: ConversionContext, kind: str, first: Operand, second: Operand
+) -> NetworkTensor:
     dtype = types.output_dtype(ctx)
     if dtype is torch.bool:
         return elementwise.logical(ctx, ON_BOOL[kind], first, second)
@@ -86,18 +88,22 @@ def _arithmetic(ctx: Any, kind: str, first: Any, second: Any) -> Any:
 
 
 @converts_elementwise(SUMS, keep_constants=True)
-def add_or_subtract(ctx, self, other, alpha, *, kind):
+def add_or_subtract(
+    ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand, *, kind: str
+) -> NetworkTensor:
     """Converts ``self ± alpha * other``."""
     return _arithmetic(ctx, kind, self, _scaled(ctx, other, alpha))
 
 
 @converts_elementwise(aten.rsub.Tensor, aten.rsub.Scalar, keep_constants=True)
-def subtract_from(ctx, self, other, alpha):
+def subtract_from(
+    ctx: ConversionContext, self: Operand, other: Operand, alpha: Operand
+) -> NetworkTensor:
     """Converts ``other - alpha * self``."""
     return _arithmetic(ctx, "SUB", other, _scaled(ctx, self, alpha))
 
 
-def _scaled(ctx: Any, value: Any, alpha: Any) -> Any:
+def _scaled(ctx: ConversionContext, value: Operand, alpha: Operand) -> Operand:
     """Returns ``alpha * value`` in the dtype of the node's result; booleans are kept, or all false for 0."""
     dtype = types.output_dtype(ctx)
     if dtype is torch.bool:
@@ -106,25 +112,27 @@ def _scaled(ctx: Any, value: Any, alpha: Any) -> Any:
 
 
 @converts_elementwise(COMPARISONS, keep_constants=True)
-def comparison(ctx, self, other, *, kind):
+def comparison(
+    ctx: ConversionContext, self: Operand, other: Operand, *, kind: str
+) -> NetworkTensor:
     """Converts a comparison, in the dtype that PyTorch promotes the operands to."""
     return elementwise.compare(ctx, kind, self, other)
 
 
 @converts_elementwise(LOGICAL, keep_constants=True)
-def logical(ctx, self, other, *, kind):
+def logical(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a logical op: operands of any dtype are true where they are not zero."""
     return elementwise.logical(ctx, kind, self, other)
 
 
 @converts_elementwise(aten.logical_not.default)
-def negation(ctx, self):
+def negation(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``not``: zero becomes true."""
     condition = types.cast(ctx, self, torch.bool)
     return unary.apply(ctx, "NOT", condition)
 
 
-def _is_power_of_two(divisor: Any) -> bool:
+def _is_power_of_two(divisor: object) -> TypeGuard[int | float]:
     return (
         isinstance(divisor, (int, float))
         and math.isfinite(divisor)
@@ -152,7 +160,9 @@ def _traced_as_integer(node: Node) -> str | None:
     unless=_traced_as_integer,
     keep_constants=True,
 )
-def divide(ctx, self, other, rounding_mode=None):
+def divide(
+    ctx: ConversionContext, self: Operand, other: Operand, rounding_mode: str | None = None
+) -> NetworkTensor:
     """Converts division: true, or rounded toward zero or down."""
     return _divide(ctx, self, other, rounding_mode)
 
@@ -162,12 +172,14 @@ def divide(ctx, self, other, rounding_mode=None):
     aten.floor_divide.Scalar,
     keep_constants=True,
 )
-def floor_divide(ctx, self, other):
+def floor_divide(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts division rounded down."""
     return _divide(ctx, self, other, "floor")
 
 
-def _divide(ctx: Any, first: Any, second: Any, rounding: str | None) -> Any:
+def _divide(
+    ctx: ConversionContext, first: Operand, second: Operand, rounding: str | None
+) -> NetworkTensor:
     dtype = types.output_dtype(ctx)
     if rounding == "floor" and dtype.is_floating_point and not _is_power_of_two(second):
         return remainders.floor_divide(ctx, first, second, dtype)
@@ -184,7 +196,9 @@ REMAINDERS = {
 
 
 @converts_elementwise(REMAINDERS, keep_constants=True)
-def remainder(ctx, self, other, *, rounding):
+def remainder(
+    ctx: ConversionContext, self: Operand, other: Operand, *, rounding: str
+) -> NetworkTensor:
     """Converts the remainder with the divisor's sign (``remainder``) or the dividend's (``fmod``)."""
     dtype = types.output_dtype(ctx)
     # The quotient by a power of 2 is exact, but may be infinite by one below 1.
@@ -214,7 +228,7 @@ def _integer_power_varies(node: Node) -> str | None:
     unless=_integer_power_varies,
     keep_constants=True,
 )
-def power(ctx, self, exponent):
+def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTensor:
     """Converts a power; small integer ones by multiplication, which is exact for integers."""
     base = self
     dtype = types.output_dtype(ctx)
@@ -232,9 +246,11 @@ def power(ctx, self, exponent):
     return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
 
 
-def _power_by_bits(ctx: Any, base: Any, exponent: Any, dtype: torch.dtype) -> Any:
+def _power_by_bits(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns a power of integers, by a loop over the bits of the exponent; products wrap as PyTorch's do."""
-    operands = shape.broadcast(ctx, types.operands(ctx, (base, exponent), dtype))
+    operands = shape.broadcast(ctx, types.operands(ctx, (first, second), dtype))
     base, exponent = (Formula(ctx, each) for each in operands)
     one = types.operand(ctx, 1, dtype, types.rank_of(base.tensor))
     loop = ctx.net.add_loop()
@@ -262,15 +278,16 @@ def _remainder_of_two(number: Formula) -> Formula:
 _POWERS = {0.5: "SQRT", -1: "RECIP"}
 
 
-def _repeated_product(ctx: Any, base: Any, exponent: int) -> Any:
-    result, square, step = None, base, 0
+def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int) -> NetworkTensor:
+    result: NetworkTensor | None = None
+    square = base
     while exponent:
         if exponent & 1:
             result = square if result is None else elementwise.combine(ctx, "PROD", result, square)
         exponent >>= 1
         if exponent:
             square = elementwise.combine(ctx, "PROD", square, square)
-        step += 1
+    assert result is not None  # since the exponent is positive
     return result
 
 
@@ -281,13 +298,17 @@ def _repeated_product(ctx: Any, base: Any, exponent: int) -> Any:
     aten.where.Scalar,
     keep_constants=True,
 )
-def where(ctx, condition, self, other):
+def where(
+    ctx: ConversionContext, condition: NetworkTensor | torch.Tensor, self: Operand, other: Operand
+) -> NetworkTensor:
     """Converts a choice between two values."""
     return elementwise.select(ctx, condition, self, other, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.masked_fill.Scalar, aten.masked_fill.Tensor, keep_constants=True)
-def masked_fill(ctx, self, mask, value):
+def masked_fill(
+    ctx: ConversionContext, self: Operand, mask: NetworkTensor | torch.Tensor, value: Operand
+) -> NetworkTensor:
     """Converts ``self`` with a value where ``mask`` is true."""
     return elementwise.select(ctx, mask, value, self, types.output_dtype(ctx))
 
@@ -295,18 +316,20 @@ def masked_fill(ctx, self, mask, value):
 @converts_elementwise(
     aten.clamp.default, aten.clamp.Tensor, aten.clip.default, aten.clip.Tensor, keep_constants=True
 )
-def clamp(ctx, self, min, max):
+def clamp(
+    ctx: ConversionContext, self: Operand, min: Operand | None, max: Operand | None
+) -> NetworkTensor:
     """Converts limits from below and above."""
     return elementwise.clamp(ctx, self, min, max, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.clamp_min.default, aten.clamp_min.Tensor, keep_constants=True)
-def clamp_min(ctx, self, min):
+def clamp_min(ctx: ConversionContext, self: Operand, min: Operand) -> NetworkTensor:
     """Converts a limit from below."""
     return elementwise.clamp(ctx, self, min, None, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.clamp_max.default, aten.clamp_max.Tensor, keep_constants=True)
-def clamp_max(ctx, self, max):
+def clamp_max(ctx: ConversionContext, self: Operand, max: Operand) -> NetworkTensor:
     """Converts a limit from above."""
     return elementwise.clamp(ctx, self, None, max, types.output_dtype(ctx))

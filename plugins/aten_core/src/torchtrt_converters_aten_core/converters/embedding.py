@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import (
     creation,
     elementwise,
@@ -51,16 +51,16 @@ def _no_vector(node: Node) -> str | None:
 
 @converts(*BAGS, unless=(_reads_more, _no_vector), keep_constants=True)
 def embedding_bag(
-    ctx,
-    weight,
-    indices,
-    offsets,
-    mode,
-    per_sample_weights,
-    include_last_offset,
-    padding_idx=None,
-    **_,
-):
+    ctx: ConversionContext,
+    weight: NetworkTensor | torch.Tensor,
+    indices: NetworkTensor | torch.Tensor,
+    offsets: NetworkTensor | torch.Tensor,
+    mode: int,
+    per_sample_weights: NetworkTensor | torch.Tensor | None,
+    include_last_offset: bool,
+    padding_idx: int | None = None,
+    **_: Any,
+) -> tuple[NetworkTensor | None, ...]:
     """Converts bags of rows. A bag is a place that its rows are scattered to; an empty one is 0."""
     dtype = types.output_dtype(ctx, 0)
     inner = types.wide(dtype)
@@ -90,10 +90,10 @@ def embedding_bag(
     bags = _bags(ctx, indices, offsets)
     result = _reduced(ctx, _MODES[mode], rows, bags, offsets, kept)
     result = types.cast(ctx, result, dtype)
-    return result, *[None] * (len(ctx.node.target._schema.returns) - 1)
+    return result, *[None] * (len(types.output_value(ctx)) - 1)
 
 
-def _bags(ctx: Any, indices: Any, offsets: Any) -> Any:
+def _bags(ctx: ConversionContext, indices: NetworkTensor, offsets: NetworkTensor) -> NetworkTensor:
     """Returns the bag of each index: as many as offsets are not beyond it, less one."""
     places = creation.places(ctx, indices, 0, torch.int32)
     places = shape.unsqueeze(ctx, places, [1])
@@ -104,7 +104,14 @@ def _bags(ctx: Any, indices: Any, offsets: Any) -> Any:
     return elementwise.arithmetic(ctx, "SUB", count, 1, torch.int32)
 
 
-def _reduced(ctx: Any, mode: str, rows: Any, bags: Any, offsets: Any, kept: Any) -> Any:
+def _reduced(
+    ctx: ConversionContext,
+    mode: str,
+    rows: NetworkTensor,
+    bags: NetworkTensor,
+    offsets: NetworkTensor,
+    kept: NetworkTensor | None,
+) -> NetworkTensor:
     dtype, kind = ctx.dtype_of(rows), scatter.KINDS[mode]
     places = scatter.broadcast_index(ctx, bags, 2, 0)
     if kept is not None:

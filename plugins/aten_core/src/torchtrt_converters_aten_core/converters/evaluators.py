@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 from torch.fx import Node
 
-from torchtrt.conversion import value_of
+from torchtrt.conversion import ConversionContext, value_of
 from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
@@ -17,6 +18,6 @@ def _not_a_sequence(node: Node) -> str | None:
 
 
 @converts_elementwise(operator.getitem, unless=_not_a_sequence, dtypes=STORAGE_DTYPES)
-def getitem(ctx, first, second):
+def getitem(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Returns one output of an op with several."""
     return first[second]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import indexing as impl
 from torchtrt_converters_aten_core.impl import scatter as scatter_impl
 from torchtrt_converters_aten_core.impl import shape, types
@@ -16,24 +19,40 @@ aten = torch.ops.aten
 
 
 @converts(aten.embedding.default, keep_constants=True, asks_sizes=False)
-def embedding(ctx, weight, indices, **_):
+def embedding(
+    ctx: ConversionContext,
+    weight: NetworkTensor | torch.Tensor,
+    indices: NetworkTensor | torch.Tensor,
+    **_: Any,
+) -> NetworkTensor:
     """Converts rows of ``weight`` chosen by ``indices``; the padding row matters only in training."""
     weight = ctx.tensor(weight)
     return impl.gather(ctx, weight, ctx.tensor(indices), 0)
 
 
 @converts(aten.index_select.default, keep_constants=True, asks_sizes=False)
-def index_select(ctx, self, dim, index):
+def index_select(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    dim: int,
+    index: NetworkTensor | torch.Tensor,
+) -> NetworkTensor:
     """Converts the chosen indices of one dimension."""
-    if not len(self.shape):
-        return self
     tensor = ctx.tensor(self)
+    if not len(tensor.shape):
+        return tensor
     indices = types.operand(ctx, index, torch.int64, 1)
     return impl.gather(ctx, tensor, indices, dim)
 
 
 @converts(aten.gather.default, keep_constants=True)
-def gather(ctx, self, dim, index, **_):
+def gather(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    dim: int,
+    index: NetworkTensor | torch.Tensor,
+    **_: Any,
+) -> NetworkTensor:
     """Converts, for each place of ``index``, the element of ``self`` there with ``dim`` replaced by the index."""
     rank = max(types.rank_of(self), types.rank_of(index), 1)
     tensor = types.operand(ctx, self, types.output_dtype(ctx), rank)
@@ -70,7 +89,11 @@ def _asks_for_unknown_sizes(node: Node) -> str | None:
     keep_constants=True,
     asks_sizes=False,
 )
-def index(ctx, self, indices):
+def index(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    indices: Sequence[NetworkTensor | torch.Tensor | None],
+) -> NetworkTensor:
     """Converts integer index tensors for any of the dimensions."""
     return impl.index_by(ctx, ctx.tensor(self), indices)
 
@@ -86,7 +109,14 @@ def _repeats(node: Node) -> str | None:
 
 
 @converts(aten.scatter.src, aten.scatter.value, unless=_repeats, keep_constants=True, numbers=True)
-def scatter(ctx, self, dim, index, src=None, value=None):
+def scatter(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    dim: int,
+    index: NetworkTensor | torch.Tensor,
+    src: NetworkTensor | torch.Tensor | None = None,
+    value: int | float | bool | None = None,
+) -> NetworkTensor:
     """Converts values written at the places that ``index`` names along ``dim``."""
     dtype, rank = types.output_dtype(ctx), max(types.rank_of(self), 1)
     logical = dtype is torch.bool
@@ -103,7 +133,13 @@ def scatter(ctx, self, dim, index, src=None, value=None):
 @converts(
     aten.index_put.default, aten._unsafe_index_put.default, unless=_masks, keep_constants=True
 )
-def index_put(ctx, self, indices, values, accumulate):
+def index_put(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    indices: Sequence[NetworkTensor | torch.Tensor | None],
+    values: NetworkTensor | torch.Tensor,
+    accumulate: bool,
+) -> NetworkTensor:
     """Converts elements written, or added, at integer indices of any of the dimensions."""
     dtype, rank = types.output_dtype(ctx), types.rank_of(self)
     inner = torch.int32 if dtype is torch.bool else dtype

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl import matmul as impl
 from torchtrt_converters_aten_core.registration import converts
@@ -45,7 +45,7 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-def _product(ctx: Any, first: Any, second: Any) -> Any:
+def _product(ctx: ConversionContext, first: Operand, second: Operand) -> NetworkTensor:
     dtype = types.output_dtype(ctx)
     tensors = [types.operand(ctx, value, dtype, types.rank_of(value)) for value in (first, second)]
     multiply = impl.multiply if dtype.is_floating_point else impl.multiply_whole
@@ -53,20 +53,33 @@ def _product(ctx: Any, first: Any, second: Any) -> Any:
 
 
 @converts(*PRODUCTS, unless=_unfit, keep_constants=True, asks_sizes=False)
-def product(ctx, self, **second):
+def product(
+    ctx: ConversionContext, self: NetworkTensor | torch.Tensor, **second: Any
+) -> NetworkTensor:
     """Converts a product of matrices or vectors; the second has a name of its own in each op."""
     return _product(ctx, self, *second.values())
 
 
 @converts(*SUMS_OF_PRODUCTS, unless=_unfit, keep_constants=True, asks_sizes=False)
-def sum_of_product(ctx, self, beta, alpha, **operands):
+def sum_of_product(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    beta: int | float | bool,
+    alpha: int | float | bool,
+    **operands: Any,
+) -> NetworkTensor:
     """Converts ``beta * self + alpha * (first @ second)``; the operands have names of their own in each op."""
     result = _product(ctx, *operands.values())
     return impl.add_scaled(ctx, self, result, beta, alpha, types.output_dtype(ctx))
 
 
 @converts(aten.linear.default, unless=_unfit, keep_constants=True, asks_sizes=False)
-def linear(ctx, input, weight, bias):
+def linear(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: NetworkTensor | torch.Tensor,
+    bias: NetworkTensor | torch.Tensor | None,
+) -> NetworkTensor:
     """Converts ``input @ weight.T + bias``."""
     dtype = types.output_dtype(ctx)
     if types.is_integer(dtype):

@@ -10,6 +10,9 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
     add,
     add_layer,
     arguments_of,
@@ -26,15 +29,15 @@ aten = torch.ops.aten
 
 
 def _normalize(
-    ctx: Any,
-    tensor: Any,
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
     dims: Sequence[int],
-    scale: Any,
-    bias: Any,
+    scale: NetworkTensor,
+    bias: NetworkTensor,
     epsilon: float,
     groups: int = 1,
     kind: str = "normalization",
-) -> Any:
+) -> NetworkTensor:
     """Returns ``(x - mean) / sqrt(variance + epsilon) * scale + bias`` as a single layer.
 
     Args:
@@ -55,7 +58,13 @@ def _normalize(
     return layer.get_output(0)
 
 
-def _affine(ctx: Any, value: Any, fill: float, shape: Sequence[int], dtype: torch.dtype) -> Any:
+def _affine(
+    ctx: ConversionContext,
+    value: NetworkTensor | torch.Tensor | None,
+    fill: float,
+    shape: Sequence[int],
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns a scale or bias as a network tensor of ``shape``; ``fill`` everywhere if ``value`` is ``None``."""
     if value is None:
         value = torch.full(tuple(shape), fill)
@@ -64,7 +73,14 @@ def _affine(ctx: Any, value: Any, fill: float, shape: Sequence[int], dtype: torc
     return types.operand(ctx, value, dtype, len(shape))
 
 
-def _layer_norm(ctx: Any, tensor: Any, count: int, weight: Any, bias: Any, epsilon: float) -> Any:
+def _layer_norm(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    count: int,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    epsilon: float,
+) -> NetworkTensor:
     """Returns a layer normalization over the last ``count`` dimensions, whose sizes are fixed."""
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     dims = range(rank - count, rank)
@@ -74,7 +90,13 @@ def _layer_norm(ctx: Any, tensor: Any, count: int, weight: Any, bias: Any, epsil
     return _normalize(ctx, tensor, dims, scale, shift, epsilon)
 
 
-def _rms_norm(ctx: Any, tensor: Any, count: int, weight: Any, epsilon: float) -> Any:
+def _rms_norm(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    count: int,
+    weight: NetworkTensor | torch.Tensor | None,
+    epsilon: float,
+) -> NetworkTensor:
     """Returns ``x / sqrt(mean(x * x) + epsilon) * weight`` over the last ``count`` dimensions; computed in float32."""
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     x = Formula(ctx, tensor, torch.float32)
@@ -82,7 +104,9 @@ def _rms_norm(ctx: Any, tensor: Any, count: int, weight: Any, epsilon: float) ->
     return (result if weight is None else result * weight).cast(dtype).tensor
 
 
-def _scale_channels(ctx: Any, tensor: Any, scale: torch.Tensor, shift: torch.Tensor) -> Any:
+def _scale_channels(
+    ctx: ConversionContext, tensor: NetworkTensor, scale: torch.Tensor, shift: torch.Tensor
+) -> NetworkTensor:
     """Returns ``tensor * scale + shift`` with one scale and one shift for each channel (dimension 1).
 
     A single layer, which TensorRT folds into a convolution before it, where the rank allows.
@@ -100,7 +124,14 @@ def _scale_channels(ctx: Any, tensor: Any, scale: torch.Tensor, shift: torch.Ten
     return elementwise.arithmetic(ctx, "SUM", scaled, shift.reshape(shape), dtype)
 
 
-def _group_norm(ctx: Any, tensor: Any, groups: int, weight: Any, bias: Any, epsilon: float) -> Any:
+def _group_norm(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    groups: int,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    epsilon: float,
+) -> NetworkTensor:
     """Returns a normalization over groups of channels (dimension 1), scaled and shifted by channel."""
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if rank != 4:
@@ -119,11 +150,10 @@ def _group_norm(ctx: Any, tensor: Any, groups: int, weight: Any, bias: Any, epsi
     shift = _affine(ctx, None, 0.0, (1, groups, 1, 1), dtype)
     # Without groups the layer takes each channel alone: one group is all dimensions but the first.
     dims = (1, 2, 3) if groups == 1 else (2, 3)
-    plain = weight is None and bias is None
     result = _normalize(ctx, tensor, dims, scale, shift, epsilon, groups)
-    if plain:
+    if weight is None and bias is None:
         return result
-    if not fixed:
+    if is_network_tensor(weight) or is_network_tensor(bias):
         return _affine_channels(ctx, result, weight, bias)
     weight = torch.ones(channels) if weight is None else weight
     bias = torch.zeros(channels) if bias is None else bias
@@ -131,8 +161,13 @@ def _group_norm(ctx: Any, tensor: Any, groups: int, weight: Any, bias: Any, epsi
 
 
 def _group_norm_v2(
-    ctx: Any, tensor: Any, groups: int, weight: Any, bias: Any, epsilon: float
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    groups: int,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    epsilon: float,
+) -> NetworkTensor:
     """Returns the same as ``_group_norm`` as one layer, with a scale and a bias for each channel."""
     rank, dtype, channels = len(tensor.shape), ctx.dtype_of(tensor), tensor.shape[1]
     if rank == 2:  # a layer needs a dimension behind the channels
@@ -148,7 +183,13 @@ def _group_norm_v2(
     return _normalize(ctx, tensor, dims, scale, shift, epsilon, count, "normalization_v2")
 
 
-def _per_channel(ctx: Any, value: Any, fill: float, form: Sequence[int], dtype: torch.dtype) -> Any:
+def _per_channel(
+    ctx: ConversionContext,
+    value: NetworkTensor | torch.Tensor | None,
+    fill: float,
+    form: Sequence[int],
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns a scale or bias of channels as a network tensor of ``form``, ``(1, channels, 1, ...)``."""
     if not is_network_tensor(value):
         return _affine(ctx, value, fill, form, dtype)
@@ -156,7 +197,12 @@ def _per_channel(ctx: Any, value: Any, fill: float, form: Sequence[int], dtype: 
     return shape.unsqueeze(ctx, parameter, [0, *range(2, len(form))])
 
 
-def _affine_channels(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
+def _affine_channels(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+) -> NetworkTensor:
     dtype = ctx.dtype_of(tensor)
     for kind, value in (("PROD", weight), ("SUM", bias)):
         if value is not None:
@@ -167,14 +213,14 @@ def _affine_channels(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
 
 
 def _batch_norm(
-    ctx: Any,
-    tensor: Any,
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
     weight: torch.Tensor | None,
     bias: torch.Tensor | None,
     mean: torch.Tensor,
     variance: torch.Tensor,
     epsilon: float,
-) -> Any:
+) -> NetworkTensor:
     """Returns a batch normalization with fixed statistics, folded into one scale and one shift for each channel."""
     scale = (variance.double() + epsilon).rsqrt()
     if weight is not None:
@@ -193,18 +239,32 @@ def _unfit_layer_norm(node: Node) -> str | None:
 
 
 @converts(aten.layer_norm.default, unless=_unfit_layer_norm, keep_constants=True)
-def layer_norm(ctx, input, normalized_shape, weight, bias, eps, **_):
+def layer_norm(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    normalized_shape: Sequence[Size],
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    eps: float,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a layer normalization."""
     count = len(normalized_shape)
-    return _layer_norm(ctx, input, count, weight, bias, eps)
+    return _layer_norm(ctx, ctx.tensor(input), count, weight, bias, eps)
 
 
 @converts(aten.rms_norm.default, unless=_unfit_layer_norm, keep_constants=True)
-def rms_norm(ctx, input, normalized_shape, weight, eps):
+def rms_norm(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    normalized_shape: Sequence[Size],
+    weight: NetworkTensor | torch.Tensor | None,
+    eps: float | None,
+) -> NetworkTensor:
     """Converts a normalization by the root of the mean square."""
     dtype = types.output_dtype(ctx)
     epsilon = torch.finfo(dtype).eps if eps is None else eps
-    return _rms_norm(ctx, input, len(normalized_shape), weight, epsilon)
+    return _rms_norm(ctx, ctx.tensor(input), len(normalized_shape), weight, epsilon)
 
 
 def _reads_statistics(node: Node) -> str | None:
@@ -218,7 +278,14 @@ def _reads_statistics(node: Node) -> str | None:
     unless=(_unfit_layer_norm, _reads_statistics),
     keep_constants=True,
 )
-def native_layer_norm(ctx, input, normalized_shape, weight, bias, eps):
+def native_layer_norm(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    normalized_shape: Sequence[Size],
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    eps: float,
+) -> tuple[NetworkTensor | None, ...]:
     """Converts a layer normalization whose mean and deviation nothing reads."""
     return layer_norm(ctx, input, normalized_shape, weight, bias, eps), None, None
 
@@ -234,9 +301,18 @@ def _unfit_batch_norm(node: Node) -> str | None:
 
 
 @converts(aten.batch_norm.default, unless=_unfit_batch_norm, keep_constants=True)
-def batch_norm(ctx, input, weight, bias, running_mean, running_var, eps, **_):
+def batch_norm(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_var: torch.Tensor,
+    eps: float,
+    **_: Any,
+) -> NetworkTensor:
     """Converts batch normalization with the statistics that training left."""
-    return _batch_norm(ctx, input, weight, bias, running_mean, running_var, eps)
+    return _batch_norm(ctx, ctx.tensor(input), weight, bias, running_mean, running_var, eps)
 
 
 @converts(
@@ -244,7 +320,7 @@ def batch_norm(ctx, input, weight, bias, running_mean, running_var, eps, **_):
     unless=_unfit_batch_norm,
     keep_constants=True,
 )
-def native_batch_norm(ctx, **arguments):
+def native_batch_norm(ctx: ConversionContext, **arguments: Any) -> tuple[NetworkTensor | None, ...]:
     """Converts the same op as inference traces it, whose further results are empty."""
     return batch_norm(ctx, **arguments), None, None
 
@@ -268,10 +344,18 @@ def _unfit_group_norm(node: Node) -> str | None:
     keep_constants=True,
     requires=Capability.NORMALIZATION_V2,
 )
-def group_norm_v2(ctx, input, weight, bias, eps, num_groups=None, **_):
+def group_norm_v2(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    eps: float,
+    num_groups: int | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a normalization over groups of channels, or over each channel alone, to one layer."""
     groups = input.shape[1] if num_groups is None else num_groups
-    return _group_norm_v2(ctx, input, groups, weight, bias, eps)
+    return _group_norm_v2(ctx, ctx.tensor(input), groups, weight, bias, eps)
 
 
 @converts(
@@ -280,10 +364,18 @@ def group_norm_v2(ctx, input, weight, bias, eps, num_groups=None, **_):
     unless=_unfit_group_norm,
     keep_constants=True,
 )
-def group_norm(ctx, input, weight, bias, eps, num_groups=None, **_):
+def group_norm(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    eps: float,
+    num_groups: int | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a normalization over groups of channels, or over each channel alone."""
     groups = input.shape[1] if num_groups is None else num_groups
-    return _group_norm(ctx, input, groups, weight, bias, eps)
+    return _group_norm(ctx, ctx.tensor(input), groups, weight, bias, eps)
 
 
 def _unfit_native_group_norm(node: Node) -> str | None:
@@ -299,9 +391,17 @@ def _unfit_native_group_norm(node: Node) -> str | None:
     keep_constants=True,
     requires=Capability.NORMALIZATION_V2,
 )
-def native_group_norm_v2(ctx, input, weight, bias, group, eps, **_):
+def native_group_norm_v2(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    group: int,
+    eps: float,
+    **_: Any,
+) -> tuple[NetworkTensor, None, None]:
     """Converts the same to one layer."""
-    result = _group_norm_v2(ctx, input, group, weight, bias, eps)
+    result = _group_norm_v2(ctx, ctx.tensor(input), group, weight, bias, eps)
     return result, None, None
 
 
@@ -310,7 +410,15 @@ def native_group_norm_v2(ctx, input, weight, bias, group, eps, **_):
     unless=(_unfit_native_group_norm, _reads_statistics),
     keep_constants=True,
 )
-def native_group_norm(ctx, input, weight, bias, group, eps, **_):
+def native_group_norm(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    weight: NetworkTensor | torch.Tensor | None,
+    bias: NetworkTensor | torch.Tensor | None,
+    group: int,
+    eps: float,
+    **_: Any,
+) -> tuple[NetworkTensor | None, ...]:
     """Converts a group normalization whose mean and deviation nothing reads."""
-    result = _group_norm(ctx, input, group, weight, bias, eps)
+    result = _group_norm(ctx, ctx.tensor(input), group, weight, bias, eps)
     return result, None, None

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import padding as impl
-from torchtrt_converters_aten_core.impl import shape, types
+from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
 
 
-MODES = {
+MODES: dict[object, str] = {
     aten.constant_pad_nd.default: "constant",
     aten.reflection_pad1d.default: "reflect",
     aten.reflection_pad2d.default: "reflect",
@@ -48,9 +48,18 @@ def _unfit(node: Node) -> str | None:
 
 
 @converts(MODES | {aten.pad.default: None}, unless=_unfit, numbers=True)
-def pad(ctx, self, pad=None, padding=None, mode=None, value=None, *, kind):
+def pad(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    pad: Sequence[int] = (),
+    padding: Sequence[int] = (),
+    mode: str = "",
+    value: int | float | bool | None = None,
+    *,
+    kind: str | None,
+) -> NetworkTensor:
     """Converts padding of the last dimensions, listed from the last, by a value or by elements of the tensor."""
-    amounts = padding if pad is None else pad
+    amounts = pad or padding
     rest = len(self.shape) - len(amounts) // 2
     before = [0] * rest + list(amounts[::2][::-1])
     after = [0] * rest + list(amounts[1::2][::-1])
@@ -58,7 +67,13 @@ def pad(ctx, self, pad=None, padding=None, mode=None, value=None, *, kind):
 
 
 @converts({aten.flip.default: None, aten.fliplr.default: (1,), aten.flipud.default: (0,)})
-def flip(ctx, self, dims=None, *, fixed):
+def flip(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dims: Sequence[int] = (),
+    *,
+    fixed: tuple[int, ...] | None,
+) -> NetworkTensor:
     """Converts a reversed order of elements."""
     return impl.flip(ctx, self, dims if fixed is None else fixed)
 
@@ -70,7 +85,9 @@ def _unknown_shift(node: Node) -> str | None:
 
 
 @converts(aten.roll.default, unless=_unknown_shift)
-def roll(ctx, self, shifts, dims):
+def roll(
+    ctx: ConversionContext, self: NetworkTensor, shifts: Sequence[int], dims: Sequence[int]
+) -> NetworkTensor:
     """Converts elements moved along dimensions, or along the flattened tensor."""
     rank = len(self.shape)
     if not rank:
@@ -78,7 +95,7 @@ def roll(ctx, self, shifts, dims):
     if not dims:
         flat = shape.flatten(ctx, self)
         rolled = impl.roll(ctx, flat, {0: shifts[0]})
-        extents = shape.size_math.outline(ctx, self)
+        extents = sizes.outline(ctx, self)
         return shape.reshape(ctx, rolled, extents, types.output_value(ctx).shape)
     total: dict[int, int] = {}
     for dim, shift in zip(dims, shifts, strict=True):

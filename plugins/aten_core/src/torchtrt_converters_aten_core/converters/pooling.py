@@ -11,7 +11,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add_layer, arguments_of, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkLayer,
+    NetworkTensor,
+    Size,
+    add_layer,
+    arguments_of,
+    value_of,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, matmul, shape, types
 from torchtrt_converters_aten_core.impl.reduction import reduce
@@ -49,7 +57,13 @@ class Window:
         )
 
 
-def _pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool = False) -> Any:
+def _pool(
+    ctx: ConversionContext,
+    kind: str,
+    tensor: NetworkTensor,
+    window: Window,
+    count_padding: bool = False,
+) -> NetworkTensor:
     """Returns ``tensor`` pooled over its last dimensions.
 
     Args:
@@ -76,12 +90,14 @@ def _pool(ctx: Any, kind: str, tensor: Any, window: Window, count_padding: bool 
     if kind == "AVERAGE":
         layer.average_count_excludes_padding = not count_padding
     result = layer.get_output(0)
-    if kind == "MAX" and _may_be_minus_infinity(arguments_of(ctx.node).self):
+    if kind == "MAX" and _may_be_minus_infinity(arguments_of(types.node_of(ctx)).self):
         result = _restore_minus_infinity(ctx, tensor, window, result)
     return ctx.tensor(result, dtype)
 
 
-def _layer(ctx: Any, kind: str, tensor: Any, window: Window) -> Any:
+def _layer(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, window: Window
+) -> NetworkLayer:
     layer = add_layer(ctx, "pooling_nd", tensor, getattr(trt.PoolingType, kind), window.size)
     layer.stride_nd = window.stride
     layer.pre_padding = window.padding
@@ -91,7 +107,9 @@ def _layer(ctx: Any, kind: str, tensor: Any, window: Window) -> Any:
     return layer
 
 
-def _restore_minus_infinity(ctx: Any, tensor: Any, window: Window, pooled: Any) -> Any:
+def _restore_minus_infinity(
+    ctx: ConversionContext, tensor: NetworkTensor, window: Window, pooled: NetworkTensor
+) -> NetworkTensor:
     """Returns maxima with -inf where a window holds nothing else.
 
     TensorRT starts from the lowest finite number, which a mask may have put into a window: whether it holds a finite
@@ -128,7 +146,9 @@ def _is_bounded_below(node: Node) -> bool:
     return node.target in _BOUNDED_BELOW or is_dequantized
 
 
-def _adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
+def _adaptive_average(
+    ctx: ConversionContext, tensor: NetworkTensor, sizes: Sequence[int]
+) -> NetworkTensor:
     """Returns the averages of as many equal parts of the last dimensions as ``sizes`` says.
 
     A dimension of any size becomes 1 by a mean; a fixed one becomes any other by a matrix of the parts' weights.
@@ -153,7 +173,9 @@ def _adaptive_average(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
     return result
 
 
-def _average_parts(ctx: Any, tensor: Any, place: int, size: int) -> Any:
+def _average_parts(
+    ctx: ConversionContext, tensor: NetworkTensor, place: int, size: int
+) -> NetworkTensor:
     length, rank = tensor.shape[place], len(tensor.shape)
     weights = torch.zeros(length, size)
     for part in range(size):
@@ -165,21 +187,21 @@ def _average_parts(ctx: Any, tensor: Any, place: int, size: int) -> Any:
     return shape.swap(ctx, matmul.multiply(ctx, moved, matrix), place, -1)
 
 
-MAXIMA = {
+MAXIMA: dict[object, int] = {
     aten.max_pool1d.default: 1,
     aten.max_pool2d.default: 2,
     aten.max_pool3d.default: 3,
 }
-MAXIMA_WITH_INDICES = {
+MAXIMA_WITH_INDICES: dict[object, int] = {
     aten.max_pool2d_with_indices.default: 2,
     aten.max_pool3d_with_indices.default: 3,
 }
-AVERAGES = {
+AVERAGES: dict[object, int] = {
     aten.avg_pool1d.default: 1,
     aten.avg_pool2d.default: 2,
     aten.avg_pool3d.default: 3,
 }
-ADAPTIVE_AVERAGES = {
+ADAPTIVE_AVERAGES: dict[object, int] = {
     aten.adaptive_avg_pool1d.default: 1,
     aten.adaptive_avg_pool2d.default: 2,
     aten._adaptive_avg_pool2d.default: 2,
@@ -187,14 +209,14 @@ ADAPTIVE_AVERAGES = {
     aten._adaptive_avg_pool3d.default: 3,
 }
 """Ops by the number of dimensions that they pool over."""
-ADAPTIVE_MAXIMA = {
+ADAPTIVE_MAXIMA: dict[object, int] = {
     aten.adaptive_max_pool1d.default: 1,
     aten.adaptive_max_pool2d.default: 2,
     aten.adaptive_max_pool3d.default: 3,
 }
 _CHOOSING = {*MAXIMA, *MAXIMA_WITH_INDICES, *ADAPTIVE_MAXIMA, operator.getitem, aten.cat.default}
 """Ops whose elements are elements of what they read."""
-_LIMITING = {
+_LIMITING: dict[object, tuple[str, ...]] = {
     aten.clamp.default: ("min", "max"),
     aten.clamp_min.default: ("min",),
     aten.hardtanh.default: ("min_val", "max_val"),
@@ -259,7 +281,10 @@ def _reads_indices(node: Node) -> str | None:
 
 
 def _window(
-    ctx: Any, tensor: Any, geometry: tuple[tuple[int, ...], ...], ceil_mode: bool
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    geometry: tuple[tuple[int, ...], ...],
+    ceil_mode: bool,
 ) -> Window:
     size, stride, padding = geometry
     if not ceil_mode:
@@ -279,31 +304,43 @@ def _window(
 
 
 @converts(MAXIMA, unless=_unfit)
-def maximum(ctx, self, kernel_size, stride, padding, ceil_mode, *, count, **_):
+def maximum(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    *,
+    count: int,
+    **_: Any,
+) -> NetworkTensor:
     """Converts the largest element of each window."""
     geometry = _geometry(count, kernel_size, stride, padding)
     return _pool(ctx, "MAX", self, _window(ctx, self, geometry, ceil_mode))
 
 
 @converts(MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
-def maximum_with_indices(ctx, *, count, **arguments):
+def maximum_with_indices(
+    ctx: ConversionContext, *, count: int, **arguments: Any
+) -> tuple[NetworkTensor, None]:
     """Converts the largest element of each window, where nothing asks for its index."""
     return maximum(ctx, count=count, **arguments), None
 
 
 @converts(AVERAGES, unless=_unfit)
 def average(
-    ctx,
-    self,
-    kernel_size,
-    stride,
-    padding,
-    ceil_mode,
-    count_include_pad,
-    divisor_override=None,
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None = None,
     *,
-    count,
-):
+    count: int,
+) -> NetworkTensor:
     """Converts the average of each window, or its sum over a divisor of its own."""
     window = _window(ctx, self, _geometry(count, kernel_size, stride, padding), ceil_mode)
     if divisor_override is None:
@@ -328,7 +365,9 @@ def _varying_parts(node: Node) -> str | None:
 
 
 @converts(ADAPTIVE_AVERAGES, unless=_varying_parts)
-def adaptive_average(ctx, self, output_size, *, count):
+def adaptive_average(
+    ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[Size], *, count: int
+) -> NetworkTensor:
     """Converts averages of as many equal parts as asked for."""
     return _adaptive_average(ctx, self, _each(output_size, count))
 
@@ -346,7 +385,9 @@ def _unequal_parts(node: Node) -> str | None:
 
 
 @converts(ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
-def adaptive_maximum(ctx, self, output_size, *, count):
+def adaptive_maximum(
+    ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[int], *, count: int
+) -> tuple[NetworkTensor, None]:
     """Converts the largest element of each of equal parts, where nothing asks for its index."""
     wanted = _each(output_size, count)
     extents = tuple(self.shape)[-len(wanted) :]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
+    arguments_of,
+    is_network_tensor,
+    value_of,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -21,7 +28,6 @@ from torchtrt_converters_aten_core.impl import (
     unary,
 )
 from torchtrt_converters_aten_core.impl.shims import add_fill
-from torchtrt_converters_aten_core.impl.sizes import Size
 from torchtrt_converters_aten_core.registration import converts, converts_elementwise
 
 aten = torch.ops.aten
@@ -31,7 +37,7 @@ _BELOW_ONE = {torch.float32: 1 - 2.0**-24, torch.float16: 1 - 2.0**-11, torch.bf
 """The maximum number below 1 of a dtype: TensorRT's uniform numbers may reach their upper bound."""
 
 
-def _uniform(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
+def _uniform(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype) -> NetworkTensor:
     """Returns numbers from 0 to below 1, all equally likely.
 
     Args:
@@ -43,13 +49,15 @@ def _uniform(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
     return types.cast(ctx, drawn, dtype)
 
 
-def _normal(ctx: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
+def _normal(ctx: ConversionContext, extents: Sequence[Size], dtype: torch.dtype) -> NetworkTensor:
     """Returns numbers of the standard normal distribution; the arguments are ``uniform``'s."""
     drawn = _draw(ctx, "RANDOM_NORMAL", extents, 0.0, 1.0)
     return types.cast(ctx, drawn, dtype)
 
 
-def _draw(ctx: Any, kind: str, extents: Sequence[Size], alpha: float, beta: float) -> Any:
+def _draw(
+    ctx: ConversionContext, kind: str, extents: Sequence[Size], alpha: float, beta: float
+) -> NetworkTensor:
     operation = getattr(trt.FillOperation, kind)
     if not extents:
         single = add_fill(ctx.net, (1,), operation, torch.float32, alpha, beta)
@@ -66,13 +74,17 @@ def _draw(ctx: Any, kind: str, extents: Sequence[Size], alpha: float, beta: floa
     )
 
 
-def _chance(ctx: Any, extents: Sequence[Size], probability: Any) -> Any:
+def _chance(
+    ctx: ConversionContext, extents: Sequence[Size], probability: NetworkTensor | float
+) -> NetworkTensor:
     """Returns a bool tensor: true with a probability, which is a number or a tensor that broadcasts to the sizes."""
     drawn = _uniform(ctx, extents, torch.float32)
     return elementwise.compare(ctx, "lt", drawn, probability)
 
 
-def _integers(ctx: Any, extents: Sequence[Size], low: int, high: int, dtype: torch.dtype) -> Any:
+def _integers(
+    ctx: ConversionContext, extents: Sequence[Size], low: int, high: int, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns integers from ``low`` to below ``high``, at most 2**24 of them, as ``dtype``."""
     drawn = _uniform(ctx, extents, torch.float32)
     scaled = elementwise.arithmetic(ctx, "PROD", drawn, float(high - low), torch.float32)
@@ -83,8 +95,12 @@ def _integers(ctx: Any, extents: Sequence[Size], low: int, high: int, dtype: tor
 
 
 def _dropout(
-    ctx: Any, tensor: Any, extents: Sequence[Size], probability: float, dtype: torch.dtype
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    extents: Sequence[Size],
+    probability: float,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns ``tensor`` with elements set to zero with a probability, the others scaled to keep the mean.
 
     Args:
@@ -107,8 +123,12 @@ _ALPHA = 1.7580993408473766
 
 
 def _alpha_dropout(
-    ctx: Any, tensor: Any, extents: Sequence[Size], probability: float, dtype: torch.dtype
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    extents: Sequence[Size],
+    probability: float,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns ``tensor`` with elements set to SELU's minimum value, then scaled and shifted to keep mean and variance.
 
     The arguments are ``dropout``'s.
@@ -132,13 +152,25 @@ DRAWN = {
 }
 
 
-def _extents(ctx: Any, tensor: Any, size: Any) -> Any:
+def _extents(
+    ctx: ConversionContext, tensor: NetworkTensor | None, size: Sequence[Size] | None
+) -> list[Size]:
     """Returns the sizes that are given, or those of a tensor."""
-    return sizes.sizes_of(ctx, tensor) if size is None else list(size)
+    if size is not None:
+        return list(size)
+    assert tensor is not None  # the op has one of the two
+    return sizes.sizes_of(ctx, tensor)
 
 
 @converts(DRAWN)
-def drawn(ctx, self=None, size=None, *, draw, **_):
+def drawn(
+    ctx: ConversionContext,
+    self: NetworkTensor | None = None,
+    size: Sequence[Size] | None = None,
+    *,
+    draw: Callable[..., NetworkTensor],
+    **_: Any,
+) -> NetworkTensor:
     """Converts numbers of the uniform distribution from 0 to 1, or of the standard normal one."""
     return draw(ctx, _extents(ctx, self, size), types.output_dtype(ctx))
 
@@ -162,14 +194,23 @@ def _wide_range(node: Node) -> str | None:
 
 
 @converts(*INTEGERS, unless=_wide_range)
-def integers(ctx, high, low=0, self=None, size=None, **_):
+def integers(
+    ctx: ConversionContext,
+    high: int,
+    low: int = 0,
+    self: NetworkTensor | None = None,
+    size: Sequence[Size] | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts integers of a range, all equally likely."""
     extents = _extents(ctx, self, size)
     return _integers(ctx, extents, low, high, types.output_dtype(ctx))
 
 
 @converts(aten.bernoulli.default, aten.bernoulli.p)
-def bernoulli(ctx, self, p=None, **_):
+def bernoulli(
+    ctx: ConversionContext, self: NetworkTensor, p: float | None = None, **_: Any
+) -> NetworkTensor:
     """Converts ones with a probability, the elements themselves or a number, and zeros otherwise."""
     probability = self if p is None else p
     chosen = _chance(ctx, sizes.sizes_of(ctx, self), probability)
@@ -177,7 +218,9 @@ def bernoulli(ctx, self, p=None, **_):
 
 
 @converts(aten.uniform.default)
-def uniform(ctx, self, from_, to, **_):
+def uniform(
+    ctx: ConversionContext, self: NetworkTensor, from_: float, to: float, **_: Any
+) -> NetworkTensor:
     """Converts numbers from ``from`` to below ``to``, all equally likely."""
     number = _uniform(ctx, sizes.sizes_of(ctx, self), torch.float32)
     scaled = elementwise.arithmetic(ctx, "PROD", number, to - from_, torch.float32)
@@ -194,7 +237,13 @@ NORMAL = (
 
 
 @converts(*NORMAL)
-def normal(ctx, mean, std, self=None, **_):
+def normal(
+    ctx: ConversionContext,
+    mean: NetworkTensor | float,
+    std: float | NetworkTensor,
+    self: NetworkTensor | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts numbers of a normal distribution; its mean and deviation may differ from element to element."""
     dtype, outline = types.output_dtype(ctx), types.output_value(ctx).shape
     known = sizes.is_static(outline)
@@ -204,9 +253,9 @@ def normal(ctx, mean, std, self=None, **_):
     return elementwise.arithmetic(ctx, "SUM", scaled, mean, dtype)
 
 
-def _broadcast_sizes(ctx: Any, *values: Any) -> list[Any]:
+def _broadcast_sizes(ctx: ConversionContext, *values: NetworkTensor | float | None) -> list[Size]:
     """Returns the sizes of the first tensor of the highest rank, whose dimensions are at full size."""
-    tensors = [value for value in values if hasattr(value, "shape")]
+    tensors = [value for value in values if is_network_tensor(value)]
     return sizes.sizes_of(ctx, max(tensors, key=lambda tensor: len(tensor.shape)))
 
 
@@ -220,7 +269,14 @@ DROPOUTS = {
 
 
 @converts_elementwise(DROPOUTS, asks_sizes=True)
-def dropout(ctx, input, p, train, *, kind):
+def dropout(
+    ctx: ConversionContext,
+    input: NetworkTensor,
+    p: float,
+    train: bool,
+    *,
+    kind: tuple[Callable[..., NetworkTensor], bool],
+) -> NetworkTensor:
     """Converts dropout of elements or of whole channels; in evaluation mode it does nothing."""
     if not train or p == 0:
         return input
@@ -232,7 +288,9 @@ def dropout(ctx, input, p, train, *, kind):
 
 
 @converts_elementwise(aten.native_dropout.default, asks_sizes=True)
-def native_dropout(ctx, input, p, train):
+def native_dropout(
+    ctx: ConversionContext, input: NetworkTensor, p: float, train: bool | None
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Converts dropout that also tells which elements it kept."""
     dtype = types.output_dtype(ctx, 0)
     extents = sizes.sizes_of(ctx, input)
@@ -245,10 +303,17 @@ def native_dropout(ctx, input, p, train):
 
 
 @converts_elementwise(aten.rrelu.default, asks_sizes=True)
-def random_leaky_relu(ctx, self, lower, upper, training, **_):
+def random_leaky_relu(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    lower: float,
+    upper: float,
+    training: bool,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a slope for negative numbers that is drawn for each element in training, and fixed otherwise."""
     dtype = types.output_dtype(ctx)
-    slope: Any = (lower + upper) / 2
+    slope: NetworkTensor | float = (lower + upper) / 2
     if training:
         extents = sizes.sizes_of(ctx, self)
         number = _uniform(ctx, extents, torch.float32)
@@ -261,13 +326,13 @@ def random_leaky_relu(ctx, self, lower, upper, training, **_):
     return elementwise.select(ctx, below, bent, self, dtype)
 
 
-def _exponential(ctx: Any, extents: Any, lambd: float) -> Any:
+def _exponential(ctx: ConversionContext, extents: Sequence[Size], lambd: float) -> NetworkTensor:
     """Returns ``-log(1 - u) / lambda``."""
     logarithm = _log_of_rest(ctx, extents)
     return elementwise.arithmetic(ctx, "PROD", logarithm, -1 / lambd, _WIDE)
 
 
-def _geometric(ctx: Any, extents: Any, p: float) -> Any:
+def _geometric(ctx: ConversionContext, extents: Sequence[Size], p: float) -> NetworkTensor:
     """Returns ``floor(log(1 - u) / log(1 - p)) + 1``."""
     logarithm = _log_of_rest(ctx, extents)
     scale = 1 / math.log1p(-p)
@@ -276,7 +341,9 @@ def _geometric(ctx: Any, extents: Any, p: float) -> Any:
     return elementwise.arithmetic(ctx, "SUM", whole, 1.0, _WIDE)
 
 
-def _cauchy(ctx: Any, extents: Any, median: float, sigma: float) -> Any:
+def _cauchy(
+    ctx: ConversionContext, extents: Sequence[Size], median: float, sigma: float
+) -> NetworkTensor:
     """Returns ``median + sigma * tan(pi * (u - 1/2))``."""
     number = _uniform(ctx, extents, _WIDE)
     angle = elementwise.arithmetic(ctx, "PROD", number, math.pi, _WIDE)
@@ -286,7 +353,9 @@ def _cauchy(ctx: Any, extents: Any, median: float, sigma: float) -> Any:
     return elementwise.arithmetic(ctx, "SUM", scaled, median, _WIDE)
 
 
-def _log_normal(ctx: Any, extents: Any, mean: float, std: float) -> Any:
+def _log_normal(
+    ctx: ConversionContext, extents: Sequence[Size], mean: float, std: float
+) -> NetworkTensor:
     """Returns ``exp(mean + std * z)`` for a standard normal ``z``."""
     number = _normal(ctx, extents, _WIDE)
     scaled = elementwise.arithmetic(ctx, "PROD", number, std, _WIDE)
@@ -294,7 +363,7 @@ def _log_normal(ctx: Any, extents: Any, mean: float, std: float) -> Any:
     return unary.apply(ctx, "EXP", moved)
 
 
-def _log_of_rest(ctx: Any, extents: Any) -> Any:
+def _log_of_rest(ctx: ConversionContext, extents: Sequence[Size]) -> NetworkTensor:
     number = _uniform(ctx, extents, _WIDE)
     return unary.log1p(ctx, unary.negative(ctx, number))
 
@@ -310,7 +379,14 @@ DISTRIBUTIONS = {
 
 
 @converts(DISTRIBUTIONS)
-def distribution(ctx, self, generator=None, *, draw, **parameters):
+def distribution(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    generator: torch.Generator | None = None,
+    *,
+    draw: Callable[..., NetworkTensor],
+    **parameters: Any,
+) -> NetworkTensor:
     """Converts numbers of a distribution that is a function of a simpler one."""
     number = draw(ctx, sizes.sizes_of(ctx, self), **parameters)
     return types.cast(ctx, number, types.output_dtype(ctx))
@@ -324,10 +400,10 @@ def _too_long(node: Node) -> str | None:
 
 
 @converts(aten.randperm.default, unless=_too_long)
-def permutation(ctx, n, **_):
+def permutation(ctx: ConversionContext, n: int, **_: Any) -> NetworkTensor:
     """Converts integers in random order: the order of random numbers."""
     drawn = _uniform(ctx, [n], torch.float32)
-    _, order = ranking.top_k(ctx, drawn, n, 0, True)
+    order = ranking.top_k(ctx, drawn, n, 0, True)[1]
     return types.cast(ctx, order, types.output_dtype(ctx))
 
 
@@ -339,7 +415,9 @@ def _too_many(node: Node) -> str | None:
 
 
 @converts(aten.multinomial.default, unless=_too_many)
-def multinomial(ctx, self, num_samples, replacement, **_):
+def multinomial(
+    ctx: ConversionContext, self: NetworkTensor, num_samples: int, replacement: bool, **_: Any
+) -> NetworkTensor:
     """Converts indices drawn with probabilities in proportion to the elements.
 
     They are the places of the largest ``p / e`` for exponential ``e``, as in PyTorch (Efraimidis and Spirakis, 2006).
@@ -359,5 +437,5 @@ def multinomial(ctx, self, num_samples, replacement, **_):
         chosen = ranking.first_extreme(ctx, "MIN", keys, -1)
         chosen = shape.squeeze(ctx, chosen, [-1])
     else:
-        _, chosen = ranking.top_k(ctx, keys, num_samples, -1, False)
+        chosen = ranking.top_k(ctx, keys, num_samples, -1, False)[1]
     return types.cast(ctx, chosen, types.output_dtype(ctx))

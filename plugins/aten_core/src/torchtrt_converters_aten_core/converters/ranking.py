@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import indexing, shape, sizes, types
 from torchtrt_converters_aten_core.impl import ranking as impl
 from torchtrt_converters_aten_core.registration import converts
@@ -42,7 +42,9 @@ def _unsorted(node: Node) -> str | None:
 
 
 @converts(PLACES)
-def place(ctx, self, dim, keepdim, *, kind):
+def place(
+    ctx: ConversionContext, self: NetworkTensor, dim: int | None, keepdim: bool, *, kind: str
+) -> NetworkTensor:
     """Converts the index of the largest or smallest element, along one dimension or of the flattened tensor."""
     rank = len(self.shape)
     tensor = self if dim is not None else shape.flatten(ctx, self)
@@ -59,7 +61,9 @@ def place(ctx, self, dim, keepdim, *, kind):
 
 
 @converts(EXTREMES)
-def extreme(ctx, self, dim, keepdim, *, kind):
+def extreme(
+    ctx: ConversionContext, self: NetworkTensor, dim: int, keepdim: bool, *, kind: str
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Converts the largest or smallest element along a dimension, and its index."""
     scalar = not len(self.shape)
     tensor = shape.to_rank(ctx, self, 1) if scalar else self
@@ -73,10 +77,11 @@ def extreme(ctx, self, dim, keepdim, *, kind):
 
 
 @converts(aten.topk.default, unless=_unsorted)
-def top_k(ctx, self, k, dim, largest, **_):
+def top_k(
+    ctx: ConversionContext, self: NetworkTensor, k: Size, dim: int, largest: bool, **_: Any
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Converts the ``k`` largest or smallest elements along a dimension, and their indices."""
-    fixed = isinstance(k, int) and k <= impl.LIMIT
-    if fixed and impl.ranks(ctx.dtype_of(self)):
+    if isinstance(k, int) and k <= impl.LIMIT and impl.ranks(ctx.dtype_of(self)):
         values, indices = impl.top_k(ctx, self, k, dim, largest)
     else:
         values, indices = impl.sort(ctx, self, dim, largest)
@@ -86,7 +91,7 @@ def top_k(ctx, self, k, dim, largest, **_):
     return values, types.cast(ctx, indices, torch.int64)
 
 
-def _first(ctx: Any, tensor: Any, dim: int, count: Any) -> Any:
+def _first(ctx: ConversionContext, tensor: NetworkTensor, dim: int, count: Size) -> NetworkTensor:
     rank = len(tensor.shape)
     if not rank:
         return tensor
@@ -96,7 +101,15 @@ def _first(ctx: Any, tensor: Any, dim: int, count: Any) -> Any:
 
 
 @converts(SORTS, unless=_unsorted)
-def sort(ctx, self, dim, descending, *, indices_only, **_):
+def sort(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: int,
+    descending: bool,
+    *,
+    indices_only: bool,
+    **_: Any,
+) -> NetworkTensor | tuple[NetworkTensor, NetworkTensor]:
     """Converts all elements along a dimension in order, and their indices."""
     values, indices = impl.sort(ctx, self, dim, descending)
     indices = types.cast(ctx, indices, torch.int64)

@@ -9,7 +9,14 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add_layer, arguments_of, is_network_tensor, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    add_layer,
+    arguments_of,
+    is_network_tensor,
+    value_of,
+)
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl import (
     activation,
@@ -39,11 +46,11 @@ class Weights:
         projection: Shape ``(outputs, hidden)``, or ``None`` where the outputs are the hidden state.
     """
 
-    input: Any
-    hidden: Any
-    input_bias: Any = None
-    hidden_bias: Any = None
-    projection: Any = None
+    input: NetworkTensor | torch.Tensor
+    hidden: NetworkTensor | torch.Tensor
+    input_bias: NetworkTensor | torch.Tensor | None = None
+    hidden_bias: NetworkTensor | torch.Tensor | None = None
+    projection: NetworkTensor | torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +64,25 @@ class Step:
         states: The states before: ``(1, batch, ...)`` each.
     """
 
-    ctx: Any
-    inputs: Any
-    recurrent: Any
-    states: Sequence[Any]
+    ctx: ConversionContext
+    inputs: NetworkTensor
+    recurrent: NetworkTensor
+    states: Sequence[NetworkTensor]
 
-    def sum(self) -> Any:
+    def sum(self) -> NetworkTensor:
         """Returns all gates before their activation."""
         return self.combine("SUM", self.inputs, self.recurrent)
 
-    def gate(self, gates: Any, place: int) -> Any:
+    def gate(self, gates: NetworkTensor, place: int) -> NetworkTensor:
         """Returns one gate: ``(1, batch, hidden)``."""
         index = self.ctx.tensor([place])
         return indexing.gather(self.ctx, gates, index, 0)
 
-    def combine(self, kind: str, first: Any, second: Any) -> Any:
+    def combine(self, kind: str, first: NetworkTensor, second: NetworkTensor) -> NetworkTensor:
         """Returns ``first <kind> second``."""
         return elementwise.combine(self.ctx, kind, first, second)
 
-    def activate(self, kind: str, tensor: Any) -> Any:
+    def activate(self, kind: str, tensor: NetworkTensor) -> NetworkTensor:
         """Returns an activation."""
         return activation.apply(self.ctx, kind, tensor)
 
@@ -91,11 +98,11 @@ class Cell:
     """
 
     gates: int
-    step: Callable[[Step], tuple[Any, ...]]
+    step: Callable[[Step], tuple[NetworkTensor, ...]]
     bias_inside: bool = False
 
 
-def _lstm(step: Step) -> tuple[Any, ...]:
+def _lstm(step: Step) -> tuple[NetworkTensor, ...]:
     gates = step.sum()
     opened = step.activate("SIGMOID", gates)
     admit, keep, emit = (step.gate(opened, place) for place in (0, 1, 3))
@@ -107,7 +114,7 @@ def _lstm(step: Step) -> tuple[Any, ...]:
     return hidden, memory
 
 
-def _gru(step: Step) -> tuple[Any, ...]:
+def _gru(step: Step) -> tuple[NetworkTensor, ...]:
     opened = step.activate("SIGMOID", step.sum())
     reset, keep = step.gate(opened, 0), step.gate(opened, 1)
     recurrent = step.combine("PROD", reset, step.gate(step.recurrent, 2))
@@ -117,7 +124,7 @@ def _gru(step: Step) -> tuple[Any, ...]:
     return (step.combine("SUM", step.combine("PROD", keep, change), new),)
 
 
-def _simple(kind: str) -> Callable[[Step], tuple[Any, ...]]:
+def _simple(kind: str) -> Callable[[Step], tuple[NetworkTensor, ...]]:
     return lambda step: (step.activate(kind, step.sum()),)
 
 
@@ -128,8 +135,12 @@ RNN_RELU = Cell(1, _simple("RELU"))
 
 
 def _run(
-    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Sequence[Sequence[Weights]]
-) -> tuple[Any, list[Any]]:
+    ctx: ConversionContext,
+    cell: Cell,
+    sequence: NetworkTensor,
+    states: Sequence[NetworkTensor],
+    weights: Sequence[Sequence[Weights]],
+) -> tuple[NetworkTensor, list[NetworkTensor]]:
     """Returns the outputs of stacked recurrent layers and their last states.
 
     Args:
@@ -144,7 +155,7 @@ def _run(
         The outputs ``(length, batch, directions * outputs)``, and the states like those given.
     """
     flat = [part for parts in weights for part in parts]
-    last: list[list[Any]] = [[] for _ in states]
+    last: list[list[NetworkTensor]] = [[] for _ in states]
     for level, parts in enumerate(weights):
         outputs = []
         for place, part in enumerate(parts):
@@ -162,7 +173,7 @@ def _run(
     ]
 
 
-def _row_of(ctx: Any, state: Any, row: int, count: int) -> Any:
+def _row_of(ctx: ConversionContext, state: NetworkTensor, row: int, count: int) -> NetworkTensor:
     """Returns the state of one direction of one layer: ``(1, batch, ...)``."""
     if count == 1:
         return state
@@ -171,8 +182,12 @@ def _row_of(ctx: Any, state: Any, row: int, count: int) -> Any:
 
 
 def _direction(
-    ctx: Any, cell: Cell, sequence: Any, states: Sequence[Any], weights: Weights
-) -> tuple[Any, list[Any]]:
+    ctx: ConversionContext,
+    cell: Cell,
+    sequence: NetworkTensor,
+    states: Sequence[NetworkTensor],
+    weights: Weights,
+) -> tuple[NetworkTensor, list[NetworkTensor]]:
     dtype = ctx.dtype_of(sequence)
     length = sizes.size_of(ctx, sequence, 0)
     inputs = _inputs(ctx, cell, sequence, weights)
@@ -206,7 +221,9 @@ def _direction(
     )
 
 
-def _inputs(ctx: Any, cell: Cell, sequence: Any, weights: Weights) -> Any:
+def _inputs(
+    ctx: ConversionContext, cell: Cell, sequence: NetworkTensor, weights: Weights
+) -> NetworkTensor:
     """Returns the input's share of the gates at every step: ``(length, gates, batch, hidden)``."""
     share = matmul.linear(ctx, sequence, weights.input, weights.input_bias)
     if weights.hidden_bias is not None and not cell.bias_inside:
@@ -218,17 +235,15 @@ def _inputs(ctx: Any, cell: Cell, sequence: Any, weights: Weights) -> Any:
     return layer.get_output(0)
 
 
-def _by_gate(ctx: Any, value: Any, gates: int, dtype: torch.dtype) -> Any:
+def _by_gate(
+    ctx: ConversionContext, value: NetworkTensor | torch.Tensor, gates: int, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns weights as ``(gates, rows of one gate, columns)``, a bias as one row of each gate."""
     rows, *columns = tuple(value.shape)
     wanted = (gates, rows // gates, *columns) if columns else (gates, 1, rows // gates)
     if not is_network_tensor(value):
         return types.get_constant(ctx, value, dtype, wanted)
     return shape.reshape(ctx, types.cast(ctx, value, dtype), wanted)
-
-
-def _named(layer: Any) -> Any:
-    return layer
 
 
 CELLS = {
@@ -250,7 +265,18 @@ def _unfit(node: Node) -> str | None:
 
 
 @converts(CELLS, unless=_unfit, keep_constants=True)
-def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, *, cell, **_):
+def recurrent(
+    ctx: ConversionContext,
+    input: NetworkTensor | torch.Tensor,
+    hx: Sequence[NetworkTensor | torch.Tensor] | NetworkTensor | torch.Tensor,
+    params: Sequence[NetworkTensor | torch.Tensor],
+    num_layers: int,
+    bidirectional: bool,
+    batch_first: bool,
+    *,
+    cell: Cell,
+    **_: Any,
+) -> tuple[NetworkTensor | None, ...]:
     """Converts stacked recurrent layers in one or two directions as loops over sequences of any length."""
     result = types.output_dtype(ctx, 0)
     # Where networks are weakly typed, half precision does not come around a loop.
@@ -258,7 +284,7 @@ def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, *,
     sequence = types.operand(ctx, types.widened(ctx, input, dtype), dtype, 3)
     if batch_first:
         sequence = shape.swap(ctx, sequence, 0, 1)
-    given = hx if isinstance(hx, (list, tuple)) else [hx]
+    given = hx if isinstance(hx, Sequence) else [hx]
     states = [types.operand(ctx, types.widened(ctx, state, dtype), dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
     outputs, last = _run(ctx, cell, sequence, states, weights)
@@ -267,7 +293,9 @@ def recurrent(ctx, input, hx, params, num_layers, bidirectional, batch_first, *,
     return tuple(types.cast(ctx, tensor, result) for tensor in (outputs, *last))
 
 
-def _weights(params: Sequence[Any], num_layers: int, bidirectional: bool) -> list[list[Weights]]:
+def _weights(
+    params: Sequence[NetworkTensor | torch.Tensor], num_layers: int, bidirectional: bool
+) -> list[list[Weights]]:
     """Returns the flat list of parameters by layer and direction."""
     directions = 2 if bidirectional else 1
     count = len(params) // (num_layers * directions)
@@ -276,5 +304,7 @@ def _weights(params: Sequence[Any], num_layers: int, bidirectional: bool) -> lis
     for start in range(0, len(params), count):
         own = list(params[start : start + count])
         projection = own.pop() if projects else None
-        parts.append(Weights(*own, *[None] * (4 - len(own)), projection))
+        first, second, *biases = own
+        input_bias, hidden_bias = biases or (None, None)
+        parts.append(Weights(first, second, input_bias, hidden_bias, projection))
     return [parts[start : start + directions] for start in range(0, len(parts), directions)]

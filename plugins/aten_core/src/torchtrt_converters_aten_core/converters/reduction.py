@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import integer_reduction as exact
 from torchtrt_converters_aten_core.impl import reduction as impl
 from torchtrt_converters_aten_core.impl import sizes, types, unary
@@ -18,7 +19,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-TOTALS = {
+TOTALS: dict[object, str] = {
     aten.sum.default: "SUM",
     aten.sum.dim_IntList: "SUM",
     aten.prod.default: "PROD",
@@ -63,7 +64,15 @@ def _inexact(node: Node) -> str | None:
 
 
 @converts(TOTALS, unless=_inexact, empty=True, asks_sizes=False)
-def reduce(ctx, self, dim=None, keepdim=False, *, kind, **_):
+def reduce(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: Sequence[int] | int | None = None,
+    keepdim: bool = False,
+    *,
+    kind: str,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a sum, product, mean, maximum or minimum."""
     dtype = types.output_dtype(ctx)
     dims = impl.all_dims(self, dim)
@@ -85,14 +94,24 @@ def reduce(ctx, self, dim=None, keepdim=False, *, kind, **_):
 
 
 @converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True, asks_sizes=False)
-def any_true(ctx, self, dim=None, keepdim=False):
+def any_true(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+) -> NetworkTensor:
     """Converts the question whether any element is not zero."""
     dims = impl.all_dims(self, dim)
     return impl.any_true(ctx, self, dims, keepdim)
 
 
 @converts(aten.all.default, aten.all.dim, aten.all.dims, empty=True, asks_sizes=False)
-def all_true(ctx, self, dim=None, keepdim=False):
+def all_true(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+) -> NetworkTensor:
     """Converts the question whether all elements are not zero."""
     dims = impl.all_dims(self, dim)
     return impl.all_true(ctx, self, dims, keepdim)
@@ -124,7 +143,16 @@ SPREADS = {
 
 
 @converts(SPREADS)
-def variance(ctx, self, dim=None, correction=None, keepdim=False, unbiased=True, *, measure):
+def variance(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: Sequence[int] | None = None,
+    correction: int | float | bool | None = None,
+    keepdim: bool = False,
+    unbiased: bool = True,
+    *,
+    measure: Spread,
+) -> NetworkTensor | tuple[NetworkTensor, NetworkTensor]:
     """Converts variance or standard deviation, and the mean where it is asked for; computed in float32 or better."""
     dtype = types.output_dtype(ctx, 0 if measure.with_mean else None)
     if correction is None:
@@ -139,7 +167,15 @@ def variance(ctx, self, dim=None, correction=None, keepdim=False, unbiased=True,
 
 
 @converts(aten.linalg_vector_norm.default, aten.norm.Scalar, aten.norm.ScalarOpt_dim)
-def norm(ctx, self, ord=None, dim=None, keepdim=False, p=None, **_):
+def norm(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    ord: int | float | bool | None = None,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    p: int | float | bool | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts a vector norm of any order; half precision is computed in float32, as PyTorch does."""
     order = p if ord is None else ord
     dtype = types.output_dtype(ctx)

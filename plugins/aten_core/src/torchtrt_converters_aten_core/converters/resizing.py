@@ -9,7 +9,15 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add_layer, arguments_of, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
+    add_layer,
+    arguments_of,
+    value_of,
+)
+from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import indexing, matmul, shape, sizes, types
 from torchtrt_converters_aten_core.registration import converts
@@ -18,13 +26,13 @@ aten = torch.ops.aten
 
 
 def _resize(
-    ctx: Any,
-    tensor: Any,
-    extents: Sequence[sizes.Size],
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    extents: Sequence[Size],
     mode: str,
     coordinates: str,
     rounding: str = "FLOOR",
-) -> Any:
+) -> NetworkTensor:
     """Returns ``tensor`` with its last dimensions resampled to other sizes.
 
     Args:
@@ -54,7 +62,9 @@ def _resize(
     return layer.get_output(0)
 
 
-def _choose(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int) -> Any:
+def _choose(
+    ctx: ConversionContext, tensor: NetworkTensor, weights: torch.Tensor, dim: int
+) -> NetworkTensor:
     """Returns the elements along a dimension that weights of one each choose.
 
     Args:
@@ -67,7 +77,9 @@ def _choose(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int) -> Any:
     return indexing.gather(ctx, tensor, places, dim)
 
 
-def _mix(ctx: Any, tensor: Any, weights: torch.Tensor, dim: int) -> Any:
+def _mix(
+    ctx: ConversionContext, tensor: NetworkTensor, weights: torch.Tensor, dim: int
+) -> NetworkTensor:
     """Returns sums along a dimension, for each new element with its own weights, computed in float32.
 
     Args:
@@ -138,7 +150,7 @@ _LONGEST = 1 << 14
 """The maximum size that a table of scaled sizes holds."""
 
 
-def _is_in_table(size: Any) -> bool:
+def _is_in_table(size: int | torch.SymInt) -> bool:
     most = sizes.maximum(size)
     return most is not None and most <= _LONGEST
 
@@ -191,14 +203,24 @@ def _image(op: Any) -> Any:
 
 
 @converts(KINDS, unless=_unfit)
-def resize(ctx, self=None, input=None, output_size=None, align_corners=False, *, kind, **_):
+def resize(
+    ctx: ConversionContext,
+    self: NetworkTensor | None = None,
+    input: NetworkTensor | None = None,
+    output_size: Sequence[Size] | None = None,
+    align_corners: bool = False,
+    *,
+    kind: Kind,
+    **_: Any,
+) -> NetworkTensor:
     """Converts resampling by the nearest element, or linear or cubic interpolation."""
     tensor = input if self is None else self
-    if _unlike_layer(ctx.node) is not None:
+    assert tensor is not None  # one of the two names is the op's
+    if _unlike_layer(types.node_of(ctx)) is not None:
         return _by_weights(ctx, tensor, _choose if kind.mode == "NEAREST" else _mix)
     result = types.output_value(ctx).shape[2:]
-    scales = _scales(arguments_of(ctx.node), len(result))
-    extents = []
+    scales = _scales(arguments_of(types.node_of(ctx)), len(result))
+    extents: list[Size] = []
     for place, (known, scale) in enumerate(zip(result, scales, strict=True)):
         if isinstance(known, int):
             extents.append(known)
@@ -210,24 +232,36 @@ def resize(ctx, self=None, input=None, output_size=None, align_corners=False, *,
     return _resize(ctx, tensor, extents, kind.mode, coordinates, kind.rounding)
 
 
-def _scaled(ctx: Any, size: sizes.Size, scale: float) -> sizes.Size:
+def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
     """Returns ``floor(size * scale)``; where that is no product of integers, from a table of float64's."""
     if float(scale).is_integer():
         return sizes.combine(ctx, "PROD", size, int(scale))
-    most = sizes.maximum(sizes.symbol_of(ctx, size))
+    symbol = sizes.symbol_of(ctx, size)
+    most = None if symbol is None else sizes.maximum(symbol)
+    if most is None:
+        raise ConversionError("The size that a fraction scales has no maximum.")
     table = torch.tensor([int(number * scale) for number in range(most + 1)], dtype=torch.int32)
-    return indexing.gather(ctx, ctx.tensor(table), size, 0)
+    return indexing.gather(ctx, ctx.tensor(table), ctx.tensor(size), 0)
 
 
 @converts(*SMOOTHED, unless=_varying)
-def resize_smoothly(ctx, self=None, input=None, **_):
+def resize_smoothly(
+    ctx: ConversionContext,
+    self: NetworkTensor | None = None,
+    input: NetworkTensor | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """Converts resampling along one dimension after the other, by the weights that PyTorch itself uses."""
-    return _by_weights(ctx, input if self is None else self, _mix)
+    tensor = input if self is None else self
+    assert tensor is not None  # one of the two names is the op's
+    return _by_weights(ctx, tensor, _mix)
 
 
-def _by_weights(ctx: Any, tensor: Any, resample: Callable[..., Any]) -> Any:
+def _by_weights(
+    ctx: ConversionContext, tensor: NetworkTensor, resample: Callable[..., NetworkTensor]
+) -> NetworkTensor:
     """Returns what the op in conversion makes of a tensor: one dimension after the other, by PyTorch's own weights."""
-    target, op = ctx.node.target, arguments_of(ctx.node)
+    target, op = types.node_of(ctx).target, arguments_of(types.node_of(ctx))
     extents = types.output_value(ctx).shape[2:]
     scales = _scales(op, len(extents))
     for place, extent in enumerate(extents):
@@ -275,7 +309,14 @@ def _unfit_grid(node: Node) -> str | None:
 
 
 @converts(aten.grid_sampler_2d.default, aten.grid_sampler.default, unless=_unfit_grid)
-def grid_sample(ctx, input, grid, interpolation_mode, padding_mode, align_corners):
+def grid_sample(
+    ctx: ConversionContext,
+    input: NetworkTensor,
+    grid: NetworkTensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> NetworkTensor:
     """Converts samples of an image at places that a grid tells."""
     layer = add_layer(ctx, "grid_sample", input, grid)
     layer.interpolation_mode = getattr(trt.InterpolationMode, _INTERPOLATION[interpolation_mode])

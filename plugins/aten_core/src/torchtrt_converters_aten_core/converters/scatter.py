@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_converters_aten_core.impl import elementwise, indexing, shape, types
 from torchtrt_converters_aten_core.impl import scatter as impl
 from torchtrt_converters_aten_core.registration import converts
@@ -29,7 +30,16 @@ _WAYS = {
     keep_constants=True,
     numbers=True,
 )
-def scatter(ctx, self, dim, index, src=None, value=None, reduce="add", include_self=True):
+def scatter(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    dim: int,
+    index: NetworkTensor | torch.Tensor,
+    src: NetworkTensor | torch.Tensor | None = None,
+    value: int | float | bool | None = None,
+    reduce: str = "add",
+    include_self: bool = True,
+) -> NetworkTensor:
     """Converts a scatter that adds, multiplies, averages or takes extremes; each index has its own place."""
     dtype, inner = _dtypes(ctx)
     rank = max(types.rank_of(self), 1)
@@ -42,7 +52,16 @@ def scatter(ctx, self, dim, index, src=None, value=None, reduce="add", include_s
 
 
 @converts(aten.index_add.default, aten.index_reduce.default, keep_constants=True)
-def index_reduce(ctx, self, dim, index, source, reduce="add", alpha=1, include_self=True):
+def index_reduce(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    dim: int,
+    index: NetworkTensor | torch.Tensor,
+    source: NetworkTensor | torch.Tensor,
+    reduce: str = "add",
+    alpha: int | float | bool = 1,
+    include_self: bool = True,
+) -> NetworkTensor:
     """Converts slices that are added to those that a vector of indices names, or reduced with them."""
     dtype, inner = _dtypes(ctx)
     rank = max(types.rank_of(self), 1)
@@ -56,14 +75,16 @@ def index_reduce(ctx, self, dim, index, source, reduce="add", alpha=1, include_s
     return _as_given(ctx, result, self, dtype)
 
 
-def _as_given(ctx: Any, result: Any, tensor: Any, dtype: torch.dtype) -> Any:
+def _as_given(
+    ctx: ConversionContext, result: Any, tensor: NetworkTensor | torch.Tensor, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns the result with the dtype of the op, and without dimensions where the op's tensor has none."""
     if not types.rank_of(tensor):
         result = shape.squeeze(ctx, result, [0])
     return types.cast(ctx, result, dtype)
 
 
-def _dtypes(ctx: Any) -> tuple[torch.dtype, torch.dtype]:
+def _dtypes(ctx: ConversionContext) -> tuple[torch.dtype, torch.dtype]:
     """Returns the result's dtype and the one to compute in: booleans as numbers, half precision in float32."""
     dtype = types.output_dtype(ctx)
     return dtype, torch.int32 if dtype is torch.bool else types.wide(dtype)

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Size, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape as impl
 from torchtrt_converters_aten_core.impl import sizes, types
 from torchtrt_converters_aten_core.impl.checks import RANK_LIMIT
+from torchtrt_converters_aten_core.impl.sizes import Deferred
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -25,14 +26,21 @@ aten = torch.ops.aten
     aten.view_copy.default,
     aten._reshape_copy.default,
 )
-def reshape(ctx, self, size=None, shape=None, **_):
+def reshape(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    size: Sequence[Size] = (),
+    shape: Sequence[Size] = (),
+    **_: Any,
+) -> NetworkTensor:
     """Converts a reshape."""
-    wanted = shape if size is None else size
-    return impl.reshape(ctx, self, wanted, types.output_value(ctx).shape)
+    return impl.reshape(ctx, self, size or shape, types.output_value(ctx).shape)
 
 
 @converts(aten.flatten.using_ints)
-def flatten(ctx, self, start_dim, end_dim):
+def flatten(
+    ctx: ConversionContext, self: NetworkTensor, start_dim: int, end_dim: int
+) -> NetworkTensor:
     """Converts dimensions that become one."""
     if not len(self.shape):
         return impl.flatten(ctx, self)
@@ -40,12 +48,16 @@ def flatten(ctx, self, start_dim, end_dim):
 
 
 @converts(aten.unflatten.int)
-def unflatten(ctx, self, dim, sizes):
+def unflatten(
+    ctx: ConversionContext, self: NetworkTensor, dim: int, sizes: Sequence[Size]
+) -> NetworkTensor:
     """Converts a dimension that becomes several."""
     return _reshape_dims(ctx, self, dim, dim, sizes)
 
 
-def _reshape_dims(ctx: Any, tensor: Any, first: int, last: int, wanted: Sequence[Any]) -> Any:
+def _reshape_dims(
+    ctx: ConversionContext, tensor: NetworkTensor, first: int, last: int, wanted: Sequence[Any]
+) -> NetworkTensor:
     """Returns the tensor with its dimensions from ``first`` to ``last`` reshaped to ``wanted``."""
     rank, extents = len(tensor.shape), sizes.outline(ctx, tensor)
     wanted = [*extents[: first % rank], *wanted, *extents[last % rank + 1 :]]
@@ -53,19 +65,19 @@ def _reshape_dims(ctx: Any, tensor: Any, first: int, last: int, wanted: Sequence
 
 
 @converts(aten.permute.default, asks_sizes=False)
-def permute(ctx, self, dims):
+def permute(ctx: ConversionContext, self: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Converts a new order of the dimensions."""
     return impl.permute(ctx, self, dims)
 
 
 @converts(aten.transpose.int, aten.swapdims.default, asks_sizes=False)
-def transpose(ctx, self, dim0, dim1):
+def transpose(ctx: ConversionContext, self: NetworkTensor, dim0: int, dim1: int) -> NetworkTensor:
     """Converts an exchange of two dimensions."""
     return impl.swap(ctx, self, dim0, dim1)
 
 
 @converts(aten.swapaxes.default)
-def swapaxes(ctx, self, axis0, axis1):
+def swapaxes(ctx: ConversionContext, self: NetworkTensor, axis0: int, axis1: int) -> NetworkTensor:
     """Converts the same under NumPy's name."""
     return impl.swap(ctx, self, axis0, axis1)
 
@@ -75,13 +87,13 @@ def swapaxes(ctx, self, axis0, axis1):
     aten.mT.default,
     aten.adjoint.default,
 )
-def matrix_transpose(ctx, self):
+def matrix_transpose(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts an exchange of rows and columns."""
     return self if len(self.shape) < 2 else impl.swap(ctx, self, -2, -1)
 
 
 @converts(aten.numpy_T.default)
-def reverse_dimensions(ctx, self):
+def reverse_dimensions(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts a reversal of all dimensions."""
     return impl.permute(ctx, self, range(len(self.shape))[::-1])
 
@@ -92,7 +104,12 @@ def reverse_dimensions(ctx, self):
     aten.movedim.int,
     aten.moveaxis.int,
 )
-def move(ctx, self, source, destination):
+def move(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    source: Sequence[int] | int,
+    destination: Sequence[int] | int,
+) -> NetworkTensor:
     """Converts dimensions moved to other places; the others keep their order."""
     rank = len(self.shape)
     if not rank:
@@ -111,13 +128,15 @@ def _as_list(value: Any) -> list[Any]:
 
 
 @converts(aten.unsqueeze.default, asks_sizes=False)
-def unsqueeze(ctx, self, dim):
+def unsqueeze(ctx: ConversionContext, self: NetworkTensor, dim: int) -> NetworkTensor:
     """Converts a new dimension of size 1."""
     return impl.unsqueeze(ctx, self, [dim])
 
 
 @converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, asks_sizes=False)
-def squeeze(ctx, self, dim=None):
+def squeeze(
+    ctx: ConversionContext, self: NetworkTensor, dim: int | Sequence[int] | None = None
+) -> NetworkTensor:
     """Converts the removal of dimensions of size 1: those named, or all."""
     rank = len(self.shape)
     named = range(rank) if dim is None else _as_list(dim)
@@ -126,13 +145,15 @@ def squeeze(ctx, self, dim=None):
 
 
 @converts(aten.expand.default, aten.broadcast_to.default, aten.expand_copy.default)
-def expand(ctx, self, size, **_):
+def expand(
+    ctx: ConversionContext, self: NetworkTensor, size: Sequence[Size], **_: Any
+) -> NetworkTensor:
     """Converts a broadcast."""
     return impl.expand(ctx, self, size)
 
 
 @converts(aten.expand_as.default)
-def expand_as(ctx, self, other):
+def expand_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a broadcast to the shape of another tensor."""
     rank = len(other.shape)
     shape = [1] * (rank - len(self.shape)) + list(ctx.symbolic_shape(self))
@@ -141,13 +162,15 @@ def expand_as(ctx, self, other):
 
 
 @converts(aten.copy.default)
-def copy(ctx, self, src, **_):
+def copy(
+    ctx: ConversionContext, self: NetworkTensor, src: NetworkTensor, **_: Any
+) -> NetworkTensor:
     """Converts ``src`` in the dtype of ``self``, broadcast to its shape."""
     return expand_as(ctx, types.cast(ctx, src, types.output_dtype(ctx)), self)
 
 
 @converts(aten.view_as.default, aten.reshape_as.default)
-def reshape_as(ctx, self, other):
+def reshape_as(ctx: ConversionContext, self: NetworkTensor, other: NetworkTensor) -> NetworkTensor:
     """Converts a reshape to the shape of another tensor."""
     wanted = sizes.sizes_of(ctx, other)
     return impl.reshape(ctx, self, wanted, types.output_value(ctx).shape)
@@ -163,17 +186,22 @@ def _too_many_dims(node: Node) -> str | None:
 
 
 @converts(aten.repeat.default, aten.tile.default, unless=_too_many_dims)
-def repeat(ctx, self, repeats=None, dims=None):
+def repeat(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    repeats: Sequence[Size] = (),
+    dims: Sequence[Size] = (),
+) -> NetworkTensor:
     """Converts copies side by side: each repeated dimension is broadcast next to a new one and merged with it."""
-    counts = list(dims if repeats is None else repeats)
-    rank = max(len(counts), len(self.shape))
-    counts = [1] * (rank - len(counts)) + counts
+    given = repeats or dims
+    rank = max(len(given), len(self.shape))
+    counts: list[Size] = [*[1] * (rank - len(given)), *given]
     tensor = impl.to_rank(ctx, self, rank)
     symbols = ctx.symbolic_shape(tensor)
     repeated = [dim for dim in range(rank) if not isinstance(counts[dim], int) or counts[dim] != 1]
     split = [dim for dim in repeated if symbols[dim] != 1]
     wide = impl.unsqueeze(ctx, tensor, [dim + place for place, dim in enumerate(split)])
-    copies: list[Any] = []
+    copies: list[Size] = []
     for dim in range(rank):
         if dim in split:
             copies += [counts[dim], -1]
@@ -183,7 +211,7 @@ def repeat(ctx, self, repeats=None, dims=None):
     if not split:
         return spread
     outline = sizes.outline(ctx, tensor)
-    merged = list(outline)
+    merged: list[Size | Deferred] = list(outline)
     for dim in repeated:
         extent = sizes.size_of(ctx, tensor, dim)
         merged[dim] = sizes.combine(ctx, "PROD", extent, counts[dim])
@@ -203,16 +231,18 @@ def _unknown_repeats(node: Node) -> str | None:
 
 
 @converts(aten.repeat_interleave.self_int, unless=_unknown_repeats)
-def repeat_interleave(ctx, self, repeats, dim, **_):
+def repeat_interleave(
+    ctx: ConversionContext, self: NetworkTensor, repeats: int, dim: int | None, **_: Any
+) -> NetworkTensor:
     """Converts elements repeated in place: broadcast along a new dimension after theirs, and merged with it."""
     tensor = impl.flatten(ctx, self) if dim is None else self
     dim = 0 if dim is None else dim % max(len(tensor.shape), 1)
-    extents = sizes.outline(ctx, tensor)
+    extents: list[Size | Deferred] = list(sizes.outline(ctx, tensor))
     wide = impl.unsqueeze(ctx, tensor, [dim + 1])
     kept = [-1] * len(extents)
     spread = impl.expand(ctx, wide, [*kept[: dim + 1], repeats, *kept[dim + 1 :]])
-    extents[dim] = sizes.size_of(ctx, tensor, dim)
+    extent = extents[dim] = sizes.size_of(ctx, tensor, dim)
     source = [sizes.symbol_of(ctx, extent) for extent in extents]
     source.insert(dim + 1, repeats)
-    extents[dim] = sizes.combine(ctx, "PROD", extents[dim], repeats)
+    extents[dim] = sizes.combine(ctx, "PROD", extent, repeats)
     return impl.reshape(ctx, spread, extents, types.output_value(ctx).shape, source)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add, arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Size, add, arguments_of, value_of
 from torchtrt_converters_aten_core.impl import shape, sizes, types
 from torchtrt_converters_aten_core.impl import slicing as impl
 from torchtrt_converters_aten_core.impl.checks import is_empty, sizes_known_before_data
@@ -31,7 +32,13 @@ def _outside(node: Node) -> str | None:
 
 
 @converts(aten.as_strided.default, aten.as_strided_copy.default, unless=_outside)
-def as_strided(ctx, self, size, stride, storage_offset):
+def as_strided(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None,
+) -> NetworkTensor:
     """Converts elements picked by their places in memory."""
     flat_places = impl.places(size, stride, storage_offset or 0)
     places = torch.tensor(flat_places, dtype=torch.int32).reshape(tuple(size))
@@ -50,14 +57,23 @@ def _known_step(node: Node) -> str | None:
     unless=_known_step,
     empty=True,
 )
-def slice_(ctx, self, dim, start, end, step):
+def slice_(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: int,
+    start: Size | None,
+    end: Size | None,
+    step: int,
+) -> NetworkTensor:
     """Converts ``self[start:end:step]`` along one dimension."""
     count = types.output_value(ctx).shape[dim]
     return impl.take(ctx, self, dim, start, end, step, count)
 
 
 @converts(aten.narrow.default)
-def narrow(ctx, self, dim, start, length):
+def narrow(
+    ctx: ConversionContext, self: NetworkTensor, dim: int, start: Size, length: Size
+) -> NetworkTensor:
     """Converts ``length`` elements from ``start`` on."""
     rank = len(self.shape)
     dim = dim % rank
@@ -77,13 +93,13 @@ def _counts_from_unknown_end(node: Node) -> str | None:
 
 
 @converts(aten.select.int, aten.select_copy.int, unless=_counts_from_unknown_end, asks_sizes=False)
-def select(ctx, self, dim, index):
+def select(ctx: ConversionContext, self: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
     """Converts one index of a dimension, which is dropped."""
     return impl.pick(ctx, self, dim, index)
 
 
 @converts(aten.unbind.int, asks_sizes=False)
-def unbind(ctx, self, dim):
+def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, ...]:
     """Converts every index of a dimension, as separate tensors."""
     count = len(types.output_value(ctx))
     return tuple(impl.pick(ctx, self, dim, place) for place in range(count))
@@ -117,14 +133,21 @@ def _unknown_pieces(node: Node) -> str | None:
     aten.tensor_split.sections,
     unless=_unknown_pieces,
 )
-def split(ctx, self, dim, split_size=None, split_sizes=None, **_):
+def split(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    dim: int,
+    split_size: Size | Sequence[Size] | None = None,
+    split_sizes: Sequence[Size] | None = None,
+    **_: Any,
+) -> tuple[NetworkTensor, ...]:
     """Converts consecutive pieces along a dimension; PyTorch's own result tells how many and how large."""
     given = split_sizes if split_size is None else split_size
     pieces = types.output_value(ctx)
-    extents: list[Any] = []
+    extents: list[Size] = []
     for place, piece in enumerate(pieces):
         extent = piece.shape[dim]
-        wanted = given[place] if isinstance(given, (list, tuple)) else given
+        wanted: Size | None = given[place] if isinstance(given, Sequence) else given
         if isinstance(extent, int):
             extents.append(extent)
         elif wanted is not None and sizes.same(sizes.symbol_of(ctx, wanted), extent):
@@ -134,7 +157,7 @@ def split(ctx, self, dim, split_size=None, split_sizes=None, **_):
     return impl.split(ctx, self, dim, extents)
 
 
-def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any]) -> Any:
+def _rest(ctx: ConversionContext, tensor: NetworkTensor, dim: int, before: list[Size]) -> Size:
     rest = sizes.size_of(ctx, tensor, dim)
     for extent in before:
         rest = sizes.combine(ctx, "SUB", rest, extent)
@@ -149,19 +172,23 @@ def _rest(ctx: Any, tensor: Any, dim: int, before: list[Any]) -> Any:
     empty=True,
     asks_sizes=False,
 )
-def concatenate(ctx, tensors, dim):
+def concatenate(
+    ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
+) -> NetworkTensor:
     """Converts tensors joined along a dimension, in the dtype PyTorch promotes to; empty ones add nothing."""
     result = types.output_value(ctx)
-    tensors = [
+    pieces = [
         types.operand(ctx, tensor, result.dtype, result.dim())
         for tensor in tensors
         if not is_empty(tensor) or is_empty(result)
     ]
-    return impl.concatenate(ctx, tensors, dim)
+    return impl.concatenate(ctx, pieces, dim)
 
 
 @converts(aten.stack.default, keep_constants=True, asks_sizes=False)
-def stack(ctx, tensors, dim):
+def stack(
+    ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
+) -> NetworkTensor:
     """Converts tensors joined along a new dimension."""
     result = types.output_value(ctx)
     pieces = []

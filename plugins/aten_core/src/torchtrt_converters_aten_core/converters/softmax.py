@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_converters_aten_core.impl import reduction, types
 from torchtrt_converters_aten_core.impl import softmax as impl
 from torchtrt_converters_aten_core.registration import converts
@@ -12,14 +16,14 @@ aten = torch.ops.aten
 
 
 @converts(aten.softmax.int, aten._softmax.default, asks_sizes=False)
-def softmax(ctx, self, dim, **_):
+def softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> NetworkTensor:
     """Converts softmax over one dimension."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return impl.softmax(ctx, tensor, dim)
 
 
 @converts(aten.log_softmax.int, aten._log_softmax.default)
-def log_softmax(ctx, self, dim, **_):
+def log_softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> NetworkTensor:
     """Converts the logarithm of the softmax; half precision is computed in float32, as PyTorch does."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
@@ -27,7 +31,9 @@ def log_softmax(ctx, self, dim, **_):
 
 
 @converts(aten.logsumexp.default)
-def log_sum_exp(ctx, self, dim, keepdim):
+def log_sum_exp(
+    ctx: ConversionContext, self: NetworkTensor, dim: Sequence[int], keepdim: bool
+) -> NetworkTensor:
     """Converts ``log(sum(exp(x)))``."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.wide(dtype))

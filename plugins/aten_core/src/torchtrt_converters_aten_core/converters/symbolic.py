@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import is_network_tensor, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, Size, is_network_tensor, value_of
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
@@ -30,13 +30,13 @@ def _not_numbers(node: Node) -> str | None:
 
 
 @converts_elementwise(aten.sym_size.int, asks_sizes=True)
-def size(ctx, self, dim):
+def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, self, dim)
 
 
 @converts_elementwise(aten.sym_numel.default, asks_sizes=True)
-def numel(ctx, self):
+def numel(ctx: ConversionContext, self: NetworkTensor) -> Size:
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, self)
 
@@ -52,7 +52,7 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 
 
 @converts_elementwise(ARITHMETIC, unless=_not_numbers)
-def arithmetic(ctx, first, second, *, kind):
+def arithmetic(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts integer arithmetic on sizes, and the same on quotients."""
     dtype = _dtype(ctx, (first, second))
     if dtype is torch.int32:
@@ -60,7 +60,7 @@ def arithmetic(ctx, first, second, *, kind):
     return elementwise.arithmetic(ctx, kind, first, second, dtype)
 
 
-def _dtype(ctx: Any, values: Sequence[Any]) -> torch.dtype:
+def _dtype(ctx: ConversionContext, values: Sequence[Any]) -> torch.dtype:
     floating = any(
         ctx.dtype_of(value).is_floating_point
         if is_network_tensor(value)
@@ -78,7 +78,7 @@ def _no_integers(node: Node) -> str | None:
 
 
 @converts_elementwise(operator.mod, unless=_no_integers)
-def modulo(ctx, first, second):
+def modulo(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts the remainder of sizes, with the divisor's sign as in Python."""
     quotient = sizes.combine(ctx, "FLOOR_DIV", first, second)
     multiple = sizes.combine(ctx, "PROD", quotient, second)
@@ -86,13 +86,13 @@ def modulo(ctx, first, second):
 
 
 @converts_elementwise(operator.neg, unless=_no_integers)
-def negative(ctx, first):
+def negative(ctx: ConversionContext, first: Any) -> Any:
     """Converts a size with the other sign."""
     return sizes.combine(ctx, "SUB", 0, first)
 
 
 @converts_elementwise(operator.truediv, unless=_not_numbers)
-def quotient(ctx, first, second):
+def quotient(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a quotient of sizes, in float32."""
     return elementwise.arithmetic(ctx, "DIV", first, second, torch.float32)
 
@@ -105,7 +105,7 @@ def _power_of_sizes(node: Node) -> str | None:
 
 
 @converts_elementwise(operator.pow, unless=_power_of_sizes)
-def power(ctx, first, second):
+def power(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a fixed integer power of a size."""
     return sizes.product(ctx, [first] * second)
 
@@ -121,7 +121,7 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 
 
 @converts_elementwise(COMPARISONS, unless=_not_numbers)
-def comparison(ctx, first, second, *, kind):
+def comparison(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a comparison of sizes: a 0-d bool tensor."""
     return elementwise.compare(ctx, kind, first, second)
 
@@ -139,19 +139,19 @@ def _not_conditions(node: Node) -> str | None:
 
 
 @converts_elementwise(LOGICAL, unless=_not_conditions)
-def logical(ctx, first, second, *, kind):
+def logical(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a combination of conditions on sizes."""
     return elementwise.logical(ctx, kind, first, second)
 
 
 @converts_elementwise(torch.sym_not, unless=_not_conditions)
-def negation(ctx, first):
+def negation(ctx: ConversionContext, first: Any) -> Any:
     """Converts the opposite of a condition on sizes."""
     return unary.apply(ctx, "NOT", first)
 
 
 @converts_elementwise(torch.sym_ite, unless=_not_numbers)
-def choice(ctx, first, second, third):
+def choice(ctx: ConversionContext, first: Any, second: Any, third: Any) -> Any:
     """Converts a choice between two sizes."""
     return elementwise.select(ctx, first, second, third, _dtype(ctx, (second, third)))
 
@@ -170,7 +170,7 @@ def _rounds_to_digits(node: Node) -> str | None:
 
 
 @converts_elementwise(ROUNDING, unless=_rounds_to_digits)
-def rounding(ctx, first, digits=None, *, kind):
+def rounding(ctx: ConversionContext, first: Any, digits: Any = None, *, kind: str) -> Any:
     """Converts a quotient of sizes rounded to a size."""
     if not ctx.dtype_of(first).is_floating_point:
         return first
@@ -179,19 +179,19 @@ def rounding(ctx, first, digits=None, *, kind):
 
 
 @converts_elementwise(math.trunc, unless=_not_numbers)
-def truncation(ctx, first):
+def truncation(ctx: ConversionContext, first: Any) -> Any:
     """Converts a quotient of sizes cut to a size; casts cut toward zero."""
     return types.cast(ctx, first, torch.int32)
 
 
 @converts_elementwise(torch.sym_float, unless=_not_numbers)
-def as_float(ctx, first):
+def as_float(ctx: ConversionContext, first: Any) -> Any:
     """Converts a size to a float32 number."""
     return types.cast(ctx, first, torch.float32)
 
 
-@converts_elementwise(torch._sym_sqrt, unless=_not_numbers)
-def square_root(ctx, first):
+@converts_elementwise(torch._sym_sqrt, unless=_not_numbers)  # type: ignore[attr-defined]
+def square_root(ctx: ConversionContext, first: Any) -> Any:
     """Converts the square root of a size, in float32."""
     number = types.cast(ctx, first, torch.float32)
     return unary.apply(ctx, "SQRT", number)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_converters_aten_core.impl import elementwise, types
 from torchtrt_converters_aten_core.impl import unary as impl
 from torchtrt_converters_aten_core.impl.checks import STORAGE_DTYPES
@@ -41,14 +45,14 @@ ROUNDING = {
 
 
 @converts_elementwise(FLOATING)
-def unary_float(ctx, self, *, kind):
+def unary_float(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts a function that is one layer over floating point."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return impl.apply(ctx, kind, tensor)
 
 
 @converts_elementwise(ROUNDING)
-def rounding(ctx, self, *, kind):
+def rounding(ctx: ConversionContext, self: NetworkTensor, *, kind: str) -> NetworkTensor:
     """Converts rounding to an integer; ``round`` takes halves to the even one."""
     if not ctx.dtype_of(self).is_floating_point:
         return self
@@ -56,7 +60,7 @@ def rounding(ctx, self, *, kind):
 
 
 @converts_elementwise(aten.trunc.default, aten.fix.default)
-def truncate(ctx, self):
+def truncate(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts rounding toward zero."""
     if not ctx.dtype_of(self).is_floating_point:
         return self
@@ -64,13 +68,13 @@ def truncate(ctx, self):
 
 
 @converts_elementwise(aten.abs.default)
-def magnitude(ctx, self):
+def magnitude(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the magnitude, one layer over floating point and over integers."""
     return self if ctx.dtype_of(self) is torch.bool else impl.apply(ctx, "ABS", self)
 
 
 @converts_elementwise(aten.sign.default, aten.sgn.default)
-def sign(ctx, self):
+def sign(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the sign, which is 0 for NaN, where TensorRT's is NaN."""
     dtype = ctx.dtype_of(self)
     if dtype is torch.bool:
@@ -82,7 +86,7 @@ def sign(ctx, self):
 
 
 @converts_elementwise(aten.neg.default, aten.negative.default)
-def negative(ctx, self):
+def negative(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts negation."""
     return impl.negative(ctx, self)
 
@@ -97,7 +101,9 @@ ACCURATE = {
 
 
 @converts_elementwise(ACCURATE)
-def expm1_log1p(ctx, self, *, function):
+def expm1_log1p(
+    ctx: ConversionContext, self: NetworkTensor, *, function: Callable[..., NetworkTensor]
+) -> NetworkTensor:
     """Converts a function that must not lose the digits of small numbers."""
     dtype = types.output_dtype(ctx)
     tensor = types.cast(ctx, self, types.wide(dtype))
@@ -105,13 +111,13 @@ def expm1_log1p(ctx, self, *, function):
 
 
 @converts_elementwise(aten.isnan.default)
-def is_nan(ctx, self):
+def is_nan(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the question which elements are NaN."""
     return impl.is_nan(ctx, self)
 
 
 @converts_elementwise(aten.isinf.default)
-def is_infinite(ctx, self):
+def is_infinite(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts the question which elements are infinite; an integer never is."""
     dtype = ctx.dtype_of(self)
     tensor = self if dtype.is_floating_point else types.cast(ctx, self, torch.float32)
@@ -129,19 +135,19 @@ def is_infinite(ctx, self):
     aten.resolve_neg.default,
     dtypes=STORAGE_DTYPES,
 )
-def identity(ctx, self, **_):
+def identity(ctx: ConversionContext, self: NetworkTensor, **_: Any) -> NetworkTensor:
     """Converts an op that copies: the network needs no copy."""
     return self
 
 
 @converts_elementwise(aten.square.default)
-def square(ctx, self):
+def square(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts a square."""
     return elementwise.arithmetic(ctx, "PROD", self, self, types.output_dtype(ctx))
 
 
 @converts_elementwise(aten.rsqrt.default)
-def reciprocal_root(ctx, self):
+def reciprocal_root(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """Converts ``1 / sqrt``."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
     return impl.apply(ctx, "RECIP", impl.apply(ctx, "SQRT", tensor))

@@ -62,18 +62,19 @@ def _convolve(
     spans = [gap * (extent - 1) for gap, extent in zip(dilation, size, strict=True)]
     split = padded.unflatten(1, (groups, weight.shape[1]))
     kernel = weight.unflatten(0, (groups, weight.shape[0] // groups))
-    total = None
+    total: Tensor | None = None
     for place in itertools.product(*map(range, size)):
         part = split
         for dim, index in enumerate(place):
             start = index * dilation[dim]
             end = start - spans[dim] if start < spans[dim] else None  # counted from the end
             part = aten.slice.Tensor(part, dim + 3, start, end, stride[dim])
-        factors = kernel[(..., *place)].reshape(*kernel.shape[:3], *[1] * len(size))
+        chosen = (..., *place)
+        factors = kernel[chosen].reshape(*kernel.shape[:3], *[1] * len(size))
         product = (part.unsqueeze(2) * factors).sum(3, dtype=input.dtype)
         total = product if total is None else total + product
     assert total is not None
-    result = total.flatten(1, 2)
+    result: Tensor = total.flatten(1, 2)
     return result if bias is None else result + bias.reshape(-1, *[1] * len(size))
 
 

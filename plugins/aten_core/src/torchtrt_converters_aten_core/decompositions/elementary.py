@@ -7,7 +7,7 @@ the rest; here are those that it lacks, or whose formula loses accuracy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -246,10 +246,14 @@ def count_nonzero(self: Tensor, dim: int | None = None) -> Tensor:
 @pack.decomposition(aten.count_nonzero.dim_IntList)
 def count_nonzero_over(self: Tensor, dim: Sequence[int]) -> Tensor:
     """Returns how many elements along some dimensions are not zero."""
-    return (self != 0).to(torch.int64).sum(dim)
+    return (self != 0).to(torch.int64).sum(list(dim))
 
 
-_REDUCTIONS = {0: lambda loss: loss, 1: torch.mean, 2: torch.sum}
+_REDUCTIONS: dict[int, Callable[[Tensor], Tensor]] = {
+    0: lambda loss: loss,
+    1: torch.mean,
+    2: torch.sum,
+}
 """The values of ``reduction`` in the losses of ATen: none, mean and sum."""
 
 
@@ -278,7 +282,7 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     features, first, second = weight.shape
     flat = weight.permute(1, 0, 2).reshape(first, features * second)
     half = (input1 @ flat).unflatten(-1, (features, second))
-    result = (half @ input2.unsqueeze(-1)).squeeze(-1)
+    result: Tensor = (half @ input2.unsqueeze(-1)).squeeze(-1)
     return result if bias is None else result + bias
 
 

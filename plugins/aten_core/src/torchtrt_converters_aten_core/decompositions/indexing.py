@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,7 +52,8 @@ def unsafe_masked_index_put(
 ) -> Tensor:
     """Returns ``self`` with values added where a mask is true; indices elsewhere may be any."""
     added = torch.where(mask, values, torch.zeros_like(values))
-    return aten.index_put.default(self, _within(self, indices), added, True)
+    result: Tensor = aten.index_put.default(self, _within(self, indices), added, True)
+    return result
 
 
 @pack.decomposition(aten.embedding_renorm.default)
@@ -96,19 +98,19 @@ def slice_scatter(
     if step != 1:
         chosen = chosen & (offset % step == 0)
     rows = torch.div(offset, step, rounding_mode="floor").clamp_min(0)
-    last = torch.arange(src.shape[dim], device=self.device)[-1]
-    rows = torch.minimum(rows, last)
+    rows = torch.minimum(rows, torch.arange(src.shape[dim], device=self.device)[-1])
     return torch.where(_along(chosen, self, dim), src.index_select(dim, rows), self)
 
 
-def _distance_from(index: int, size: int, device: torch.device) -> Tensor:
+def _distance_from(index: Any, size: int, device: torch.device) -> Tensor:
     """Returns how far each place of a dimension is behind an index, which may count from the end."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     if not isinstance(index, int):
         if not statically_known_true(index >= 0):
             raise NotImplementedError("an index known only at run time may count from the end")
-        return torch.arange(size, device=device) - index
+        distances: Tensor = torch.arange(size, device=device) - index
+        return distances
     places = (
         torch.arange(-size, 0, device=device) if index < 0 else torch.arange(size, device=device)
     )

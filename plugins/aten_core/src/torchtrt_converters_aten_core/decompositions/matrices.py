@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,7 +88,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None)
 def _length(vectors: Tensor, p: float) -> Tensor:
     """Returns the norms of vectors along the last dimension."""
     # Counted from the front: of one element, PyTorch 2.11 keeps a dimension that is counted from the back.
-    return torch.linalg.vector_norm(vectors, p, vectors.dim() - 1)
+    norms: Tensor = torch.linalg.vector_norm(vectors, p, vectors.dim() - 1)
+    return norms
 
 
 @pack.decomposition(aten.unfold.default)
@@ -95,14 +97,14 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Returns windows of a dimension, each as the new last dimension."""
     if self.dim() == 0:
         return self.reshape(1)
-    length = self.shape[dimension]
+    length: int | torch.SymInt = self.shape[dimension]
     if not isinstance(length, int):
         raise NotImplementedError("the number of windows is known only at run time")
     device = self.device
     starts = torch.arange(0, length - size + 1, step, device=device).unsqueeze(1)
     places = starts + torch.arange(size, device=device)
     dim = dimension % self.dim()
-    windows = self.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape)
+    windows: Tensor = self.index_select(dim, places.reshape(-1)).unflatten(dim, places.shape)
     return windows.movedim(dim + 1, -1)
 
 
@@ -157,7 +159,7 @@ def cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) ->
 @pack.decomposition(aten._pdist_forward.default)
 def pdist_forward(self: Tensor, p: float = 2) -> Tensor:
     """Returns the distances of the rows of a matrix from each other, each pair once."""
-    count = self.shape[0]
+    count: Any = self.shape[0]
     if isinstance(count, int):
         rows, columns = torch.triu_indices(count, count, 1, device=self.device)
     else:

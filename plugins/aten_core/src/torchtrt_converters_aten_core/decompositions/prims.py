@@ -38,4 +38,4 @@ def sum(
     dtype = output_dtype or inp.dtype
     if dims is not None and not dims:
         return inp.to(dtype)
-    return torch.sum(inp, dims, dtype=dtype)
+    return torch.sum(inp, None if dims is None else list(dims), dtype=dtype)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import add_layer
+from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, types, unary
 from torchtrt_converters_aten_core.impl.shims import add_gelu
 
 
 def apply(
-    ctx: Any, kind: str, tensor: Any, alpha: float | None = None, beta: float | None = None
-) -> Any:
+    ctx: ConversionContext,
+    kind: str,
+    tensor: NetworkTensor,
+    alpha: float | None = None,
+    beta: float | None = None,
+) -> NetworkTensor:
     """Returns ``kind`` of a floating-point tensor: a single layer.
 
     Args:
@@ -33,7 +36,7 @@ def apply(
     return layer.get_output(0)
 
 
-def relu(ctx: Any, tensor: Any) -> Any:
+def relu(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns the larger of zero and a tensor of any numeric dtype.
 
     Args:
@@ -46,7 +49,7 @@ def relu(ctx: Any, tensor: Any) -> Any:
     return elementwise.clamp(ctx, tensor, 0, None, dtype)
 
 
-def gelu(ctx: Any, tensor: Any, approximate: str) -> Any:
+def gelu(ctx: ConversionContext, tensor: NetworkTensor, approximate: str) -> NetworkTensor:
     """Returns GELU by erf (``approximate="none"``) or by tanh, in one layer where TensorRT has it.
 
     Args:
@@ -69,7 +72,9 @@ def gelu(ctx: Any, tensor: Any, approximate: str) -> Any:
     return elementwise.combine(ctx, "PROD", half, raised)
 
 
-def _tanh_argument(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
+def _tanh_argument(
+    ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype
+) -> NetworkTensor:
     # sqrt(2 / pi) * (x + 0.044715 * x**3). Only by this layer TensorRT 8.6 sees GELU in it.
     cube = elementwise.arithmetic(ctx, "POW", tensor, 3.0, dtype)
     bent = elementwise.arithmetic(ctx, "PROD", cube, 0.044715, dtype)
@@ -77,7 +82,7 @@ def _tanh_argument(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     return elementwise.arithmetic(ctx, "PROD", total, math.sqrt(2 / math.pi), dtype)
 
 
-def silu(ctx: Any, tensor: Any) -> Any:
+def silu(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns ``x * sigmoid(x)``.
 
     Args:
@@ -88,7 +93,9 @@ def silu(ctx: Any, tensor: Any) -> Any:
     return elementwise.combine(ctx, "PROD", tensor, gate)
 
 
-def softplus(ctx: Any, tensor: Any, beta: float, threshold: float) -> Any:
+def softplus(
+    ctx: ConversionContext, tensor: NetworkTensor, beta: float, threshold: float
+) -> NetworkTensor:
     """Returns ``log(1 + exp(beta * x)) / beta`` without overflow, and ``x`` where ``beta * x`` exceeds ``threshold``.
 
     By ``max(z, 0) + log(1 + exp(-|z|))`` for ``z = beta * x``.
@@ -112,14 +119,16 @@ def softplus(ctx: Any, tensor: Any, beta: float, threshold: float) -> Any:
     return elementwise.select(ctx, linear, tensor, soft, dtype)
 
 
-def prelu(ctx: Any, tensor: Any, slope: Any) -> Any:
+def prelu(
+    ctx: ConversionContext, tensor: NetworkTensor, slope: NetworkTensor | torch.Tensor
+) -> NetworkTensor:
     """Returns ``x`` where positive and ``slope * x`` elsewhere; ``slope`` broadcasts to the tensor.
 
     Args:
         ctx: The conversion context.
         tensor: A network tensor of a floating-point dtype and any shape.
-        slope: A network tensor of the same dtype and rank.
+        slope: A network tensor of the same dtype and rank, or a PyTorch tensor of the rank.
     """
     rank = len(tensor.shape)
-    slope = types.operand(ctx, slope, ctx.dtype_of(tensor), rank)
-    return add_layer(ctx, "parametric_relu", tensor, slope).get_output(0)
+    factor = types.operand(ctx, slope, ctx.dtype_of(tensor), rank)
+    return add_layer(ctx, "parametric_relu", tensor, factor).get_output(0)

@@ -8,7 +8,13 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, is_network_tensor, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    arguments_of,
+    is_network_tensor,
+    value_of,
+)
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -50,7 +56,13 @@ def mask_of(op: Any) -> Any:
     return getattr(op, "attn_mask", getattr(op, "attn_bias", None))
 
 
-def operands(ctx: Any, query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, Any, Any, Any]:
+def operands(
+    ctx: ConversionContext,
+    query: NetworkTensor | torch.Tensor,
+    key: NetworkTensor | torch.Tensor,
+    value: NetworkTensor | torch.Tensor,
+    mask: NetworkTensor | torch.Tensor | None,
+) -> tuple[NetworkTensor, NetworkTensor, NetworkTensor, NetworkTensor | torch.Tensor | None]:
     """Returns the operands of the attention in conversion, in the dtype of its result.
 
     Args:
@@ -62,17 +74,23 @@ def operands(ctx: Any, query: Any, key: Any, value: Any, mask: Any) -> tuple[Any
     """
     result = types.output_value(ctx)
     dtype = (result[0] if isinstance(result, tuple) else result).dtype
-    query, key, value = (
+    queries, keys, values = (
         types.operand(ctx, part, dtype, types.rank_of(part)) for part in (query, key, value)
     )
     if is_network_tensor(mask) and ctx.dtype_of(mask) is not torch.bool:
         mask = types.cast(ctx, mask, dtype)
-    return query, key, value, mask
+    return queries, keys, values, mask
 
 
 def attention(
-    ctx: Any, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float | None
-) -> Any:
+    ctx: ConversionContext,
+    query: NetworkTensor,
+    key: NetworkTensor,
+    value: NetworkTensor,
+    mask: NetworkTensor | torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> NetworkTensor:
     """Returns ``softmax(query @ key.T * scale + mask) @ value``.
 
     Args:
@@ -119,17 +137,19 @@ def attention(
     return result if keep is None else elementwise.select(ctx, keep, result, 0.0, dtype)
 
 
-def mask_dtype(ctx: Any, mask: Any) -> torch.dtype:
+def mask_dtype(ctx: ConversionContext, mask: NetworkTensor | torch.Tensor) -> torch.dtype:
     """Returns the dtype of a mask.
 
     Args:
         ctx: The conversion context.
         mask: A network or PyTorch tensor.
     """
-    return ctx.dtype_of(mask) if is_network_tensor(mask) else mask.dtype  # type: ignore[no-any-return]
+    return ctx.dtype_of(mask) if is_network_tensor(mask) else mask.dtype
 
 
-def causal_mask(ctx: Any, query: Any, key: Any) -> Any:
+def causal_mask(
+    ctx: ConversionContext, query: NetworkTensor, key: NetworkTensor
+) -> NetworkTensor | torch.Tensor:
     """Returns booleans ``(queries, keys)``, true where query ``i`` sees key ``j``: ``j <= i``.
 
     They are a PyTorch tensor where the sizes are fixed, and a network tensor elsewhere.
@@ -140,12 +160,17 @@ def causal_mask(ctx: Any, query: Any, key: Any) -> Any:
         key: A network tensor ``(..., keys, width)``.
     """
     rows, columns = sizes.size_of(ctx, query, -2), sizes.size_of(ctx, key, -2)
-    if sizes.is_static((rows, columns)):
+    if isinstance(rows, int) and isinstance(columns, int):
         return torch.ones(rows, columns, dtype=torch.bool).tril()
     return creation.triangle_mask(ctx, rows, columns, 0, True)
 
 
-def with_causal(ctx: Any, query: Any, key: Any, mask: Any) -> Any:
+def with_causal(
+    ctx: ConversionContext,
+    query: NetworkTensor,
+    key: NetworkTensor,
+    mask: NetworkTensor | torch.Tensor,
+) -> NetworkTensor | torch.Tensor:
     """Returns a mask that hides what another mask hides, and from each query the keys behind it.
 
     Args:
@@ -164,7 +189,9 @@ def with_causal(ctx: Any, query: Any, key: Any, mask: Any) -> Any:
     return elementwise.select(ctx, seen, mask, -math.inf, dtype)
 
 
-def seeing_queries(ctx: Any, mask: Any) -> Any:
+def seeing_queries(
+    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor
+) -> NetworkTensor | torch.Tensor | None:
     """Returns which queries see a key: booleans ``(..., queries, 1)``, or ``None`` if all are known to see one.
 
     Args:
@@ -179,13 +206,20 @@ def _lowest(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).min / 2
 
 
-def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, lowest: float) -> Any:
+def _hide(
+    ctx: ConversionContext,
+    seen: NetworkTensor | torch.Tensor,
+    scores: NetworkTensor,
+    dtype: torch.dtype,
+    lowest: float,
+) -> NetworkTensor:
     """Returns the scores, with a low number for those that are not seen.
 
     TensorRT 8.6 computes attention in one kernel where it is added, and not where it is selected.
     """
     if supports(Capability.FREE_FORM_ATTENTION):
         return elementwise.select(ctx, seen, scores, lowest, dtype)
+    hidden: NetworkTensor | torch.Tensor
     if is_network_tensor(seen):
         hidden = elementwise.select(ctx, seen, 0.0, lowest, dtype)
     else:
@@ -193,7 +227,9 @@ def _hide(ctx: Any, seen: Any, scores: Any, dtype: torch.dtype, lowest: float) -
     return elementwise.arithmetic(ctx, "SUM", scores, hidden, dtype)
 
 
-def _any_key(ctx: Any, mask: Any) -> Any:
+def _any_key(
+    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor
+) -> NetworkTensor | torch.Tensor | None:
     """Returns 1 for each query that sees a key and 0 for the others, or ``None`` if all are known to see one."""
     if not is_network_tensor(mask):
         kept = mask.any(-1, keepdim=True)
@@ -203,14 +239,16 @@ def _any_key(ctx: Any, mask: Any) -> Any:
     return reduction.any_true(ctx, mask, [-1], True)
 
 
-def _any_finite(ctx: Any, mask: Any) -> Any:
+def _any_finite(
+    ctx: ConversionContext, mask: NetworkTensor | torch.Tensor
+) -> NetworkTensor | torch.Tensor | None:
     if not is_network_tensor(mask):
         return _any_key(ctx, mask != -math.inf)
     largest = reduction.reduce(ctx, "MAX", mask, [-1], True)
     return elementwise.compare(ctx, "gt", largest, -math.inf)
 
 
-def repeat_heads(ctx: Any, tensor: Any, times: int) -> Any:
+def repeat_heads(ctx: ConversionContext, tensor: NetworkTensor, times: int) -> NetworkTensor:
     """Returns ``(batch, heads, length, width)`` with each head ``times`` times in a row.
 
     Args:
@@ -223,6 +261,7 @@ def repeat_heads(ctx: Any, tensor: Any, times: int) -> Any:
     outline = sizes.outline(ctx, tensor)
     wide = shape.unsqueeze(ctx, tensor, [2])
     spread = shape.expand(ctx, wide, [-1, -1, times, -1, -1])
-    merged = [outline[0], outline[1] * times, *outline[2:]]
+    heads = sizes.combine(ctx, "PROD", sizes.resolve(ctx, outline[1]), times)
+    merged = [outline[0], heads, *outline[2:]]
     source = [sizes.symbol_of(ctx, size) for size in (*outline[:2], times, *outline[2:])]
     return shape.reshape(ctx, spread, merged, source=source)

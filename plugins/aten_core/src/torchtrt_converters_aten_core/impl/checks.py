@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -61,7 +61,8 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
                 return reason
         return None
 
-    tensor_limits.dtypes = dtypes  # which listings show
+    check: Any = tensor_limits
+    check.dtypes = dtypes  # which listings show
     return tensor_limits
 
 
@@ -102,7 +103,9 @@ def sizes_known_before_data(node: Node) -> str | None:
         return None
     for source in node.all_input_nodes:
         value = value_of(source)
-        extents = value.shape if isinstance(value, torch.Tensor) else ()
+        extents: Sequence[int | torch.SymInt] = ()
+        if isinstance(value, torch.Tensor):
+            extents = value.shape
         if not all(isinstance(size, int) or is_backed(size) for size in extents):
             return "this TensorRT does not tell a size that depends on data"
     return None

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Operand,
+    Size,
+    SymbolicSize,
+    is_network_tensor,
+)
+from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl.shims import add_fill
-from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
+from torchtrt_converters_aten_core.impl.sizes import same, symbol_of
 
 
-def full(ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype) -> Any:
+def full(
+    ctx: ConversionContext, value: Operand, extents: Sequence[Size], dtype: torch.dtype
+) -> NetworkTensor:
     """Returns a tensor of the given sizes that holds one value everywhere.
 
     Args:
@@ -31,21 +40,28 @@ def full(ctx: Any, value: Any, extents: Sequence[Size], dtype: torch.dtype) -> A
     return shape.expand(ctx, element, extents)
 
 
-def arange(ctx: Any, start: Size, end: Size, step: Any, count: Any, dtype: torch.dtype) -> Any:
+def arange(
+    ctx: ConversionContext,
+    start: Size | float,
+    end: Size | float,
+    step: int | float,
+    count: SymbolicSize,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns numbers at a fixed distance.
 
     Args:
         ctx: The conversion context.
-        start: The first number.
-        end: The number to stop before.
-        step: The distance.
+        start: The first number: a number or a 0-d int32 network tensor.
+        end: The number to stop before, likewise.
+        step: The distance: a number.
         count: How many there are, as PyTorch knows it.
         dtype: The dtype of the result.
     """
-    numbers = (start, end, step)
-    if isinstance(count, int) and not any(map(is_network_tensor, numbers)):
-        return ctx.tensor(torch.arange(*numbers, dtype=inner_dtype(dtype)))
-    if start == 0 and step == 1 and same(symbol_of(ctx, end), count):
+    if isinstance(count, int) and not (is_network_tensor(start) or is_network_tensor(end)):
+        return ctx.tensor(torch.arange(start, end, step, dtype=inner_dtype(dtype)))
+    is_from_start = start == 0 and step == 1
+    if is_from_start and not isinstance(end, float) and same(symbol_of(ctx, end), count):
         extent: Size = end
     elif isinstance(count, int):
         extent = count
@@ -60,14 +76,21 @@ def arange(ctx: Any, start: Size, end: Size, step: Any, count: Any, dtype: torch
     return types.cast(ctx, result, dtype)
 
 
-def _count(ctx: Any, start: Size, end: Size, step: int) -> Size:
+def _count(
+    ctx: ConversionContext, start: Size | float, end: Size | float, step: int | float
+) -> Size:
+    if isinstance(start, float) or isinstance(end, float) or isinstance(step, float):
+        message = "A range whose length is known only at run time must have whole bounds and steps."
+        raise ConversionError(message)
     low, high = (start, end) if step > 0 else (end, start)
     span = sizes.combine(ctx, "SUB", high, low)
     span = sizes.combine(ctx, "MAX", span, 0)
     return sizes.ceil_divide(ctx, span, abs(step))
 
 
-def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bool) -> Any:
+def triangle_mask(
+    ctx: ConversionContext, rows: Size, columns: Size, diagonal: Size, lower: bool
+) -> NetworkTensor:
     """Returns a bool tensor of shape ``(rows, columns)``: whether ``column - row`` is up to (or from) ``diagonal``.
 
     Args:
@@ -77,7 +100,7 @@ def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bo
         diagonal: The diagonal; 0 is the main one.
         lower: Whether the mask holds below the diagonal, and not above.
     """
-    if sizes.is_static((rows, columns, diagonal)):
+    if isinstance(rows, int) and isinstance(columns, int) and isinstance(diagonal, int):
         ones = torch.ones(rows, columns, dtype=torch.bool)
         part = torch.tril(ones, diagonal) if lower else torch.triu(ones, diagonal)
         return ctx.tensor(part)
@@ -89,7 +112,9 @@ def triangle_mask(ctx: Any, rows: Size, columns: Size, diagonal: Size, lower: bo
     return elementwise.compare(ctx, "le" if lower else "ge", across, down)
 
 
-def triangle(ctx: Any, tensor: Any, diagonal: Size, lower: bool, dtype: torch.dtype) -> Any:
+def triangle(
+    ctx: ConversionContext, tensor: NetworkTensor, diagonal: Size, lower: bool, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns ``tensor`` with zeros above (``lower``) or below a diagonal of the last two dimensions.
 
     Args:
@@ -106,7 +131,9 @@ def triangle(ctx: Any, tensor: Any, diagonal: Size, lower: bool, dtype: torch.dt
     return elementwise.select(ctx, mask, tensor, 0, dtype)
 
 
-def places(ctx: Any, tensor: Any, dim: int, dtype: torch.dtype) -> Any:
+def places(
+    ctx: ConversionContext, tensor: NetworkTensor, dim: int, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns the indices along a dimension of a tensor, in a shape that broadcasts to it.
 
     Args:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from torchtrt.conversion import add
+from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -23,7 +21,13 @@ _LONGEST = 2**31 - 1
 """The largest size that TensorRT counts; PyTorch bounds those that depend on data by one beyond."""
 
 
-def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> Any:
+def cumulate(
+    ctx: ConversionContext,
+    kind: str,
+    tensor: NetworkTensor,
+    dim: int,
+    size: int | torch.SymInt | None = None,
+) -> NetworkTensor:
     """Returns the running total of ``tensor`` along a dimension, by a way of ``merging``.
 
     Sums are one layer where TensorRT has it. Elsewhere they are computed by doubling (Hillis and Steele, 1986): after
@@ -52,7 +56,9 @@ def cumulate(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> An
     return _by_doubling_up_to(ctx, kind, tensor, dim, most)
 
 
-def _by_doubling(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+def _by_doubling(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
+) -> NetworkTensor:
     size, step = tensor.shape[dim], 1
     while step < size:
         first, last = slicing.split(ctx, tensor, dim, [step, size - step])
@@ -62,7 +68,9 @@ def _by_doubling(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     return tensor
 
 
-def _by_doubling_up_to(ctx: Any, kind: str, tensor: Any, dim: int, most: int) -> Any:
+def _by_doubling_up_to(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int, most: int
+) -> NetworkTensor:
     """As ``_by_doubling``, for a size of at most ``most``: the first elements are combined with any, and kept."""
     dtype, step = ctx.dtype_of(tensor), 1
     places = creation.places(ctx, tensor, dim, torch.int32)
@@ -77,7 +85,9 @@ def _by_doubling_up_to(ctx: Any, kind: str, tensor: Any, dim: int, most: int) ->
     return tensor
 
 
-def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+def _one_by_one(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
+) -> NetworkTensor:
     dtype = ctx.dtype_of(tensor)
     extents = sizes.sizes_of(ctx, tensor)
     rest = extents[:dim] + extents[dim + 1 :]
@@ -90,10 +100,17 @@ def _one_by_one(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     state.set_input(1, after)
     result = loop.add_loop_output(after, trt.LoopOutput.CONCATENATE, dim)
     result.set_input(1, extents[dim])
-    return result.get_output(0)
+    output: NetworkTensor = result.get_output(0)
+    return output
 
 
-def extremes(ctx: Any, kind: str, tensor: Any, dim: int, size: Any = None) -> tuple[Any, Any]:
+def extremes(
+    ctx: ConversionContext,
+    kind: str,
+    tensor: NetworkTensor,
+    dim: int,
+    size: int | torch.SymInt | None = None,
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns the running ``MAX`` or ``MIN`` along a dimension, and the last int32 index where each was found.
 
     Args:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import add, is_network_tensor
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import types, unary
 from torchtrt_converters_aten_core.impl.shims import (
@@ -16,7 +15,9 @@ from torchtrt_converters_aten_core.impl.shims import (
 )
 
 
-def combine(ctx: Any, kind: str, first: Any, second: Any) -> Any:
+def combine(
+    ctx: ConversionContext, kind: str, first: NetworkTensor, second: NetworkTensor
+) -> NetworkTensor:
     """Returns ``first <kind> second`` for two network tensors of one dtype and rank: a single layer.
 
     Args:
@@ -28,7 +29,9 @@ def combine(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     return add(ctx, "elementwise", first, second, getattr(trt.ElementWiseOperation, kind))
 
 
-def arithmetic(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def arithmetic(
+    ctx: ConversionContext, kind: str, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns ``first <kind> second`` computed in ``dtype``: network tensors, PyTorch tensors or numbers, broadcast.
 
     Half precision with a number that it cannot represent is computed in float32, as PyTorch does.
@@ -47,7 +50,7 @@ def arithmetic(ctx: Any, kind: str, first: Any, second: Any, dtype: torch.dtype)
     return result if inner is dtype else types.cast(ctx, result, dtype)
 
 
-def compare(ctx: Any, kind: str, first: Any, second: Any) -> Any:
+def compare(ctx: ConversionContext, kind: str, first: Operand, second: Operand) -> NetworkTensor:
     """Returns a bool tensor: ``first <kind> second`` in the dtype that PyTorch compares in.
 
     Args:
@@ -82,8 +85,8 @@ _MIRRORED = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "
 
 
 def _compare_with_infinity(
-    ctx: Any, kind: str, value: Any, infinity: float, dtype: torch.dtype
-) -> Any:
+    ctx: ConversionContext, kind: str, value: Operand, infinity: float, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns ``value <kind> infinity``, without a constant that is infinite."""
     value = types.operand(ctx, value, dtype, types.rank_of(value))
     infinite = unary.is_infinite(ctx, value)
@@ -103,7 +106,7 @@ def _compare_with_infinity(
     return combine(ctx, "AND", number, opposite)
 
 
-def logical(ctx: Any, kind: str, first: Any, second: Any) -> Any:
+def logical(ctx: ConversionContext, kind: str, first: Operand, second: Operand) -> NetworkTensor:
     """Returns ``AND``, ``OR`` or ``XOR`` of two values taken as booleans.
 
     Args:
@@ -116,7 +119,13 @@ def logical(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     return combine(ctx, kind, left, right)
 
 
-def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str | None) -> Any:
+def divide(
+    ctx: ConversionContext,
+    first: Operand,
+    second: Operand,
+    dtype: torch.dtype,
+    rounding: str | None,
+) -> NetworkTensor:
     """Returns ``first / second`` in ``dtype``.
 
     Args:
@@ -140,7 +149,9 @@ def divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str 
     return types.cast(ctx, whole(ctx, quotient), dtype)
 
 
-def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def floor_divide(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns the quotient of integers, rounded down; not by FLOOR_DIV, which overflows near the smallest in 8.6.
 
     Args:
@@ -160,7 +171,9 @@ def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     return combine(ctx, "SUB", quotient, lower)
 
 
-def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: str) -> Any:
+def remainder(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype, rounding: str
+) -> NetworkTensor:
     """Returns the remainder: with the divisor's sign for ``"floor"``, the dividend's for ``"trunc"``.
 
     Exact for integers, and for floating point where the divisor is a power of two.
@@ -178,7 +191,13 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype, rounding: s
     return combine(ctx, "SUB", left, whole)
 
 
-def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype) -> Any:
+def select(
+    ctx: ConversionContext,
+    condition: NetworkTensor | torch.Tensor,
+    chosen: Operand,
+    other: Operand,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns ``chosen`` where ``condition`` is true and ``other`` elsewhere, as ``dtype``; all three broadcast.
 
     Args:
@@ -208,14 +227,22 @@ def select(ctx: Any, condition: Any, chosen: Any, other: Any, dtype: torch.dtype
     )
 
 
-def _endless(ctx: Any, condition: Any, infinity: float, dtype: torch.dtype) -> Any:
+def _endless(
+    ctx: ConversionContext, condition: NetworkTensor, infinity: float, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns an infinity where ``condition`` is true and 0 elsewhere: the logarithm of 0 or 1, no constant."""
     opposite = unary.apply(ctx, "NOT", condition)
     logarithm = unary.apply(ctx, "LOG", types.cast(ctx, opposite, dtype))
     return logarithm if infinity < 0 else unary.negative(ctx, logarithm)
 
 
-def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
+def clamp(
+    ctx: ConversionContext,
+    value: Operand,
+    low: Operand | None,
+    high: Operand | None,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns ``value`` limited to ``low`` and ``high`` (either may be ``None``); ``high`` wins where they cross.
 
     NaN in the value or in a limit makes the result NaN.
@@ -233,10 +260,14 @@ def clamp(ctx: Any, value: Any, low: Any, high: Any, dtype: torch.dtype) -> Any:
         if limit is not None:
             limited = _limit if dtype.is_floating_point else arithmetic
             value = limited(ctx, kind, value, limit, dtype)
-    return value
+    if is_network_tensor(value):
+        return value
+    return types.operand(ctx, value, dtype, types.rank_of(value))
 
 
-def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> Any:
+def _limit(
+    ctx: ConversionContext, kind: str, value: Operand, limit: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     # Not by MAX and MIN: where one operand is NaN, TensorRT returns the other in one kernel and NaN in the next.
     inner = types.compute_dtype(dtype, [limit] if isinstance(limit, (int, float)) else [])
     rank = types.common_rank((value, limit))
@@ -250,7 +281,7 @@ def _limit(ctx: Any, kind: str, value: Any, limit: Any, dtype: torch.dtype) -> A
     return result if inner is dtype else types.cast(ctx, result, dtype)
 
 
-def chain(ctx: Any, kind: str, tensors: Sequence[Any]) -> Any:
+def chain(ctx: ConversionContext, kind: str, tensors: Sequence[NetworkTensor]) -> NetworkTensor:
     """Returns ``tensors`` combined from left to right; all of one dtype and rank.
 
     Args:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import ConversionContext, is_network_tensor
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
 from torchtrt_converters_aten_core.impl import elementwise, reduction, types, unary
 
 
@@ -34,7 +33,7 @@ class Formula:
 
     __hash__ = None  # type: ignore[assignment]  # == makes a formula
 
-    def __init__(self, ctx: ConversionContext, value: Any, dtype: torch.dtype | None = None):
+    def __init__(self, ctx: ConversionContext, value: Operand, dtype: torch.dtype | None = None):
         self.ctx = ctx
         if is_network_tensor(value):
             self.dtype = types.held_dtype(ctx, value) if dtype is None else dtype
@@ -43,53 +42,56 @@ class Formula:
             self.dtype = torch.float32 if dtype is None else dtype
             self.tensor = types.operand(ctx, value, self.dtype, types.rank_of(value))
 
-    def _same(self, tensor: Any) -> Formula:
+    def _same(self, tensor: NetworkTensor) -> Formula:
         return Formula._of(self.ctx, tensor, self.dtype)
 
     @classmethod
-    def _of(cls, ctx: ConversionContext, tensor: Any, dtype: torch.dtype) -> Formula:
+    def _of(cls, ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> Formula:
         formula = cls.__new__(cls)
         formula.ctx, formula.tensor, formula.dtype = ctx, tensor, dtype
         return formula
 
-    def _combine(self, kind: str, other: Any, swapped: bool = False) -> Formula:
-        second = _value(other)
-        if isinstance(other, Formula) and len(second.shape) == len(self.tensor.shape):
-            pair = (second, self.tensor) if swapped else (self.tensor, second)
+    def _combine(self, kind: str, other: Formula | Operand, swapped: bool = False) -> Formula:
+        if isinstance(other, Formula) and len(other.tensor.shape) == len(self.tensor.shape):
+            pair = (other.tensor, self.tensor) if swapped else (self.tensor, other.tensor)
             return self._same(elementwise.combine(self.ctx, kind, *pair))
-        pair = (second, self.tensor) if swapped else (self.tensor, second)
-        return self._same(elementwise.arithmetic(self.ctx, kind, *pair, self.dtype))
+        first, second = self.tensor, _value(other)
+        if swapped:
+            result = elementwise.arithmetic(self.ctx, kind, second, first, self.dtype)
+        else:
+            result = elementwise.arithmetic(self.ctx, kind, first, second, self.dtype)
+        return self._same(result)
 
-    def _compare(self, kind: str, other: Any) -> Formula:
+    def _compare(self, kind: str, other: Formula | Operand) -> Formula:
         result = elementwise.compare(self.ctx, kind, self.tensor, _value(other))
         return Formula._of(self.ctx, result, torch.bool)
 
-    def _logical(self, kind: str, other: Any) -> Formula:
+    def _logical(self, kind: str, other: Formula | Operand) -> Formula:
         result = elementwise.logical(self.ctx, kind, self.tensor, _value(other))
         return Formula._of(self.ctx, result, torch.bool)
 
-    def __add__(self, other: Any) -> Formula:
+    def __add__(self, other: Formula | Operand) -> Formula:
         return self._combine("SUM", other)
 
-    def __radd__(self, other: Any) -> Formula:
+    def __radd__(self, other: Formula | Operand) -> Formula:
         return self._combine("SUM", other, swapped=True)
 
-    def __sub__(self, other: Any) -> Formula:
+    def __sub__(self, other: Formula | Operand) -> Formula:
         return self._combine("SUB", other)
 
-    def __rsub__(self, other: Any) -> Formula:
+    def __rsub__(self, other: Formula | Operand) -> Formula:
         return self._combine("SUB", other, swapped=True)
 
-    def __mul__(self, other: Any) -> Formula:
+    def __mul__(self, other: Formula | Operand) -> Formula:
         return self._combine("PROD", other)
 
-    def __rmul__(self, other: Any) -> Formula:
+    def __rmul__(self, other: Formula | Operand) -> Formula:
         return self._combine("PROD", other, swapped=True)
 
-    def __truediv__(self, other: Any) -> Formula:
+    def __truediv__(self, other: Formula | Operand) -> Formula:
         return self._combine("DIV", other)
 
-    def __rtruediv__(self, other: Any) -> Formula:
+    def __rtruediv__(self, other: Formula | Operand) -> Formula:
         return self._combine("DIV", other, swapped=True)
 
     def __neg__(self) -> Formula:
@@ -101,31 +103,31 @@ class Formula:
     def __invert__(self) -> Formula:
         return self.apply("NOT")
 
-    def __lt__(self, other: Any) -> Formula:
+    def __lt__(self, other: Formula | Operand) -> Formula:
         return self._compare("lt", other)
 
-    def __le__(self, other: Any) -> Formula:
+    def __le__(self, other: Formula | Operand) -> Formula:
         return self._compare("le", other)
 
-    def __gt__(self, other: Any) -> Formula:
+    def __gt__(self, other: Formula | Operand) -> Formula:
         return self._compare("gt", other)
 
-    def __ge__(self, other: Any) -> Formula:
+    def __ge__(self, other: Formula | Operand) -> Formula:
         return self._compare("ge", other)
 
-    def __eq__(self, other: object) -> Formula:  # type: ignore[override]
+    def __eq__(self, other: Formula | Operand) -> Formula:  # type: ignore[override]
         return self._compare("eq", other)
 
-    def __ne__(self, other: object) -> Formula:  # type: ignore[override]
+    def __ne__(self, other: Formula | Operand) -> Formula:  # type: ignore[override]
         return self._compare("ne", other)
 
-    def __and__(self, other: Any) -> Formula:
+    def __and__(self, other: Formula | Operand) -> Formula:
         return self._logical("AND", other)
 
-    def __or__(self, other: Any) -> Formula:
+    def __or__(self, other: Formula | Operand) -> Formula:
         return self._logical("OR", other)
 
-    def __xor__(self, other: Any) -> Formula:
+    def __xor__(self, other: Formula | Operand) -> Formula:
         return self._logical("XOR", other)
 
     def apply(self, kind: str) -> Formula:
@@ -148,7 +150,9 @@ class Formula:
         """Returns the mean over dimensions, which stay with size 1."""
         return self._same(reduction.reduce(self.ctx, "AVG", self.tensor, dims, True))
 
-    def where(self, chosen: Any, other: Any, dtype: torch.dtype | None = None) -> Formula:
+    def where(
+        self, chosen: Formula | Operand, other: Formula | Operand, dtype: torch.dtype | None = None
+    ) -> Formula:
         """Returns ``chosen`` where this condition is true, and ``other`` elsewhere.
 
         Args:
@@ -158,9 +162,10 @@ class Formula:
         """
         if dtype is None:
             dtype = next(each.dtype for each in (chosen, other) if isinstance(each, Formula))
-        values = (self.tensor, _value(chosen), _value(other))
-        return Formula._of(self.ctx, elementwise.select(self.ctx, *values, dtype), dtype)
+        values = (_value(chosen), _value(other))
+        result = elementwise.select(self.ctx, self.tensor, *values, dtype)
+        return Formula._of(self.ctx, result, dtype)
 
 
-def _value(operand: Any) -> Any:
+def _value(operand: Formula | Operand) -> Operand:
     return operand.tensor if isinstance(operand, Formula) else operand

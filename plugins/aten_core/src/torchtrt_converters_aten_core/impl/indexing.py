@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import add, add_layer, is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
+    add,
+    add_layer,
+    is_network_tensor,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
+from torchtrt_converters_aten_core.impl.sizes import Deferred
 
 
-def gather(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
+def gather(
+    ctx: ConversionContext, tensor: NetworkTensor, indices: NetworkTensor, dim: int
+) -> NetworkTensor:
     """Returns ``tensor`` with one dimension replaced by the dimensions of ``indices``, which must be from 0 on.
 
     Args:
@@ -25,7 +34,9 @@ def gather(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
     return add(ctx, "gather", tensor, indices, dim % len(tensor.shape))
 
 
-def gather_elements(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
+def gather_elements(
+    ctx: ConversionContext, tensor: NetworkTensor, indices: NetworkTensor, dim: int
+) -> NetworkTensor:
     """Returns, for each place of ``indices``, the element there with ``dim`` replaced by the index.
 
     Args:
@@ -39,7 +50,13 @@ def gather_elements(ctx: Any, tensor: Any, indices: Any, dim: int) -> Any:
     return layer.get_output(0)
 
 
-def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int) -> Any:
+def scatter_elements(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    indices: NetworkTensor,
+    updates: NetworkTensor,
+    dim: int,
+) -> NetworkTensor:
     """Returns ``tensor`` with ``updates`` written at the places that ``indices`` name along ``dim``.
 
     Args:
@@ -55,29 +72,37 @@ def scatter_elements(ctx: Any, tensor: Any, indices: Any, updates: Any, dim: int
 
 
 def scatter_source(
-    ctx: Any, source: Any, value: Any, index: Any, dtype: torch.dtype, rank: int
-) -> Any:
+    ctx: ConversionContext,
+    source: NetworkTensor | torch.Tensor | None,
+    value: int | float | bool | None,
+    index: NetworkTensor,
+    dtype: torch.dtype,
+    rank: int,
+) -> NetworkTensor:
     """Returns what a scatter writes for each of ``index``: its number, or the part of its source that is used.
 
     Args:
         ctx: The conversion context.
         source: A tensor of the elements to write, or ``None``.
-        value: The number to write where there is no source.
+        value: The number to write where there is no source; ``None`` where there is one.
         index: The indices, a network tensor.
         dtype: The dtype to have.
         rank: The rank of ``index``.
     """
     extents = sizes.sizes_of(ctx, index)
     if source is None:
-        return shape.expand(ctx, types.operand(ctx, value, dtype, rank), extents)
-    source = types.operand(ctx, source, dtype, rank)
-    wanted, given = ctx.symbolic_shape(index), ctx.symbolic_shape(source)
+        number = types.operand(ctx, 0 if value is None else value, dtype, rank)
+        return shape.expand(ctx, number, extents)
+    updates = types.operand(ctx, source, dtype, rank)
+    wanted, given = ctx.symbolic_shape(index), ctx.symbolic_shape(updates)
     if all(sizes.same(*pair) for pair in zip(wanted, given, strict=True)):
-        return source
-    return shape.slice_by(ctx, source, [0] * rank, extents, [1] * rank)
+        return updates
+    return shape.slice_by(ctx, updates, [0] * rank, extents, [1] * rank)
 
 
-def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any) -> Any:
+def scatter_rows(
+    ctx: ConversionContext, tensor: NetworkTensor, indices: NetworkTensor, updates: NetworkTensor
+) -> NetworkTensor:
     """Returns ``tensor`` with rows of its first dimension replaced by those of ``updates``.
 
     Args:
@@ -90,7 +115,9 @@ def scatter_rows(ctx: Any, tensor: Any, indices: Any, updates: Any) -> Any:
     return add(ctx, "scatter", tensor, places, updates, trt.ScatterMode.ND)
 
 
-def from_start(ctx: Any, indices: Any, length: sizes.Size, rank: int) -> Any:
+def from_start(
+    ctx: ConversionContext, indices: NetworkTensor | torch.Tensor, length: Size, rank: int
+) -> NetworkTensor:
     """Returns indices that may count from the end as ones that count from the beginning.
 
     Args:
@@ -122,14 +149,18 @@ class Merged:
         place: How many other dimensions stand before the index' dimensions in NumPy's result.
     """
 
-    tensor: Any
-    index: Any
-    outline: list[Any]
+    tensor: NetworkTensor
+    index: NetworkTensor
+    outline: list[int | Deferred]
     order: list[int]
     place: int
 
 
-def merge_indexed(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Merged:
+def merge_indexed(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    indices: Sequence[NetworkTensor | torch.Tensor | None],
+) -> Merged:
     """Brings the indexed dimensions together and makes them one, and their indices one index into it.
 
     Args:
@@ -141,8 +172,8 @@ def merge_indexed(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Merged:
     dims = [dim for dim, index in enumerate(indices) if index is not None]
     others = [dim for dim in range(rank) if dim not in dims]
     lengths = [sizes.size_of(ctx, tensor, dim) for dim in dims]
-    index_rank = types.common_rank([indices[dim] for dim in dims])
-    flat = _flat_index(ctx, [indices[dim] for dim in dims], lengths, index_rank)
+    used = [index for index in indices if index is not None]
+    flat = _flat_index(ctx, used, lengths, types.common_rank(used))
     order = dims + others
     moved = shape.permute(ctx, tensor, order)
     outline = [sizes.outline(ctx, tensor)[dim] for dim in order]
@@ -164,7 +195,11 @@ def _index_last(index_rank: int, others: int, place: int) -> list[int]:
     ]
 
 
-def index_by(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Any:
+def index_by(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    indices: Sequence[NetworkTensor | torch.Tensor | None],
+) -> NetworkTensor:
     """Returns ``tensor[indices]`` by NumPy's rules for integer index tensors that broadcast.
 
     Args:
@@ -172,12 +207,12 @@ def index_by(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Any:
         tensor: A network tensor.
         indices: For each leading dimension an index tensor, or ``None`` for the whole dimension.
     """
-    dims = [dim for dim, index in enumerate(indices) if index is not None]
-    if len(dims) == 1:
-        length = sizes.size_of(ctx, tensor, dims[0])
-        index = indices[dims[0]]
-        index = from_start(ctx, index, length, types.rank_of(index))
-        return gather(ctx, tensor, index, dims[0])
+    used = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    if len(used) == 1:
+        ((dim, index),) = used
+        length = sizes.size_of(ctx, tensor, dim)
+        place = from_start(ctx, index, length, types.rank_of(index))
+        return gather(ctx, tensor, place, dim)
     merged = merge_indexed(ctx, tensor, indices)
     if merged.place == 0:
         return gather(ctx, merged.tensor, merged.index, 0)
@@ -186,13 +221,17 @@ def index_by(ctx: Any, tensor: Any, indices: Sequence[Any]) -> Any:
     return shape.permute(ctx, chosen, _index_last(len(merged.index.shape), others, merged.place))
 
 
-def _flat_index(ctx: Any, indices: Sequence[Any], lengths: Sequence[sizes.Size], rank: int) -> Any:
-    result = None
-    for index, length in zip(indices, lengths, strict=True):
-        part = from_start(ctx, index, length, rank)
-        if result is None:
-            result = part
-        else:
-            row = elementwise.arithmetic(ctx, "PROD", result, length, torch.int32)
-            result = elementwise.combine(ctx, "SUM", row, part)
+def _flat_index(
+    ctx: ConversionContext,
+    indices: Sequence[NetworkTensor | torch.Tensor],
+    lengths: Sequence[Size],
+    rank: int,
+) -> NetworkTensor:
+    parts = [
+        from_start(ctx, index, length, rank) for index, length in zip(indices, lengths, strict=True)
+    ]
+    result = parts[0]
+    for part, length in zip(parts[1:], lengths[1:], strict=True):
+        row = elementwise.arithmetic(ctx, "PROD", result, length, torch.int32)
+        result = elementwise.combine(ctx, "SUM", row, part)
     return result

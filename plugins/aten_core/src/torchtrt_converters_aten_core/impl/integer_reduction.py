@@ -8,10 +8,10 @@ and put together. No partial result exceeds 2**24, up to which float32 is exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, slicing
 from torchtrt_converters_aten_core.impl.reduction import reduce
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
@@ -22,7 +22,9 @@ SUM_LIMIT = 1 << 16
 """The most numbers whose sum is exact, in parts of eight bits."""
 
 
-def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def total(
+    ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns the exact sum of integers; of sizes beyond ``SUM_LIMIT`` only where TensorRT's own is.
 
     Args:
@@ -39,7 +41,9 @@ def total(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     return exact_sum(ctx, tensor, dims, keep, count or SUM_LIMIT)
 
 
-def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int) -> Any:
+def exact_sum(
+    ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool, count: int
+) -> NetworkTensor:
     """Returns the sum of at most ``count`` (no more than ``SUM_LIMIT``) int32 numbers.
 
     Args:
@@ -62,7 +66,9 @@ def exact_sum(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool, count: int
     return total
 
 
-def exact_extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def exact_extreme(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns the ``MAX`` or ``MIN`` of int32 numbers: by their upper halves, then by the lower.
 
     Args:
@@ -82,7 +88,9 @@ def exact_extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: b
     return _join(ctx, high_best, low_best, 1 << 16)
 
 
-def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def by_halves(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns the ``SUM``, ``PROD``, ``MAX`` or ``MIN`` of int32 numbers over dimensions of fixed sizes, at least 1.
 
     Halves are combined element by element, then quarters, and so on: no reduction that TensorRT would
@@ -105,13 +113,15 @@ def by_halves(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool)
     return tensor if keep else shape.squeeze(ctx, tensor, dims)
 
 
-def has_halves(tensor: Any, dims: Sequence[int]) -> bool:
+def has_halves(tensor: NetworkTensor | torch.Tensor, dims: Sequence[int]) -> bool:
     """Returns whether ``by_halves`` takes a network tensor or a fake one: its sizes along ``dims`` are fixed."""
     extents = [tensor.shape[dim] for dim in dims]
     return all(isinstance(extent, int) and extent >= 1 for extent in extents)
 
 
-def cut(ctx: Any, tensor: Any, base: int) -> tuple[Any, Any]:
+def cut(
+    ctx: ConversionContext, tensor: NetworkTensor, base: int
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns ``tensor // base`` and what remains, which is from 0 to below ``base``.
 
     Args:
@@ -124,6 +134,8 @@ def cut(ctx: Any, tensor: Any, base: int) -> tuple[Any, Any]:
     return high, elementwise.combine(ctx, "SUB", tensor, whole)
 
 
-def _join(ctx: Any, high: Any, low: Any, base: int) -> Any:
+def _join(
+    ctx: ConversionContext, high: NetworkTensor, low: NetworkTensor, base: int
+) -> NetworkTensor:
     whole = elementwise.arithmetic(ctx, "PROD", high, base, torch.int32)
     return elementwise.combine(ctx, "SUM", whole, low)

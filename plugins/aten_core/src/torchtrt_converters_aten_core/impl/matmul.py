@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import add, add_layer, is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Operand,
+    add,
+    add_layer,
+    is_network_tensor,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, reduction, shims, types
 from torchtrt_converters_aten_core.impl.integer_reduction import total
@@ -16,14 +22,14 @@ from torchtrt_converters_aten_core.impl.shape import swap, to_rank, unsqueeze
 
 
 def multiply(
-    ctx: Any,
-    first: Any,
-    second: Any,
+    ctx: ConversionContext,
+    first: NetworkTensor,
+    second: NetworkTensor,
     transpose_first: bool = False,
     transpose_second: bool = False,
     *,
     may_transpose: bool = True,
-) -> Any:
+) -> NetworkTensor:
     """Returns the product of two network tensors of one floating-point dtype, by the rules of ``torch.matmul``.
 
     One-dimensional operands are vectors; the dimensions before the last two broadcast. If more than three dimensions
@@ -61,7 +67,13 @@ def multiply(
     return _multiply(ctx, first, second, transpose_first, transpose_second)
 
 
-def _dot(ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_second: bool) -> Any:
+def _dot(
+    ctx: ConversionContext,
+    first: NetworkTensor,
+    second: NetworkTensor,
+    transpose_first: bool,
+    transpose_second: bool,
+) -> NetworkTensor:
     """Returns the products of rows and columns, one of each in every matrix, as sums of elementwise products."""
     row = swap(ctx, first, -2, -1) if transpose_first else first
     column = second if transpose_second else swap(ctx, second, -2, -1)
@@ -70,8 +82,12 @@ def _dot(ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_sec
 
 
 def _multiply(
-    ctx: Any, first: Any, second: Any, transpose_first: bool, transpose_second: bool
-) -> Any:
+    ctx: ConversionContext,
+    first: NetworkTensor,
+    second: NetworkTensor,
+    transpose_first: bool,
+    transpose_second: bool,
+) -> NetworkTensor:
     """Returns the product as one layer, with as many batch dimensions as the operand that has more of them."""
     batch = max(len(first.shape), len(second.shape), 2) - 2
     operations = []
@@ -84,14 +100,18 @@ def _multiply(
     return add(ctx, "matrix_multiply", tensors[0], operations[0], tensors[1], operations[1])
 
 
-def _with_sizes(ctx: Any, tensor: Any, sizes: Sequence[int]) -> Any:
+def _with_sizes(
+    ctx: ConversionContext, tensor: NetworkTensor, sizes: Sequence[int]
+) -> NetworkTensor:
     """Returns a tensor with these sizes. A 0 stands for the tensor's own size at that place."""
     layer = add_layer(ctx, "shuffle", tensor)
     layer.reshape_dims = tuple(sizes)
     return layer.get_output(0)
 
 
-def multiply_whole(ctx: Any, first: Any, second: Any) -> Any:
+def multiply_whole(
+    ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor
+) -> NetworkTensor:
     """Returns the product of two network tensors of one integer dtype, by the rules of ``torch.matmul``.
 
     Each product is computed by itself and then summed up, which is exact.
@@ -113,7 +133,12 @@ def multiply_whole(ctx: Any, first: Any, second: Any) -> Any:
     return total(ctx, products, [rank - 1], False)
 
 
-def linear(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
+def linear(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    weight: NetworkTensor | torch.Tensor,
+    bias: NetworkTensor | torch.Tensor | None,
+) -> NetworkTensor:
     """Returns ``tensor @ weight.T + bias``.
 
     Args:
@@ -134,8 +159,13 @@ def linear(ctx: Any, tensor: Any, weight: Any, bias: Any) -> Any:
 
 
 def add_scaled(
-    ctx: Any, addend: Any, product: Any, beta: float, alpha: float, dtype: torch.dtype
-) -> Any:
+    ctx: ConversionContext,
+    addend: Operand,
+    product: NetworkTensor,
+    beta: float,
+    alpha: float,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Returns ``beta * addend + alpha * product``; with ``beta`` 0 the addend is not read, whatever it holds.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt.tensorrt.dtypes import inner_dtype
 from torchtrt_converters_aten_core.impl import elementwise, unary
 
@@ -21,7 +21,9 @@ def neutral(kind: str, dtype: torch.dtype) -> float:
     return limits.max if kind == "MIN" else limits.min
 
 
-def merge(ctx: Any, kind: str, first: Any, second: Any) -> Any:
+def merge(
+    ctx: ConversionContext, kind: str, first: NetworkTensor, second: NetworkTensor
+) -> NetworkTensor:
     """Returns two network tensors of one dtype and rank combined; NaN where either is none.
 
     Args:
@@ -39,7 +41,7 @@ def merge(ctx: Any, kind: str, first: Any, second: Any) -> Any:
     return elementwise.clamp(ctx, first, low, high, dtype)
 
 
-def _log_sum(ctx: Any, first: Any, second: Any) -> Any:
+def _log_sum(ctx: ConversionContext, first: NetworkTensor, second: NetworkTensor) -> NetworkTensor:
     """Returns ``log(exp(first) + exp(second))``, as the larger and what the smaller adds to it."""
     dtype = ctx.dtype_of(first)
     larger = merge(ctx, "MAX", first, second)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import add_layer
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add_layer
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import creation, shape, sizes, slicing, types
 
@@ -16,8 +15,13 @@ FILLABLE = (torch.float32, torch.float16, torch.int32)
 
 
 def pad(
-    ctx: Any, tensor: Any, before: Sequence[int], after: Sequence[int], mode: str, value: Any
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    before: Sequence[int],
+    after: Sequence[int],
+    mode: str,
+    value: Operand,
+) -> NetworkTensor:
     """Returns ``tensor`` with elements added around it; negative numbers take elements away.
 
     Args:
@@ -56,8 +60,12 @@ def pad(
 
 
 def _pad_by_joining(
-    ctx: Any, tensor: Any, before: Sequence[int], after: Sequence[int], value: Any
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    before: Sequence[int],
+    after: Sequence[int],
+    value: Operand,
+) -> NetworkTensor:
     dtype = ctx.dtype_of(tensor)
     for dim, (low, high) in enumerate(zip(before, after, strict=True)):
         extents = sizes.sizes_of(ctx, tensor)
@@ -77,7 +85,7 @@ def _pad_by_joining(
     return tensor
 
 
-def flip(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
+def flip(ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Returns ``tensor`` with the order of elements reversed along dimensions.
 
     Args:
@@ -97,7 +105,7 @@ def flip(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     return shape.slice_by(ctx, tensor, starts, extents, steps)
 
 
-def roll(ctx: Any, tensor: Any, shifts: dict[int, int]) -> Any:
+def roll(ctx: ConversionContext, tensor: NetworkTensor, shifts: dict[int, int]) -> NetworkTensor:
     """Returns ``tensor`` with elements moved along dimensions, the last ones coming first.
 
     Two pieces change places. A slice that wraps around is one layer, which tensors of varying sizes get, but TensorRT
@@ -114,7 +122,7 @@ def roll(ctx: Any, tensor: Any, shifts: dict[int, int]) -> Any:
         for dim, size in enumerate(extents)
     ]
     if any(size < 0 for size in extents):
-        return pad(ctx, tensor, counts, [-count for count in counts], "WRAP", None)
+        return pad(ctx, tensor, counts, [-count for count in counts], "WRAP", 0)
     for dim, (size, count) in enumerate(zip(extents, counts, strict=True)):
         if size and count:
             first, last = slicing.split(ctx, tensor, dim, [size - count, count])

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from torchtrt.conversion import add_layer
+from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -35,7 +35,9 @@ def ranks(dtype: torch.dtype) -> bool:
     return not types.is_integer(dtype) or ranks_integers()
 
 
-def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+def first_extreme(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
+) -> NetworkTensor:
     """Returns the int32 index of the ``MAX`` or ``MIN`` along a dimension, which stays with size 1.
 
     Of equal elements it is the first, and of elements that are NaN before any that is one.
@@ -73,7 +75,9 @@ def first_extreme(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
     return types.cast(ctx, index, torch.int32)
 
 
-def _found_by_halves(ctx: Any, kind: str, tensor: Any, dim: int) -> Any:
+def _found_by_halves(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dim: int
+) -> NetworkTensor:
     """Returns which int32 numbers are extreme where TensorRT reduces in float32.
 
     They are extreme in their upper half, and of these in the lower. The halves are not put together
@@ -92,7 +96,9 @@ _NO_PLACE = float(1 << 23)
 """Beyond every index, and so small that float32 holds its sums with indices."""
 
 
-def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
+def top_k(
+    ctx: ConversionContext, tensor: NetworkTensor, k: int, dim: int, largest: bool
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns the ``k`` largest (or smallest) elements along a dimension in order, and their int32 indices.
 
     NaN ranks with infinity, above all numbers.
@@ -136,7 +142,7 @@ def top_k(ctx: Any, tensor: Any, k: int, dim: int, largest: bool) -> tuple[Any, 
     return values, indices
 
 
-def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
+def _ranked(ctx: ConversionContext, tensor: NetworkTensor, largest: bool) -> NetworkTensor:
     """Returns numbers that TopK puts in PyTorch's order, in which what is NaN is above all.
 
     TensorRT 8.6 never chooses an infinity at the wrong end nor what is NaN, and says -1
@@ -152,7 +158,9 @@ def _ranked(ctx: Any, tensor: Any, largest: bool) -> Any:
     return elementwise.select(ctx, number, finite, math.inf, dtype)
 
 
-def sort(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+def sort(
+    ctx: ConversionContext, tensor: NetworkTensor, dim: int, descending: bool
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns all elements along a dimension in order, and their int32 indices.
 
     Up to ``LIMIT`` elements are one TopK, and up to twice as many are two, from either end.
@@ -191,7 +199,9 @@ def sorts(dtype: torch.dtype, extents: tuple[Any, ...], dim: int) -> bool:
     return count is not None and 1 <= count <= COUNTING_LIMIT and len(extents) < 8
 
 
-def _sort_from_both_ends(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+def _sort_from_both_ends(
+    ctx: ConversionContext, tensor: NetworkTensor, dim: int, descending: bool
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Sorts with one TopK from the front and one from the back.
 
     The second looks at the tensor backward: of equal elements TopK takes the first, so that the two
@@ -209,7 +219,9 @@ def _sort_from_both_ends(ctx: Any, tensor: Any, dim: int, descending: bool) -> t
     return results[0], results[1]
 
 
-def _sort_by_counting(ctx: Any, tensor: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+def _sort_by_counting(
+    ctx: ConversionContext, tensor: NetworkTensor, dim: int, descending: bool
+) -> tuple[NetworkTensor, NetworkTensor]:
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if dtype is torch.bool:
         number = types.cast(ctx, tensor, torch.int32)
@@ -249,5 +261,5 @@ def _sort_by_counting(ctx: Any, tensor: Any, dim: int, descending: bool) -> tupl
     )
 
 
-def _none(ctx: Any, number: Any) -> Any:
+def _none(ctx: ConversionContext, number: NetworkTensor) -> NetworkTensor:
     return unary.apply(ctx, "NOT", number)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
-from torchtrt.conversion import add
+from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, types, unary
 
 
-def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def reduce(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns ``tensor`` reduced over ``dims``: a single layer; the tensor itself where there is nothing to reduce.
 
     Args:
@@ -31,7 +32,9 @@ def reduce(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) ->
     return add(ctx, "reduce", tensor, getattr(trt.ReduceOperation, kind), mask, keep)
 
 
-def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def extreme(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns the ``MAX`` or ``MIN`` of a floating-point tensor over ``dims``: NaN where one element is none.
 
     TensorRT's own passes over elements that are not numbers.
@@ -51,7 +54,7 @@ def extreme(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -
     return elementwise.select(ctx, numbers, best, math.nan, ctx.dtype_of(tensor))
 
 
-def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
+def all_dims(tensor: NetworkTensor | torch.Tensor, dims: int | Sequence[int] | None) -> list[int]:
     """Returns the dimensions that PyTorch's ``dim`` stands for: all of them for ``None`` and for an empty list."""
     rank = len(tensor.shape)
     if dims is None or (isinstance(dims, Sequence) and not dims):
@@ -59,7 +62,9 @@ def all_dims(tensor: Any, dims: int | Sequence[int] | None) -> list[int]:
     return [dim % max(rank, 1) for dim in (dims if isinstance(dims, Sequence) else [dims])]
 
 
-def any_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def any_true(
+    ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns a bool tensor: whether any element is not zero.
 
     Args:
@@ -71,7 +76,9 @@ def any_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     return _reduce_bool(ctx, "MAX", tensor, dims, keep)
 
 
-def all_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def all_true(
+    ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns a bool tensor: whether all elements are not zero.
 
     Args:
@@ -83,7 +90,9 @@ def all_true(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
     return _reduce_bool(ctx, "MIN", tensor, dims, keep)
 
 
-def _reduce_bool(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def _reduce_bool(
+    ctx: ConversionContext, kind: str, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     condition = types.cast(ctx, tensor, torch.bool)
     if not len(tensor.shape) or not dims:
         return condition
@@ -92,8 +101,12 @@ def _reduce_bool(ctx: Any, kind: str, tensor: Any, dims: Sequence[int], keep: bo
 
 
 def variance(
-    ctx: Any, tensor: Any, dims: Sequence[int], correction: float, keep: bool
-) -> tuple[Any, Any]:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    dims: Sequence[int],
+    correction: float,
+    keep: bool,
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns the variance over ``dims`` and the mean, computed as the mean of squared deviations.
 
     Args:
@@ -117,7 +130,9 @@ def variance(
     return result, mean if keep else shape.squeeze(ctx, mean, dims)
 
 
-def _divisor(ctx: Any, tensor: Any, dims: Sequence[int], correction: float) -> Any:
+def _divisor(
+    ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], correction: float
+) -> NetworkTensor | float:
     from torchtrt_converters_aten_core.impl import sizes
 
     parts = [sizes.size_of(ctx, tensor, dim) for dim in dims]
@@ -129,7 +144,9 @@ def _divisor(ctx: Any, tensor: Any, dims: Sequence[int], correction: float) -> A
     return elementwise.clamp(ctx, less, 0.0, None, torch.float32)
 
 
-def norm(ctx: Any, tensor: Any, order: float, dims: Sequence[int], keep: bool) -> Any:
+def norm(
+    ctx: ConversionContext, tensor: NetworkTensor, order: float, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns the vector norm of any order over ``dims`` of a floating-point tensor.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,10 +18,10 @@ from torchtrt_converters_aten_core.impl.checks import (
     tensor_limits,
 )
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Converter = TypeVar("Converter", bound=Callable[..., Any])
 
 
-def converts_for(pack: ConverterPack) -> Callable[..., Decorator]:
+def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Converter]]:
     """Returns the function ``converts``, which registers converters in a pack.
 
     Args:
@@ -42,7 +42,7 @@ def converts_for(pack: ConverterPack) -> Callable[..., Decorator]:
         numbers: bool = False,
         asks_sizes: bool = True,
         requires: Capability | Sequence[Capability] = (),
-    ) -> Decorator:
+    ) -> Callable[[Converter], Converter]:
         """Returns a decorator that registers a converter for each of the targets.
 
         The converter supports dynamic shapes. The tensors that a node reads and makes must have

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
 from torchtrt_converters_aten_core.impl import types
 from torchtrt_converters_aten_core.impl.formulas import Formula
 
@@ -37,7 +38,9 @@ class _Multiple(NamedTuple):
     low: Formula
 
 
-def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def fmod(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns the remainder with the dividend's sign.
 
     Args:
@@ -49,7 +52,9 @@ def fmod(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     return _Division(ctx, first, second, dtype).remainder().cast(dtype).tensor
 
 
-def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def remainder(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns the remainder with the divisor's sign; the arguments are ``fmod``'s."""
     division = _Division(ctx, first, second, dtype)
     rest = division.remainder()
@@ -57,7 +62,9 @@ def remainder(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
     return division.is_on_other_side(rest).where(moved, rest).cast(dtype).tensor
 
 
-def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
+def floor_divide(
+    ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+) -> NetworkTensor:
     """Returns the quotient rounded down, of what the remainder leaves; the arguments are ``fmod``'s."""
     division = _Division(ctx, first, second, dtype)
     dividend, divisor = division.dividend, division.divisor
@@ -73,7 +80,9 @@ def floor_divide(ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> Any:
 class _Division:
     """A dividend and a divisor in float32, and the steps that their remainder takes."""
 
-    def __init__(self, ctx: Any, first: Any, second: Any, dtype: torch.dtype) -> None:
+    def __init__(
+        self, ctx: ConversionContext, first: Operand, second: Operand, dtype: torch.dtype
+    ) -> None:
         self.ctx = ctx
         self.number = _magnitude(second, dtype)
         top = _top(ctx, first)
@@ -124,12 +133,12 @@ class _Division:
         rank = types.rank_of(self.dividend.tensor)
         high = math.frexp(self.number)[1] - 12
         upper = math.ldexp(round(math.ldexp(self.number, -high)), high)
-        parts = (self.number, upper, self.number - upper)
+        parts = [self.number, upper, self.number - upper]
         for _ in range(self.steps):
             constants = (types.operand(self.ctx, part, _WIDE, rank) for part in parts)
             yield _Multiple(*(Formula(self.ctx, each, _WIDE) for each in constants))
             if parts[0] < _ROOM:
-                parts = tuple(math.ldexp(part, _STEP) for part in parts)
+                parts = [math.ldexp(part, _STEP) for part in parts]
 
     def multiples_of_tensor(self, unit: Formula) -> Iterator[_Multiple]:
         """Yields the same for numbers that are known when the engine runs."""
@@ -143,17 +152,17 @@ class _Division:
             yield multiple
 
 
-def _top(ctx: Any, value: Any) -> int:
+def _top(ctx: ConversionContext, value: Operand) -> int:
     """Returns an exponent of 2 beyond all that a dividend may be."""
     if isinstance(value, (int, float)):
         return math.frexp(value)[1] if math.isfinite(value) else 0
-    dtype = types.stand_in(ctx, value).dtype
+    dtype = types.result_type(ctx, value)
     return _TOPS[dtype] if dtype.is_floating_point else 8 * dtype.itemsize
 
 
-def _bottom(ctx: Any, value: Any) -> int:
+def _bottom(ctx: ConversionContext, value: Operand) -> int:
     """Returns an exponent of 2 that a tensor's elements have at least, but for zeros."""
-    dtype = types.stand_in(ctx, value).dtype if hasattr(value, "shape") else _WIDE
+    dtype = _WIDE if isinstance(value, (int, float)) else types.result_type(ctx, value)
     return _BOTTOMS[dtype] if dtype.is_floating_point else 0
 
 

@@ -10,7 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from torchtrt.conversion import add
+import torch
+
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -33,7 +35,14 @@ MAXIMUM_RANK = 8
 """The most dimensions that a TensorRT tensor has."""
 
 
-def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int) -> Any:
+def combine_at(
+    ctx: ConversionContext,
+    kind: str,
+    tensor: NetworkTensor,
+    index: NetworkTensor,
+    source: NetworkTensor,
+    dim: int,
+) -> NetworkTensor:
     """Returns ``tensor`` combined with ``source`` at the places that ``index`` names along ``dim``.
 
     Args:
@@ -54,7 +63,14 @@ def combine_at(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: i
     return _one_by_one(ctx, kind, tensor, index, source, dim)
 
 
-def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim: int) -> Any:
+def overwrite(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    index: NetworkTensor,
+    value: float,
+    source: NetworkTensor,
+    dim: int,
+) -> NetworkTensor:
     """Returns ``tensor`` with a number at the places where ``combine_at`` would combine.
 
     Args:
@@ -62,7 +78,7 @@ def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim:
         tensor: A network tensor of any dtype and shape.
         index: An integer network tensor of the same rank.
         value: The number.
-        source: A network tensor or PyTorch tensor of the rank of ``index``, whose shape limits the places.
+        source: A network tensor of the rank of ``index``, whose shape limits the places.
         dim: The dimension; negative ones count from the last.
     """
     dim %= len(tensor.shape)
@@ -77,7 +93,9 @@ def overwrite(ctx: Any, tensor: Any, index: Any, value: float, source: Any, dim:
     return _one_by_one(ctx, None, tensor, index, values, dim)
 
 
-def _is_small(ctx: Any, tensor: Any, source: Any, dim: int) -> bool:
+def _is_small(
+    ctx: ConversionContext, tensor: NetworkTensor, source: NetworkTensor, dim: int
+) -> bool:
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
     exact = dtype.is_floating_point or reduces_integers_exactly()
     mine, theirs = ctx.symbolic_shape(tensor), ctx.symbolic_shape(source)
@@ -91,7 +109,14 @@ def _is_small(ctx: Any, tensor: Any, source: Any, dim: int) -> bool:
     return exact and whole and count <= DENSE_LIMIT and rank < MAXIMUM_RANK
 
 
-def _at_once(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int) -> Any:
+def _at_once(
+    ctx: ConversionContext,
+    kind: str,
+    tensor: NetworkTensor,
+    index: NetworkTensor,
+    source: NetworkTensor,
+    dim: int,
+) -> NetworkTensor:
     dtype = ctx.dtype_of(tensor)
     chosen = _choices(ctx, tensor, index, dim)
     values = shape.unsqueeze(ctx, source, [dim])
@@ -104,7 +129,9 @@ def _at_once(ctx: Any, kind: str, tensor: Any, index: Any, source: Any, dim: int
     return merging.merge(ctx, kind, tensor, total)
 
 
-def _choices(ctx: Any, tensor: Any, index: Any, dim: int) -> Any:
+def _choices(
+    ctx: ConversionContext, tensor: NetworkTensor, index: NetworkTensor, dim: int
+) -> NetworkTensor:
     """Returns whether an index names a place: a bool tensor with the places along ``dim``, the indices after it."""
     places = creation.places(ctx, tensor, dim, ctx.dtype_of(index))
     places = shape.unsqueeze(ctx, places, [dim + 1])
@@ -113,8 +140,13 @@ def _choices(ctx: Any, tensor: Any, index: Any, dim: int) -> Any:
 
 
 def _reduce_chosen(
-    ctx: Any, kind: str, chosen: Any, values: Any, dim: int, other: float | None = None
-) -> Any:
+    ctx: ConversionContext,
+    kind: str,
+    chosen: Operand,
+    values: NetworkTensor,
+    dim: int,
+    other: float | None = None,
+) -> NetworkTensor:
     dtype = ctx.dtype_of(values)
     other = merging.neutral(kind, dtype) if other is None else other
     # A tensor, since TensorRT 8.6 keeps an infinite number only where it is spread over a row.
@@ -127,7 +159,14 @@ def _reduce_chosen(
     return reduction.reduce(ctx, kind, kept, [dim], False)
 
 
-def _one_by_one(ctx: Any, kind: str | None, tensor: Any, index: Any, source: Any, dim: int) -> Any:
+def _one_by_one(
+    ctx: ConversionContext,
+    kind: str | None,
+    tensor: NetworkTensor,
+    index: NetworkTensor,
+    source: NetworkTensor,
+    dim: int,
+) -> NetworkTensor:
     """Returns ``tensor`` combined with ``source`` in a loop, or overwritten by it without a kind."""
     count = sizes.size_of(ctx, source, dim)
     loop = ctx.net.add_loop()
@@ -141,10 +180,11 @@ def _one_by_one(ctx: Any, kind: str | None, tensor: Any, index: Any, source: Any
     after = indexing.scatter_elements(ctx, before, here, value, dim)
     state.set_input(1, after)
     result = loop.add_loop_output(before, trt.LoopOutput.LAST_VALUE, 0)
-    return result.get_output(0)
+    output: NetworkTensor = result.get_output(0)
+    return output
 
 
-def _iterate(ctx: Any, loop: Any, tensor: Any, dim: int) -> Any:
+def _iterate(ctx: ConversionContext, loop: Any, tensor: NetworkTensor, dim: int) -> NetworkTensor:
     """Returns the element of a tensor at the loop's place along a dimension, with size 1 there.
 
     The dimension of size 1 comes from before the loop, where the rank allows. TensorRT for RTX 1.7 does not build
@@ -152,12 +192,20 @@ def _iterate(ctx: Any, loop: Any, tensor: Any, dim: int) -> Any:
     """
     if len(tensor.shape) == MAXIMUM_RANK:
         return shape.unsqueeze(ctx, loop.add_iterator(tensor, dim).get_output(0), [dim])
-    return loop.add_iterator(shape.unsqueeze(ctx, tensor, [dim + 1]), dim).get_output(0)
+    wide = shape.unsqueeze(ctx, tensor, [dim + 1])
+    element: NetworkTensor = loop.add_iterator(wide, dim).get_output(0)
+    return element
 
 
 def reduce_at(
-    ctx: Any, how: str, tensor: Any, index: Any, source: Any, dim: int, include_self: bool
-) -> Any:
+    ctx: ConversionContext,
+    how: str,
+    tensor: NetworkTensor,
+    index: NetworkTensor,
+    source: NetworkTensor,
+    dim: int,
+    include_self: bool,
+) -> NetworkTensor:
     """Returns ``tensor`` with the places that ``index`` names along ``dim`` reduced over ``source``.
 
     Args:
@@ -189,7 +237,9 @@ def reduce_at(
 KINDS = {"sum": "SUM", "prod": "PROD", "mean": "SUM", "amax": "MAX", "amin": "MIN"}
 
 
-def broadcast_index(ctx: Any, index: Any, rank: int, dim: int) -> Any:
+def broadcast_index(
+    ctx: ConversionContext, index: NetworkTensor, rank: int, dim: int
+) -> NetworkTensor:
     """Returns a vector of indices as a tensor of a rank, along ``dim`` and of size 1 elsewhere.
 
     Args:
@@ -202,7 +252,13 @@ def broadcast_index(ctx: Any, index: Any, rank: int, dim: int) -> Any:
     return shape.unsqueeze(ctx, index, others)
 
 
-def put(ctx: Any, tensor: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
+def put(
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    indices: Sequence[NetworkTensor | torch.Tensor | None],
+    values: NetworkTensor,
+    accumulate: bool,
+) -> NetworkTensor:
     """Returns ``tensor`` after ``tensor[indices] = values``, or ``+= values`` for every index.
 
     Args:

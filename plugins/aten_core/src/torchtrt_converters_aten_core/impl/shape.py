@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from torchtrt.conversion import add_layer
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkLayer,
+    NetworkTensor,
+    Size,
+    SymbolicSize,
+    add_layer,
+)
 from torchtrt_converters_aten_core.impl import sizes as size_math
-from torchtrt_converters_aten_core.impl.sizes import Size, is_static, may_be_zero, same, symbol_of
+from torchtrt_converters_aten_core.impl.sizes import (
+    Deferred,
+    is_static,
+    may_be_zero,
+    same,
+    symbol_of,
+)
 
 
 def reshape(
-    ctx: Any,
-    tensor: Any,
-    sizes: Sequence[Size],
-    result: Sequence[Any] | None = None,
-    source: Sequence[Any] | None = None,
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    sizes: Sequence[Size | Deferred],
+    result: Sequence[SymbolicSize] | None = None,
+    source: Sequence[SymbolicSize] | None = None,
+) -> NetworkTensor:
     """Returns ``tensor`` in another shape.
 
     Sizes that equal the input's at the same place are copied by TensorRT, and one more is inferred. Where that is not
@@ -71,7 +83,12 @@ def reshape(
     return layer.get_output(0)
 
 
-def _reshape_empty(ctx: Any, layer: Any, sizes: Sequence[Size], target: Sequence[Any]) -> Any:
+def _reshape_empty(
+    ctx: ConversionContext,
+    layer: NetworkLayer,
+    sizes: Sequence[Size | Deferred],
+    target: Sequence[SymbolicSize],
+) -> NetworkTensor:
     # A size of zero: 0 must not mean "copy", and -1 cannot be inferred.
     layer.zero_is_placeholder = False
     known = [
@@ -85,7 +102,7 @@ def _reshape_empty(ctx: Any, layer: Any, sizes: Sequence[Size], target: Sequence
     return layer.get_output(0)
 
 
-def permute(ctx: Any, tensor: Any, order: Sequence[int]) -> Any:
+def permute(ctx: ConversionContext, tensor: NetworkTensor, order: Sequence[int]) -> NetworkTensor:
     """Returns ``tensor`` with its dimensions in another order: ``order[i]`` becomes dimension ``i``.
 
     Args:
@@ -102,7 +119,7 @@ def permute(ctx: Any, tensor: Any, order: Sequence[int]) -> Any:
     return layer.get_output(0)
 
 
-def swap(ctx: Any, tensor: Any, first: int, second: int) -> Any:
+def swap(ctx: ConversionContext, tensor: NetworkTensor, first: int, second: int) -> NetworkTensor:
     """Returns ``tensor`` with two dimensions exchanged.
 
     Args:
@@ -119,7 +136,7 @@ def swap(ctx: Any, tensor: Any, first: int, second: int) -> Any:
     return permute(ctx, tensor, order)
 
 
-def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
+def unsqueeze(ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Returns ``tensor`` with dimensions of size 1 at the given places of the result.
 
     One layer and no shape computation: the ones are appended, every other size is copied, and a
@@ -152,7 +169,7 @@ def unsqueeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     return layer.get_output(0)
 
 
-def squeeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
+def squeeze(ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Returns ``tensor`` without the given dimensions, which must be of size 1.
 
     One layer and no shape computation: a transposition moves them to the end, and every other size is copied.
@@ -178,7 +195,7 @@ def squeeze(ctx: Any, tensor: Any, dims: Sequence[int]) -> Any:
     return layer.get_output(0)
 
 
-def to_rank(ctx: Any, tensor: Any, rank: int) -> Any:
+def to_rank(ctx: ConversionContext, tensor: NetworkTensor, rank: int) -> NetworkTensor:
     """Returns ``tensor`` with ``rank`` dimensions, the new ones in front and of size 1, ready to broadcast.
 
     Args:
@@ -189,7 +206,9 @@ def to_rank(ctx: Any, tensor: Any, rank: int) -> Any:
     return unsqueeze(ctx, tensor, range(rank - len(tensor.shape)))
 
 
-def expand(ctx: Any, tensor: Any, sizes: Sequence[Size]) -> Any:
+def expand(
+    ctx: ConversionContext, tensor: NetworkTensor, sizes: Sequence[Size | Deferred]
+) -> NetworkTensor:
     """Returns ``tensor`` broadcast to the given sizes.
 
     Args:
@@ -209,13 +228,13 @@ def expand(ctx: Any, tensor: Any, sizes: Sequence[Size]) -> Any:
     if not any(repeated):
         return tensor
     extent = [
-        _known(new, size) if repeat else size_math.size_of(ctx, tensor, dim)
+        _known(ctx, new, size) if repeat else size_math.size_of(ctx, tensor, dim)
         for dim, (repeat, new, size) in enumerate(zip(repeated, target, sizes, strict=True))
     ]
     return slice_by(ctx, tensor, [0] * rank, extent, [int(not repeat) for repeat in repeated])
 
 
-def broadcast(ctx: Any, tensors: Sequence[Any]) -> list[Any]:
+def broadcast(ctx: ConversionContext, tensors: Sequence[NetworkTensor]) -> list[NetworkTensor]:
     """Returns network tensors of one rank broadcast to their common shape.
 
     Args:
@@ -223,20 +242,24 @@ def broadcast(ctx: Any, tensors: Sequence[Any]) -> list[Any]:
         tensors: Network tensors of one rank and any dtypes.
     """
     symbols = [ctx.symbolic_shape(tensor) for tensor in tensors]
-    extents = []
-    for dim, extent in enumerate(symbols[0]):
+    extents: list[Size] = []
+    for dim in range(len(symbols[0])):
         wide = [place for place, own in enumerate(symbols) if not same(own[dim], 1)]
-        extents.append(size_math.size_of(ctx, tensors[wide[0]], dim) if wide else extent)
+        extents.append(size_math.size_of(ctx, tensors[wide[0]], dim) if wide else 1)
     return [expand(ctx, tensor, extents) for tensor in tensors]
 
 
-def _known(symbol: Any, size: Size) -> Size:
-    return symbol if isinstance(symbol, int) else size
+def _known(ctx: ConversionContext, symbol: SymbolicSize, size: Size | Deferred) -> Size:
+    return symbol if isinstance(symbol, int) else size_math.resolve(ctx, size)
 
 
 def slice_by(
-    ctx: Any, tensor: Any, start: Sequence[Size], extent: Sequence[Size], step: Sequence[Size]
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    start: Sequence[Size],
+    extent: Sequence[Size],
+    step: Sequence[Size],
+) -> NetworkTensor:
     """Returns elements ``start + index * step`` of ``tensor``, ``extent`` of them along each dimension.
 
     Args:
@@ -258,7 +281,7 @@ def slice_by(
     return layer.get_output(0)
 
 
-def flatten(ctx: Any, tensor: Any) -> Any:
+def flatten(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns ``tensor`` with one dimension.
 
     Args:
@@ -268,7 +291,7 @@ def flatten(ctx: Any, tensor: Any) -> Any:
     return reshape(ctx, tensor, [-1] if len(tensor.shape) else [1])
 
 
-def numel(ctx: Any, tensor: Any) -> Size:
+def numel(ctx: ConversionContext, tensor: NetworkTensor) -> Size:
     """Returns how many elements a tensor has.
 
     Args:

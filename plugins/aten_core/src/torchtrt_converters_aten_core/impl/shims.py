@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import NetworkTensor
 from torchtrt.tensorrt import Capability, supports, to_trt_dtype, trt
 
 
-def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
+def add_gelu(network: Any, tensor: NetworkTensor, approximate: str) -> NetworkTensor | None:
     """Returns GELU as one layer, or None where TensorRT has no such activation.
 
     Args:
@@ -21,7 +22,8 @@ def add_gelu(network: Any, tensor: Any, approximate: str) -> Any | None:
         return None
     kinds = trt.ActivationType
     kind = kinds.GELU_TANH if approximate == "tanh" else kinds.GELU_ERF
-    return network.add_activation(tensor, kind).get_output(0)
+    result: NetworkTensor = network.add_activation(tensor, kind).get_output(0)
+    return result
 
 
 def reduces_integers_exactly() -> bool:
@@ -45,8 +47,13 @@ def keeps_infinite_numbers() -> bool:
 
 
 def add_fill(
-    network: Any, shape: Any, operation: Any, dtype: torch.dtype, alpha: Any, beta: Any
-) -> Any:
+    network: Any,
+    shape: tuple[int, ...] | NetworkTensor,
+    operation: Any,
+    dtype: torch.dtype,
+    alpha: NetworkTensor | float,
+    beta: NetworkTensor | float,
+) -> NetworkTensor:
     """Returns a tensor filled by ``operation``.
 
     Args:
@@ -60,22 +67,24 @@ def add_fill(
         beta: Second parameter (step, high or deviation): a number, or a tensor (``(rank,)`` for
             LINSPACE).
     """
-    static = isinstance(shape, tuple)
-    dims = shape if static else (0,) * shape.shape[0]
+    dims = shape if isinstance(shape, tuple) else (0,) * shape.shape[0]
     if supports(Capability.STRONG_TYPING):
         layer = network.add_fill(dims, operation, to_trt_dtype(dtype))
     else:
         layer = network.add_fill(dims, operation)
         layer.set_output_type(0, to_trt_dtype(dtype))
-    if static:
+    if isinstance(shape, tuple):
         layer.alpha, layer.beta = alpha, beta
     else:
         for index, tensor in enumerate((shape, alpha, beta)):
             layer.set_input(index, tensor)
-    return layer.get_output(0)
+    result: NetworkTensor = layer.get_output(0)
+    return result
 
 
-def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
+def add_cumulative_sum(
+    network: Any, tensor: NetworkTensor, dim: NetworkTensor
+) -> NetworkTensor | None:
     """Returns the running sum of ``tensor`` along a dimension, or None where TensorRT has no such layer.
 
     Args:
@@ -86,7 +95,8 @@ def add_cumulative_sum(network: Any, tensor: Any, dim: Any) -> Any | None:
     if not supports(Capability.CUMULATIVE):
         return None
     layer = network.add_cumulative(tensor, dim, trt.CumulativeOperation.SUM, False, False)
-    return layer.get_output(0)
+    result: NetworkTensor = layer.get_output(0)
+    return result
 
 
 def ranks_integers() -> bool:

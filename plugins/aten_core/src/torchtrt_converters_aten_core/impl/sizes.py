@@ -6,21 +6,28 @@ Later converters can therefore find two sizes equal before run time.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
-from torchtrt.conversion import add, is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
+    add,
+    add_layer,
+    is_network_tensor,
+)
 from torchtrt.tensorrt import trt
 
-Size = Any
-"""An ``int`` or a 0-d int32 network tensor."""
 
-
-def symbol_of(ctx: Any, size: Any) -> int | torch.SymInt | None:
+def symbol_of(
+    ctx: ConversionContext, size: Size | torch.SymInt | Deferred
+) -> int | torch.SymInt | None:
     """Returns what is known of a size before run time: a number, an expression, or ``None``.
 
     Args:
@@ -59,7 +66,7 @@ def maximum(symbol: int | torch.SymInt) -> int | None:
     return int(upper) if upper.is_Integer else None
 
 
-def may_be_zero(ctx: Any, symbol: int | torch.SymInt | None) -> bool:
+def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bool:
     """Returns whether a size can be 0.
 
     The bounds of expressions do not say it: PyTorch takes all sizes of inputs for 2 or more.
@@ -86,7 +93,7 @@ def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
     return result
 
 
-def size_of(ctx: Any, tensor: Any, dim: int) -> Size:
+def size_of(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor.
 
     Args:
@@ -103,7 +110,7 @@ def size_of(ctx: Any, tensor: Any, dim: int) -> Size:
     return size
 
 
-def sizes_of(ctx: Any, tensor: Any) -> list[Size]:
+def sizes_of(ctx: ConversionContext, tensor: NetworkTensor) -> list[Size]:
     """Returns all sizes of a tensor.
 
     Args:
@@ -123,12 +130,12 @@ class Deferred:
         symbol: What is known of the size before run time.
     """
 
-    tensor: Any
+    tensor: NetworkTensor
     dim: int
     symbol: torch.SymInt | None
 
 
-def outline(ctx: Any, tensor: Any) -> list[Any]:
+def outline(ctx: ConversionContext, tensor: NetworkTensor) -> list[int | Deferred]:
     """Returns all sizes of a tensor: numbers, and ``Deferred`` ones, which add no layer yet.
 
     Args:
@@ -141,7 +148,7 @@ def outline(ctx: Any, tensor: Any) -> list[Any]:
     ]
 
 
-def resolve(ctx: Any, size: Any) -> Size:
+def resolve(ctx: ConversionContext, size: Size | Deferred) -> Size:
     """Returns a size that can be computed with: a deferred one is asked for now.
 
     Args:
@@ -162,7 +169,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 _NEUTRAL = {"SUM": 0, "SUB": 0, "PROD": 1, "FLOOR_DIV": 1}
 
 
-def combine(ctx: Any, kind: str, first: Size, second: Size) -> Size:
+def combine(ctx: ConversionContext, kind: str, first: Size, second: Size) -> Size:
     """Returns ``first <kind> second`` for two sizes.
 
     Args:
@@ -185,24 +192,21 @@ def combine(ctx: Any, kind: str, first: Size, second: Size) -> Size:
     return result
 
 
-def product(ctx: Any, sizes: Sequence[Size]) -> Size:
+def product(ctx: ConversionContext, sizes: Sequence[Size]) -> Size:
     """Returns the product of sizes; 1 for none.
 
     Args:
         ctx: The conversion context.
         sizes: Sizes: each an ``int`` or a 0-d int32 network tensor.
     """
-    numbers = [size for size in sizes if isinstance(size, int)]
-    result: Size = 1
-    for number in numbers:
-        result *= number
+    result: Size = math.prod(size for size in sizes if isinstance(size, int))
     for size in sizes:
         if not isinstance(size, int):
             result = combine(ctx, "PROD", size, result)
     return result
 
 
-def ceil_divide(ctx: Any, size: Size, by: int) -> Size:
+def ceil_divide(ctx: ConversionContext, size: Size, by: int) -> Size:
     """Returns ``size / by`` rounded up.
 
     Args:
@@ -216,7 +220,7 @@ def ceil_divide(ctx: Any, size: Size, by: int) -> Size:
     return combine(ctx, "FLOOR_DIV", raised, by)
 
 
-def to_tensor(ctx: Any, sizes: Sequence[Size]) -> Any:
+def to_tensor(ctx: ConversionContext, sizes: Sequence[Size]) -> NetworkTensor:
     """Returns sizes as one int32 network tensor of shape ``(len(sizes),)``.
 
     Args:
@@ -230,17 +234,17 @@ def to_tensor(ctx: Any, sizes: Sequence[Size]) -> Any:
     pieces = [ctx.tensor([size]) if isinstance(size, int) else _vector(ctx, size) for size in sizes]
     if len(pieces) == 1:
         return pieces[0]
-    layer = ctx.net.add_concatenation(pieces)
+    layer = add_layer(ctx, "concatenation", pieces)
     layer.axis = 0
     return layer.get_output(0)
 
 
-def _vector(ctx: Any, scalar: Any) -> Any:
-    layer = ctx.net.add_shuffle(scalar)
+def _vector(ctx: ConversionContext, scalar: NetworkTensor) -> NetworkTensor:
+    layer = add_layer(ctx, "shuffle", scalar)
     layer.reshape_dims = (1,)
     return layer.get_output(0)
 
 
-def is_static(sizes: Sequence[Any]) -> bool:
+def is_static(sizes: Sequence[object]) -> TypeGuard[Sequence[int]]:
     """Returns whether every size is a fixed number."""
     return all(isinstance(size, int) for size in sizes)

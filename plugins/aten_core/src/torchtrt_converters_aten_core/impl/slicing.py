@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from torchtrt.conversion import add, add_layer, is_network_tensor
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    Size,
+    SymbolicSize,
+    add,
+    add_layer,
+    is_network_tensor,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import shape, sizes
-from torchtrt_converters_aten_core.impl.sizes import Size, same, symbol_of
+from torchtrt_converters_aten_core.impl.sizes import same, symbol_of
 
 _NO_END = 2**31 - 1
 
 
 def take(
-    ctx: Any, tensor: Any, dim: int, start: Size, end: Size, step: int, count: Any = None
-) -> Any:
+    ctx: ConversionContext,
+    tensor: NetworkTensor,
+    dim: int,
+    start: Size | None,
+    end: Size | None,
+    step: int,
+    count: SymbolicSize = None,
+) -> NetworkTensor:
     """Returns ``tensor[start:end:step]`` along one dimension, by Python's rules for negative and excessive bounds.
 
     Args:
@@ -31,9 +44,7 @@ def take(
     dim %= rank
     if step == 1 and same(ctx.symbolic_shape(tensor)[dim], count):
         return tensor
-    length: Size = tensor.shape[dim] if tensor.shape[dim] >= 0 else None
-    if length is None:
-        length = sizes.size_of(ctx, tensor, dim)
+    length = sizes.size_of(ctx, tensor, dim)
     first = _bound(ctx, 0 if start is None else start, length)
     if isinstance(count, int):
         extent: Size = count
@@ -53,7 +64,7 @@ def take(
     return shape.slice_by(ctx, tensor, starts, extents, steps)
 
 
-def _bound(ctx: Any, bound: Size, length: Size) -> Size:
+def _bound(ctx: ConversionContext, bound: Size, length: Size) -> Size:
     """Returns a bound of a slice as an index from 0 to ``length``."""
     if isinstance(bound, int):
         if isinstance(length, int):
@@ -75,7 +86,7 @@ def _bound(ctx: Any, bound: Size, length: Size) -> Size:
     return sizes.combine(ctx, "MAX", wrapped, 0)
 
 
-def is_never_negative(symbol: Any) -> bool:
+def is_never_negative(symbol: SymbolicSize) -> bool:
     """Returns whether a size is known to be at least 0."""
     if isinstance(symbol, int):
         return symbol >= 0
@@ -87,7 +98,7 @@ def is_never_negative(symbol: Any) -> bool:
     return bool(statically_known_true(symbol >= 0))
 
 
-def wrap(ctx: Any, index: Size, length: Size) -> Size:
+def wrap(ctx: ConversionContext, index: Size, length: Size) -> Size:
     """Returns an index that may count from the end as one that counts from the beginning.
 
     Args:
@@ -103,7 +114,7 @@ def wrap(ctx: Any, index: Size, length: Size) -> Size:
     return add(ctx, "select", negative, moved, index)
 
 
-def pick(ctx: Any, tensor: Any, dim: int, index: Size) -> Any:
+def pick(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
     """Returns ``tensor`` at one index of a dimension, which is dropped.
 
     Args:
@@ -120,13 +131,14 @@ def pick(ctx: Any, tensor: Any, dim: int, index: Size) -> Any:
         elif index < 0:
             index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
     elif not is_never_negative(symbol_of(ctx, index)):
-        length = sizes.size_of(ctx, tensor, dim)
-        index = wrap(ctx, index, length)
+        index = wrap(ctx, index, sizes.size_of(ctx, tensor, dim))
     place = ctx.tensor(index)
     return add(ctx, "gather", tensor, place, dim)
 
 
-def concatenate(ctx: Any, tensors: Sequence[Any], dim: int) -> Any:
+def concatenate(
+    ctx: ConversionContext, tensors: Sequence[NetworkTensor], dim: int
+) -> NetworkTensor:
     """Returns network tensors of one dtype and rank joined along a dimension.
 
     Args:
@@ -141,7 +153,9 @@ def concatenate(ctx: Any, tensors: Sequence[Any], dim: int) -> Any:
     return layer.get_output(0)
 
 
-def split(ctx: Any, tensor: Any, dim: int, extents: Sequence[Size]) -> tuple[Any, ...]:
+def split(
+    ctx: ConversionContext, tensor: NetworkTensor, dim: int, extents: Sequence[Size]
+) -> tuple[NetworkTensor, ...]:
     """Returns consecutive pieces of ``tensor`` along a dimension.
 
     Args:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from torchtrt.conversion import add_layer
+from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer
 from torchtrt_converters_aten_core.impl import elementwise, shape, unary
 from torchtrt_converters_aten_core.impl.reduction import reduce
 
 
-def softmax(ctx: Any, tensor: Any, dim: int) -> Any:
+def softmax(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> NetworkTensor:
     """Returns the softmax of a floating-point tensor over one dimension.
 
     Args:
@@ -28,7 +27,7 @@ def softmax(ctx: Any, tensor: Any, dim: int) -> Any:
     return layer.get_output(0)
 
 
-def log_softmax(ctx: Any, tensor: Any, dim: int) -> Any:
+def log_softmax(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> NetworkTensor:
     """Returns the logarithm of the softmax, without taking the logarithm of a number that underflowed.
 
     By ``z - log(sum(exp(z)))`` for ``z = x - max(x)``.
@@ -47,7 +46,9 @@ def log_softmax(ctx: Any, tensor: Any, dim: int) -> Any:
     return elementwise.combine(ctx, "SUB", shifted, unary.apply(ctx, "LOG", total))
 
 
-def log_sum_exp(ctx: Any, tensor: Any, dims: Sequence[int], keep: bool) -> Any:
+def log_sum_exp(
+    ctx: ConversionContext, tensor: NetworkTensor, dims: Sequence[int], keep: bool
+) -> NetworkTensor:
     """Returns ``log(sum(exp(x)))`` of a floating-point tensor over ``dims`` without overflow.
 
     By ``m + log(sum(exp(x - m)))`` for the largest element ``m``, or 0 where that is infinite.

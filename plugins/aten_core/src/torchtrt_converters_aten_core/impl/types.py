@@ -7,12 +7,12 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add, is_network_tensor
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
 from torchtrt.errors import ConversionError, NewAssumptionError
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt.tensorrt.dtypes import inner_dtype
@@ -20,11 +20,13 @@ from torchtrt.tensorrt.shims import add_cast, follow_half
 from torchtrt_converters_aten_core.impl.shape import to_rank
 from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
 
+Value = TypeVar("Value")
+
 HALF_TYPES = (torch.float16, torch.bfloat16)
 _BYTE_TYPES = (torch.uint8, torch.int8)
 
 
-def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
+def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> NetworkTensor:
     """Returns ``tensor`` as ``dtype``, by PyTorch's rules: float to bool asks for nonzero, NaN included.
 
     A cast to the dtype that the tensor has adds no layer, which would keep TensorRT from fusing what is around it.
@@ -52,7 +54,9 @@ def cast(ctx: Any, tensor: Any, dtype: torch.dtype) -> Any:
     return result
 
 
-def _converted(ctx: Any, tensor: Any, source: torch.dtype, target: torch.dtype) -> Any:
+def _converted(
+    ctx: ConversionContext, tensor: NetworkTensor, source: torch.dtype, target: torch.dtype
+) -> NetworkTensor:
     """Returns what ``cast`` does, in layers."""
     if source is target:  # by the name only that a weakly typed network has for it
         return add_cast(ctx.net, tensor, target)
@@ -74,7 +78,7 @@ def _converted(ctx: Any, tensor: Any, source: torch.dtype, target: torch.dtype) 
     return ctx.tensor(tensor, target)
 
 
-def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
+def held_dtype(ctx: ConversionContext, tensor: NetworkTensor) -> torch.dtype:
     """Returns the dtype that PyTorch gives a network tensor, or of what is inside a converter the one that it has.
 
     It differs from the network's in a weakly typed one, which calls float16 Float.
@@ -89,11 +93,11 @@ def held_dtype(ctx: Any, tensor: Any) -> torch.dtype:
     return torch.float16 if _is_known_half(ctx, tensor) or _is_half(ctx, tensor) else dtype
 
 
-def _is_known_half(ctx: Any, tensor: Any) -> bool:
+def _is_known_half(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
     return getattr(ctx.known_value(tensor), "dtype", None) is torch.float16
 
 
-def _is_half(ctx: Any, tensor: Any) -> bool:
+def _is_half(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
     """Returns whether a weakly typed network computes in float16 what it calls Float."""
     if supports(Capability.STRONG_TYPING):
         return False
@@ -117,11 +121,11 @@ def nested(value: Any, rank: int) -> Any:
 
 
 def get_constant(
-    ctx: Any,
+    ctx: ConversionContext,
     tensor: torch.Tensor,
     dtype: torch.dtype | None = None,
     shape: tuple[int, ...] | None = None,
-) -> Any:
+) -> NetworkTensor:
     """Returns a constant with the values of ``tensor``.
 
     A weight of the model keeps its name for refitting as long as its values are used unchanged, whatever the shape.
@@ -139,7 +143,7 @@ def get_constant(
     return ctx.add_constant(tensor, shape)
 
 
-def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
+def operand(ctx: ConversionContext, value: Operand, dtype: torch.dtype, rank: int) -> NetworkTensor:
     """Returns ``value`` as a network tensor of ``dtype`` with ``rank`` dimensions, new ones in front.
 
     Args:
@@ -159,7 +163,9 @@ def operand(ctx: Any, value: Any, dtype: torch.dtype, rank: int) -> Any:
     return ctx.tensor(nested(value, rank), target)
 
 
-def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype) -> list[Any]:
+def operands(
+    ctx: ConversionContext, values: Sequence[Operand], dtype: torch.dtype
+) -> list[NetworkTensor]:
     """Returns the values as network tensors of ``dtype`` and of one rank, ready to broadcast.
 
     Args:
@@ -184,14 +190,16 @@ def operands(ctx: Any, values: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     ]
 
 
-def infinity_of(value: Any) -> float | None:
+def infinity_of(value: object) -> float | None:
     """Returns the infinite number that ``value`` is, be it a number or a constant of one element, or ``None``."""
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         value = value.item()
     return value if isinstance(value, float) and math.isinf(value) else None
 
 
-def computed_infinity(ctx: Any, beside: Any, infinity: float) -> Any:
+def computed_infinity(
+    ctx: ConversionContext, beside: NetworkTensor, infinity: float
+) -> NetworkTensor:
     """Returns an infinite number for each element of a tensor, which TensorRT computes: the logarithm of 0.
 
     TensorRT 8.6 reads a constant of one element as 1e38 where it is infinite.
@@ -207,7 +215,7 @@ def computed_infinity(ctx: Any, beside: Any, infinity: float) -> Any:
     return logarithm if infinity < 0 else add(ctx, "unary", logarithm, trt.UnaryOperation.NEG)
 
 
-def _is_near_half(value: Any) -> bool:
+def _is_near_half(value: object) -> bool:
     """Returns whether float16 tells a number from others, if it is one: beyond its range it does not."""
     if not isinstance(value, float) or not math.isfinite(value):
         return not isinstance(value, int) or abs(value) <= _HALF.max
@@ -217,7 +225,7 @@ def _is_near_half(value: Any) -> bool:
 _HALF = torch.finfo(torch.float16)
 
 
-def _makes_single(ctx: Any) -> bool:
+def _makes_single(ctx: ConversionContext) -> bool:
     """Returns whether what is float32 in the node in conversion is, and no other name of float16: its result is not.
 
     A converter that takes a tensor's dtype from a weakly typed network computes float16 as it names it.
@@ -227,7 +235,7 @@ def _makes_single(ctx: Any) -> bool:
     return not any(getattr(value, "dtype", None) in (None, torch.float16) for value in values)
 
 
-def widened(ctx: Any, value: Any, dtype: torch.dtype) -> Any:
+def widened(ctx: ConversionContext, value: Value, dtype: torch.dtype) -> Value | NetworkTensor:
     """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth.
 
     Args:
@@ -235,21 +243,22 @@ def widened(ctx: Any, value: Any, dtype: torch.dtype) -> Any:
         value: A network tensor, a PyTorch tensor or a number.
         dtype: The dtype to compute in.
     """
-    is_half = is_network_tensor(value) and held_dtype(ctx, value) is torch.float16
-    return cast(ctx, value, dtype) if dtype is torch.float32 and is_half else value
+    if dtype is torch.float32 and is_network_tensor(value):
+        return cast(ctx, value, dtype) if held_dtype(ctx, value) is torch.float16 else value
+    return value
 
 
-def rank_of(value: Any) -> int:
+def rank_of(value: Operand) -> int:
     """Returns the number of dimensions of a network tensor, a PyTorch tensor or a number."""
     return len(value.shape) if hasattr(value, "shape") else 0
 
 
-def common_rank(values: Sequence[Any]) -> int:
+def common_rank(values: Sequence[Operand]) -> int:
     """Returns the rank that the values broadcast to."""
     return max(map(rank_of, values))
 
 
-def stand_in(ctx: Any, value: Any) -> Any:
+def stand_in(ctx: ConversionContext, value: Operand) -> torch.Tensor | int | float | bool:
     """Returns what promotion needs to know of a value: a tensor of its dtype and rank, or a number.
 
     Args:
@@ -267,7 +276,7 @@ def stand_in(ctx: Any, value: Any) -> Any:
     return torch.empty((1,) * len(value.shape), dtype=ctx.dtype_of(value), device="meta")
 
 
-def result_type(ctx: Any, *values: Any) -> torch.dtype:
+def result_type(ctx: ConversionContext, *values: Operand) -> torch.dtype:
     """Returns the dtype in which PyTorch computes with these one or two values.
 
     Args:
@@ -281,28 +290,45 @@ def result_type(ctx: Any, *values: Any) -> torch.dtype:
     return torch.result_type(first, second)
 
 
-def output_dtype(ctx: Any, index: int | None = None) -> torch.dtype:
+def output_dtype(ctx: ConversionContext, index: int | None = None) -> torch.dtype:
     """Returns the dtype of the result that PyTorch gives for the node in conversion.
 
     Args:
         ctx: The conversion context.
         index: For an op with several outputs, which one.
     """
-    return output_value(ctx, index).dtype
+    dtype: torch.dtype = output_value(ctx, index).dtype
+    return dtype
 
 
-def output_value(ctx: Any, index: int | None = None) -> Any:
+def output_value(ctx: ConversionContext, index: int | None = None) -> Any:
     """Returns PyTorch's own result for the node in conversion: a fake tensor, or a symbolic number.
 
     Args:
         ctx: The conversion context.
         index: For an op with several outputs, which one.
     """
-    value = None if ctx.node is None else ctx.node.meta.get("val")
+    value = node_of(ctx).meta.get("val")
     if value is None:
-        message = "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."
-        raise ConversionError(message)
+        raise ConversionError(_UNKNOWN_RESULT)
     return value if index is None else value[index]
+
+
+def node_of(ctx: ConversionContext) -> Node:
+    """Returns the node in conversion.
+
+    Args:
+        ctx: The conversion context.
+
+    Raises:
+        ConversionError: A converter was called by hand, without a node.
+    """
+    if ctx.node is None:
+        raise ConversionError(_UNKNOWN_RESULT)
+    return ctx.node
+
+
+_UNKNOWN_RESULT = "The converter needs to know PyTorch's result: set ctx.node to a node whose meta['val'] tells it."
 
 
 def compute_dtype(dtype: torch.dtype, scalars: Sequence[Any] = ()) -> torch.dtype:

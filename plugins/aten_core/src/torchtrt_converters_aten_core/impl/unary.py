@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from torchtrt.conversion import add
+from torchtrt.conversion import ConversionContext, NetworkTensor, add
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import types
 
 
-def apply(ctx: Any, kind: str, tensor: Any) -> Any:
+def apply(ctx: ConversionContext, kind: str, tensor: NetworkTensor) -> NetworkTensor:
     """Returns ``kind`` of a tensor: a single layer.
 
     Args:
@@ -21,7 +20,7 @@ def apply(ctx: Any, kind: str, tensor: Any) -> Any:
     return add(ctx, "unary", tensor, getattr(trt.UnaryOperation, kind))
 
 
-def negative(ctx: Any, tensor: Any) -> Any:
+def negative(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns ``-tensor``; integers by subtraction, since TensorRT negates only floating point.
 
     Args:
@@ -35,7 +34,7 @@ def negative(ctx: Any, tensor: Any) -> Any:
     return add(ctx, "elementwise", zero, tensor, trt.ElementWiseOperation.SUB)
 
 
-def truncate(ctx: Any, tensor: Any) -> Any:
+def truncate(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns a floating-point tensor rounded toward zero, exact at every magnitude.
 
     Args:
@@ -48,7 +47,7 @@ def truncate(ctx: Any, tensor: Any) -> Any:
     return add(ctx, "elementwise", sign, whole, trt.ElementWiseOperation.PROD)
 
 
-def floor(ctx: Any, tensor: Any) -> Any:
+def floor(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns a floating-point tensor rounded down.
 
     Args:
@@ -58,7 +57,7 @@ def floor(ctx: Any, tensor: Any) -> Any:
     return apply(ctx, "FLOOR", tensor)
 
 
-def expm1(ctx: Any, tensor: Any) -> Any:
+def expm1(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns ``exp(x) - 1`` of a floating-point tensor, accurate near 0: up to 0.5 by Taylor's polynomial.
 
     Its relative error is below ``0.5**8 / 9! / 0.78``, 2e-8, by Taylor's theorem. Not by ``tanh(x / 2)``, which
@@ -84,7 +83,7 @@ def expm1(ctx: Any, tensor: Any) -> Any:
     return add(ctx, "select", is_near, near, far)
 
 
-def log1p(ctx: Any, tensor: Any) -> Any:
+def log1p(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns ``log(1 + x)`` of a floating-point tensor, accurate near 0, where it is ``2 * atanh(x / (2 + x))``.
 
     Args:
@@ -107,7 +106,7 @@ def log1p(ctx: Any, tensor: Any) -> Any:
     return add(ctx, "select", is_near, near, far)
 
 
-def is_nan(ctx: Any, tensor: Any) -> Any:
+def is_nan(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns a bool tensor: which elements are NaN, the ones that do not equal themselves.
 
     Args:
@@ -119,7 +118,7 @@ def is_nan(ctx: Any, tensor: Any) -> Any:
     return apply(ctx, "NOT", itself)
 
 
-def is_infinite(ctx: Any, tensor: Any) -> Any:
+def is_infinite(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Returns a bool tensor: which elements are infinite.
 
     Args:

@@ -42,7 +42,7 @@ def _project_first(node: Node) -> None:
         return
     graph = node.graph
     with graph.inserting_before(node):
-        projected = graph.call_function(node.target, (move.self, op.weight, op.bias))
+        projected = graph.call_function(aten.linear.default, (move.self, op.weight, op.bias))
         turned = graph.call_function(aten.transpose.int, (projected, first, second))
     projected.meta, turned.meta = dict(node.meta), dict(node.meta)
     projected.meta["val"] = node.meta["val"].transpose(first, second)
@@ -55,8 +55,7 @@ def _slice(node: Node) -> None:
     packed = _packed(node)
     if packed is None:
         return
-    source, width = packed
-    start = node.args[2] * width
+    source, start, width = packed
     with node.graph.inserting_before(node):
         part = node.graph.call_function(
             aten.slice.Tensor, (source, source.meta["val"].dim() - 1, start, start + width)
@@ -65,12 +64,12 @@ def _slice(node: Node) -> None:
     node.replace_all_uses_with(part)
 
 
-def _packed(node: Node) -> tuple[Node, int] | None:
-    """Returns what a selection takes a part of, and the width of the parts.
+def _packed(node: Node) -> tuple[Node, int, int] | None:
+    """Returns what a selection takes a part of, where the part starts, and its width.
 
     The steps are ``unflatten(-1, (parts, width)).unsqueeze(0).transpose(0, -2).squeeze(-2)[part]``.
     """
-    if len(node.args) != 3 or node.args[1] != 0 or not isinstance(node.args[2], int):
+    if len(node.args) != 3 or node.args[1] != 0 or not isinstance(place := node.args[2], int):
         return None
     squeeze = _step(node.args[0], aten.squeeze.dim, dim=-2)
     transpose = _step(squeeze and squeeze.args[0], aten.transpose.int, dim0=0, dim1=-2)
@@ -79,9 +78,9 @@ def _packed(node: Node) -> tuple[Node, int] | None:
     if unflatten is None:
         return None
     parts, width = arguments_of(unflatten).sizes
-    is_part = isinstance(parts, int) and isinstance(width, int) and 0 <= node.args[2] < parts
+    is_part = isinstance(parts, int) and isinstance(width, int) and 0 <= place < parts
     source = unflatten.args[0]
-    return (source, width) if is_part and isinstance(source, Node) else None
+    return (source, place * width, width) if is_part and isinstance(source, Node) else None
 
 
 def _step(node: Any, target: Any, **arguments: int) -> Node | None:

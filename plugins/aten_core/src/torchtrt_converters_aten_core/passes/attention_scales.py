@@ -99,13 +99,14 @@ def _scale_projection(query: Node, factor: float) -> bool:
 
 def _projection(query: Node) -> tuple[Node | None, tuple[int, int] | None]:
     """Returns the projection that a query comes from, and which of its columns become nothing but the query."""
-    node, columns, is_only = query, None, len(query.users) == 1
+    node, is_only = query, len(query.users) == 1
+    columns: tuple[int, int] | None = None
     while is_only and node.op == "call_function":
         if node.target in (aten.linear.default, aten.addmm.default):
             return node, columns
         if node.target in _MOVES and (columns is None or _keeps_columns(node)):
-            node = node.args[0]
-            is_only = len(node.users) == 1
+            moved: Any = node.args[0]
+            node, is_only = moved, len(moved.users) == 1
         elif columns is None and (part := _part(node)) is not None:
             node, columns = part
         else:
@@ -115,9 +116,10 @@ def _projection(query: Node) -> tuple[Node | None, tuple[int, int] | None]:
 
 def _keeps_columns(node: Node) -> bool:
     """Returns whether an op that moves elements leaves the last dimension alone."""
-    before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
+    op = arguments_of(node)
+    before, after = op.self.meta["val"].shape, node.meta["val"].shape
     if node.target is aten.transpose.int:
-        return len(before) - 1 not in (node.args[1] % len(before), node.args[2] % len(before))
+        return len(before) - 1 not in (op.dim0 % len(before), op.dim1 % len(before))
     return node.target in (aten.view.default, aten.reshape.default) and before[-1] == after[-1]
 
 
@@ -141,7 +143,8 @@ def _columns(node: Node) -> tuple[Node, tuple[int, int]] | None:
     """Returns what a node is some columns of, and which; ``None`` if it is no such part."""
     place = 0
     if node.target is operator.getitem:
-        node, place = node.args
+        picked: Any = node.args
+        node, place = picked
     op = arguments_of(node) if node.target in _PARTS else None
     if op is None or op.dim % (rank := op.self.meta["val"].dim()) != rank - 1:
         return None

@@ -230,7 +230,7 @@ class _Autocast:
         dtypes = {leaf.dtype for source in sources for leaf in _tensors(source)}
         if not dtypes & {torch.float32, self.lower} or dtypes & _OTHERS or self.is_excluded(node):
             return False
-        rule = self.rules.get(qualified_name(node.target), AutocastRule.FLOAT32)  # type: ignore[arg-type]
+        rule = self.rules.get(qualified_name(node.target), AutocastRule.FLOAT32)
         if rule is AutocastRule.FLOAT32 or not self.holds_numbers(node):
             return False
         if node.target in BATCH_NORMALIZATIONS:
@@ -289,8 +289,9 @@ class _Autocast:
         op = vars(arguments_of(node))
         weight, bias = constant_of(op["weight"]), constant_of(op["bias"])
         mean, variance = constant_of(op["running_mean"]), constant_of(op["running_var"])
-        is_known = mean is not None and variance is not None
-        if not is_known or (weight is None or bias is None) != (op["weight"] is op["bias"] is None):
+        if mean is None or variance is None:
+            return False
+        if (weight is None or bias is None) != (op["weight"] is op["bias"] is None):
             return False
         factor = (1 if weight is None else weight) / torch.sqrt(variance + op["eps"])
         summand = (0 if bias is None else bias) - mean * factor

@@ -31,7 +31,7 @@ PLACES = {
     aten.scatter_reduce.two: aten.scatter_reduce_.two,
 }
 """Ops that return a tensor changed in places that indices name, and those that write there."""
-PARTS = {
+PARTS: dict[Any, Any] = {
     aten.diagonal_scatter.default: aten.diagonal.default,
     aten.select_scatter.default: aten.select.int,
     aten.slice_scatter.default: aten.slice.Tensor,
@@ -235,7 +235,7 @@ def _takes_mask(node: Node) -> bool:
     """Returns whether a mask chooses the places: it is as large as they are, and PyTorch waits for the GPU to count."""
     masks = (torch.bool, torch.uint8)
     return node.target is aten.index_put.default and any(
-        index is not None and value_of(index).dtype in masks for index in node.args[1]
+        index is not None and value_of(index).dtype in masks for index in arguments_of(node).indices
     )
 
 

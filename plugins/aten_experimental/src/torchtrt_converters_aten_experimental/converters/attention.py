@@ -12,10 +12,16 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import arguments_of, is_network_tensor, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    arguments_of,
+    is_network_tensor,
+    value_of,
+)
 from torchtrt.registry import ConverterPriority
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes
+from torchtrt_converters_aten_core.impl import attention, elementwise, shape, sizes, types
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_attention
 
@@ -60,8 +66,16 @@ def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
     keep_constants=True,
 )
 def scaled_dot_product_attention(
-    ctx, query, key, value, attn_mask, is_causal, scale, attn_bias=None, **_
-):
+    ctx: ConversionContext,
+    query: NetworkTensor | torch.Tensor,
+    key: NetworkTensor | torch.Tensor,
+    value: NetworkTensor | torch.Tensor,
+    attn_mask: NetworkTensor | torch.Tensor | None,
+    is_causal: bool,
+    scale: float | None,
+    attn_bias: NetworkTensor | torch.Tensor | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """``softmax(query @ key.T * scale + mask) @ value`` in one operator, causal or not."""
     mask = attn_bias if attn_mask is None else attn_mask
     query, key, value, mask = attention.operands(ctx, query, key, value, mask)
@@ -80,18 +94,26 @@ def scaled_dot_product_attention(
     return attended if keep is None else elementwise.select(ctx, keep, attended, 0.0, dtype)
 
 
-def _is_square(ctx: Any, query: Any, key: Any) -> bool:
+def _is_square(ctx: ConversionContext, query: NetworkTensor, key: NetworkTensor) -> bool:
     """Returns whether there are as many queries as keys, whatever the sizes."""
     return sizes.same(*(ctx.symbolic_shape(tensor)[2] for tensor in (query, key)))
 
 
-def _whole_mask(ctx: Any, mask: Any, query: Any, key: Any, dtype: torch.dtype) -> tuple[Any, Any]:
+def _whole_mask(
+    ctx: ConversionContext,
+    mask: NetworkTensor | torch.Tensor,
+    query: NetworkTensor,
+    key: NetworkTensor,
+    dtype: torch.dtype,
+) -> tuple[NetworkTensor, NetworkTensor | torch.Tensor | None]:
     """Returns a mask as the layer takes it, and which queries see a key.
 
     Both are made once for all layers that share the mask and have the same lengths.
     The layer broadcasts over sequences and heads only: the mask becomes ``(..., ..., queries, keys)``.
     """
-    made = ctx.attachments.setdefault(__name__, {})
+    made: dict[Any, tuple[NetworkTensor, NetworkTensor | torch.Tensor | None]] = (
+        ctx.attachments.setdefault(__name__, {})
+    )
     known = None
     if is_network_tensor(mask) and not ctx.depth:
         lengths = [ctx.symbolic_shape(tensor)[2] for tensor in (query, key)]
@@ -116,7 +138,9 @@ def _whole_mask(ctx: Any, mask: Any, query: Any, key: Any, dtype: torch.dtype) -
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def sdpa_kernel(ctx, attn_mask=None, **arguments):
+def sdpa_kernel(
+    ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any
+) -> tuple[NetworkTensor | None, ...]:
     """The same where PyTorch has chosen a kernel for it already; the outputs for training are missing."""
     result = scaled_dot_product_attention(ctx, attn_mask=attn_mask, **arguments)
-    return result, *[None] * (len(ctx.node.target._schema.returns) - 1)
+    return result, *[None] * (len(types.output_value(ctx)) - 1)

@@ -10,6 +10,9 @@ from torch.fx import Node
 
 from torchtrt.conversion import (
     ConversionContext,
+    NetworkLayer,
+    NetworkTensor,
+    Size,
     arguments_of,
     value_of,
 )
@@ -51,7 +54,7 @@ def _bytes_among(dtypes: set[torch.dtype]) -> str | None:
 
 def no_dimensions(node: Node) -> str | None:
     """Rejects scalars, for which TensorRT does not document the layer."""
-    return None if node.args[0].meta["val"].dim() else "a tensor of no dimensions"
+    return None if value_of(node.args[0]).dim() else "a tensor of no dimensions"
 
 
 @pack.converter(
@@ -61,25 +64,25 @@ def no_dimensions(node: Node) -> str | None:
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def nonzero(ctx, self):
+def nonzero(ctx: ConversionContext, self: NetworkTensor) -> NetworkTensor:
     """The indices of what is not zero: ``(count, rank)``, in row-major order."""
     places = _rows(ctx, _columns(ctx, self))
     return ctx.tensor(places, torch.int64)
 
 
-def _columns(ctx: ConversionContext, value: Any) -> Any:
+def _columns(ctx: ConversionContext, value: NetworkTensor) -> NetworkTensor:
     """Returns where a tensor is not zero as TensorRT tells it: int32, ``(rank, count)``."""
     if ctx.dtype_of(value) in (torch.int64, torch.int32, torch.uint8):
         value = ctx.tensor(value, torch.bool)
     elif value.is_network_input and ctx.dtype_of(value) is torch.bool:
         # TensorRT 8.6 builds no gather of the places of a mask that no layer computed.
         value = ctx.tensor(ctx.tensor(value, torch.int32), torch.bool)
-    layer = ctx.net.add_non_zero(value)
+    layer: NetworkLayer = ctx.net.add_non_zero(value)
     return layer.get_output(0)
 
 
-def _rows(ctx: ConversionContext, columns: Any) -> Any:
-    layer = ctx.net.add_shuffle(columns)
+def _rows(ctx: ConversionContext, columns: NetworkTensor) -> NetworkTensor:
+    layer: NetworkLayer = ctx.net.add_shuffle(columns)
     layer.first_transpose = (1, 0)
     return layer.get_output(0)
 
@@ -108,11 +111,14 @@ def unfit_masks(node: Node) -> str | None:
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def index(ctx, self, indices):
+def index(
+    ctx: ConversionContext, self: NetworkTensor, indices: Sequence[NetworkTensor | None]
+) -> NetworkTensor:
     """``self`` where masks are true, beside indices and whole dimensions as NumPy has it."""
     tensor = ctx.tensor(self)
-    if _is_leading_mask(ctx, indices):
-        return _select(ctx, tensor, indices[0])
+    leading = _leading_mask(ctx, indices)
+    if leading is not None:
+        return _select(ctx, tensor, leading)
     places: list[Any] = []
     for item in indices:
         if item is None or _dtype(ctx, item) is not torch.bool:
@@ -124,24 +130,25 @@ def index(ctx, self, indices):
     return indexing.index_by(ctx, tensor, places)
 
 
-def _dtype(ctx: ConversionContext, value: Any) -> torch.dtype:
+def _dtype(ctx: ConversionContext, value: NetworkTensor | torch.Tensor) -> torch.dtype:
     return value.dtype if isinstance(value, torch.Tensor) else ctx.dtype_of(value)
 
 
-def _is_leading_mask(ctx: ConversionContext, indices: Any) -> bool:
+def _leading_mask(
+    ctx: ConversionContext, indices: Sequence[NetworkTensor | None]
+) -> NetworkTensor | None:
+    """Returns the mask that stands alone before whole dimensions, or ``None``."""
     first, *rest = indices
-    return (
-        first is not None
-        and _dtype(ctx, first) is torch.bool
-        and all(index is None for index in rest)
-    )
+    is_alone = all(index is None for index in rest)
+    is_mask = first is not None and _dtype(ctx, first) is torch.bool
+    return first if is_alone and is_mask else None
 
 
-def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
+def _select(ctx: ConversionContext, tensor: NetworkTensor, mask: NetworkTensor) -> NetworkTensor:
     """Returns the rows of ``tensor`` where a mask over its first dimensions is true."""
     mask = ctx.tensor(mask)
     places = _rows(ctx, _columns(ctx, mask))
-    layer = ctx.net.add_gather_v2(tensor, places, trt.GatherMode.ND)
+    layer: NetworkLayer = ctx.net.add_gather_v2(tensor, places, trt.GatherMode.ND)
     return layer.get_output(0)
 
 
@@ -152,7 +159,9 @@ def _select(ctx: ConversionContext, tensor: Any, mask: Any) -> Any:
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def masked_select(ctx, self, mask):
+def masked_select(
+    ctx: ConversionContext, self: NetworkTensor, mask: NetworkTensor
+) -> NetworkTensor:
     """The elements where a mask is true, as a vector; both broadcast."""
     rank = max(types.common_rank((self, mask)), 1)
     tensor = types.operand(ctx, self, _dtype(ctx, self), rank)
@@ -191,7 +200,16 @@ def unfit_unique(node: Node) -> str | None:
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def unique(ctx, self, return_inverse, return_counts, dim=None, *, sorts, **_):
+def unique(
+    ctx: ConversionContext,
+    self: NetworkTensor,
+    return_inverse: bool,
+    return_counts: bool,
+    dim: int | None = None,
+    *,
+    sorts: bool,
+    **_: Any,
+) -> tuple[NetworkTensor | None, ...]:
     """The elements (or slices) without repetitions, where each one is, and how often each occurs."""
     tensor = ctx.tensor(self)
     dtype = ctx.dtype_of(tensor)
@@ -226,7 +244,9 @@ def unique(ctx, self, return_inverse, return_counts, dim=None, *, sorts, **_):
     return values, inverse, counts
 
 
-def _moved(ctx: ConversionContext, tensor: Any, source: int, destination: int) -> Any:
+def _moved(
+    ctx: ConversionContext, tensor: NetworkTensor, source: int, destination: int
+) -> NetworkTensor:
     """Returns a tensor with one dimension moved to another place."""
     rank = len(tensor.shape)
     order = [dim for dim in range(rank) if dim != source % rank]
@@ -234,7 +254,9 @@ def _moved(ctx: ConversionContext, tensor: Any, source: int, destination: int) -
     return shape.permute(ctx, tensor, order)
 
 
-def _sort_rows(ctx: ConversionContext, rows: Any, dim: int, descending: bool) -> tuple[Any, Any]:
+def _sort_rows(
+    ctx: ConversionContext, rows: NetworkTensor, dim: int, descending: bool
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns slices along the first dimension in lexicographic order, and their indices.
 
     A row goes where the count of rows before it says. Of two rows the first element that differs
@@ -270,7 +292,7 @@ _BEHIND = float(1 << 24)
 """Beyond the place of every element that float32 tells apart."""
 
 
-def _differs_from_before(ctx: ConversionContext, rows: Any) -> Any:
+def _differs_from_before(ctx: ConversionContext, rows: NetworkTensor) -> NetworkTensor:
     """Returns which slices along the first dimension do not equal the one before; the first does not."""
     rank, (length, *others) = len(rows.shape), sizes.sizes_of(ctx, rows)
     rest = [sizes.combine(ctx, "SUB", length, 1), *others]
@@ -283,7 +305,12 @@ def _differs_from_before(ctx: ConversionContext, rows: Any) -> Any:
     return slicing.concatenate(ctx, [start, changes], 0)
 
 
-def _as_places(ctx: ConversionContext, extents: Sequence[Any], ids: Any, order: Any) -> Any:
+def _as_places(
+    ctx: ConversionContext,
+    extents: Sequence[Size],
+    ids: NetworkTensor,
+    order: NetworkTensor | None,
+) -> NetworkTensor:
     """Returns ids in the order and the shape that the elements had."""
     if order is not None:
         ids = indexing.scatter_elements(ctx, ids, order, ids, 0)

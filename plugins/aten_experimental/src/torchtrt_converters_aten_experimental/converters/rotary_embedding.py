@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from torchtrt.conversion import ConversionContext, NetworkTensor
 from torchtrt.tensorrt import Capability
 from torchtrt_converters_aten_experimental import pack
 from torchtrt_converters_aten_experimental.shims import add_rotary_embedding
@@ -42,7 +43,7 @@ _library.impl("rotary_embedding", rotary_embedding, "CompositeExplicitAutograd")
 rotary_embedding_op = torch.ops.torchtrt_experimental.rotary_embedding.default
 
 
-@torch.library.register_fake("torchtrt_experimental::rotary_embedding", lib=_library)
+@torch.library.register_fake("torchtrt_experimental::rotary_embedding", lib=_library)  # type: ignore[untyped-decorator]
 def _(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
@@ -50,6 +51,12 @@ def _(x: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
 @pack.converter(
     rotary_embedding_op, requires=Capability.ROTARY_EMBEDDING, supports_dynamic_shapes=True
 )
-def rotary_embedding_layer(ctx, x, cos, sin, interleaved):
+def rotary_embedding_layer(
+    ctx: ConversionContext,
+    x: NetworkTensor,
+    cos: NetworkTensor,
+    sin: NetworkTensor,
+    interleaved: bool,
+) -> NetworkTensor:
     """Converts it to one layer."""
     return add_rotary_embedding(ctx.net, x, cos, sin, interleaved)

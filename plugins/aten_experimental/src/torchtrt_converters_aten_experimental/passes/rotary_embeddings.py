@@ -17,7 +17,6 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from torchtrt.conversion import arguments_of, constant_of
-from torchtrt.graphs.nodes import miss_layer
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_converters_aten_core.impl.sizes import have_same_sizes
@@ -110,6 +109,8 @@ def _replace(made: _Angles, node: Node, plain: Any, turned: Any) -> bool:
                 _unlike(node, features, (cos, sin), rotation.interleaved, heads) for heads in _HEADS
             ]
             if "" not in reasons:
+                from torchtrt.graphs.nodes import miss_layer  # slow to import
+
                 specific = (reason for reason in reasons if reason != _UNLIKE_HEADS)
                 miss_layer(node, Capability.ROTARY_EMBEDDING, next(specific, _UNLIKE_HEADS))
                 continue

@@ -246,7 +246,7 @@ class _Flattening:
                 regions.enter_context(torch.autocast(*context))
             devices = [each for each in _DEVICES if torch.is_autocast_enabled(each)]
             keys = (f"Autocast{each.upper()}" for each in devices)
-            name: str = str(target.name())  # type: ignore[no-untyped-call]
+            name: str = str(target.name())
             if not devices or any(has_autocast_kernel(name, key) for key in keys):
                 return None
             parts = _parts(node) if target._can_decompose() else None

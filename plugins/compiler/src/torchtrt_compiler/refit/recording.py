@@ -237,7 +237,7 @@ def _written(op: OpOverload, args: Any, kwargs: Any) -> Iterator[torch.Tensor]:
             )
 
 
-class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Ops(TorchDispatchMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recorder = recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -77,9 +77,10 @@ RULES: dict[Any, Rule] = {}
 """The rule of each op."""
 
 
-def rule(
-    *targets: Any, promotes: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def rule(*targets: Any, promotes: bool = True) -> Callable[[Function], Function]:
     """Returns a decorator that makes a function the rule of ops.
 
     Args:
@@ -87,7 +88,7 @@ def rule(
         promotes: Whether it computes with numbers, and does not only move them.
     """
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Function) -> Function:
         RULES.update(dict.fromkeys(targets, Rule(function, promotes)))
         return function
 

@@ -48,7 +48,8 @@ class PackedLinear(nn.Module):
             x = FAKE_QUANTIZE[self.input_form](x, self.input_scale, -128)
         elif self.input_form:
             x = FAKE_QUANTIZE_BLOCKS[self.input_form](x, self.input_scale)
-        return nn.functional.linear(x, weight, self.bias)
+        bias: Any = self.bias
+        return nn.functional.linear(x, weight, bias)
 
 
 def packed(model: nn.Module) -> nn.Module:
@@ -130,7 +131,8 @@ def _unpacked(words: Tensor, bits: int) -> Tensor:
     """Returns the int8 values of int32 words ``(out, in / values in a word)``, which are stored plus half the range."""
     places = torch.arange(0, 32, bits, dtype=torch.int32, device=words.device)
     values = (words.unsqueeze(-1) >> places) & (2**bits - 1)
-    return (values - 2 ** (bits - 1)).flatten(1).to(torch.int8)
+    unpacked: Tensor = (values - 2 ** (bits - 1)).flatten(1).to(torch.int8)
+    return unpacked
 
 
 def _quantize_input(path: str, layer: PackedLinear, given: dict[str, Any], spec: Any) -> None:

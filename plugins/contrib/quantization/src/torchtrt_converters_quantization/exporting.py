@@ -55,11 +55,12 @@ def _route(module: Any) -> None:
             narrow_range: bool = True,
         ) -> torch.Tensor:
             if not _exporting.get():
-                return original(inputs, amax, num_bits, unsigned, narrow_range)
+                result: torch.Tensor = original(inputs, amax, num_bits, unsigned, narrow_range)
+                return result
             made: torch.Tensor = torch.ops.tensorrt.quantize_op(
                 inputs, amax, num_bits, 0, unsigned, narrow_range
             )
             return made
 
-        tensor_quant.is_routed = True
+        tensor_quant.is_routed = True  # type: ignore[attr-defined]
         module._tensor_quant = tensor_quant

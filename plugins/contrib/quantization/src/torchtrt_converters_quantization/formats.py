@@ -116,7 +116,8 @@ def unpack_fp4(packed: Tensor) -> Tensor:
 
 def block_maxima(values: Tensor, block: int) -> Tensor:
     """Returns the largest magnitude of each block of the last dimension: float32 ``(..., n / block)``."""
-    return values.to(torch.float32).unflatten(-1, (-1, block)).abs().amax(-1)
+    maxima: Tensor = values.to(torch.float32).unflatten(-1, (-1, block)).abs().amax(-1)
+    return maxima
 
 
 def nvfp4_scales(values: Tensor, scale: Tensor) -> Tensor:

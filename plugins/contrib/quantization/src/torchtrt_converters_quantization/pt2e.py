@@ -19,7 +19,7 @@ from torchtrt_converters_quantization.placement import PRODUCTS, quantized_input
 _KEY = "quantization_annotation"
 
 
-class TensorRTQuantizer(Quantizer):
+class TensorRTQuantizer(Quantizer):  # type: ignore[misc]  # torchao has no types
     """Annotates convolutions, linear layers, products of matrices and residual sums for int8.
 
     Inputs get one scale, for integers from -128 to 127. Weights get one for each output channel, for integers from

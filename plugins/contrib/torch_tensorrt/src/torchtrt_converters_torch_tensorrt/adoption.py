@@ -42,7 +42,8 @@ def adopt(module: str, *, into: ConverterPack | None = None) -> ConverterPack:
     Raises:
         PackError: The module raised; the message names it, and what it asks for that torchtrt lacks.
     """
-    if not isinstance(module, str):
+    given: object = module
+    if not isinstance(given, str):
         message = f"adopt() takes a module's full name, not {module!r}: it must be imported inside."
         raise PackError(message)
     if into is None:

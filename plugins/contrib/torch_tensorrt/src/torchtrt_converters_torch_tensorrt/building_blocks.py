@@ -114,12 +114,13 @@ for _name, _binary in BINARY.items():
 
     block(f"elementwise.{_name}")(_combine)
 
-for _name, _binary in {
+_OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "fmod": torch.fmod,
     "remainder": torch.remainder,
     "atan2": torch.atan2,
     "trunc_div": lambda first, second: torch.div(first, second, rounding_mode="trunc"),
-}.items():
+}
+for _name, _binary in _OPERATIONS.items():
 
     def _operate(input: Any, other: Any, function: Callable[[Any, Any], Any] = _binary) -> Any:
         return _with_numbers(function, input, other, True)
@@ -290,7 +291,8 @@ def _broadcast_in_dim(input_t: Tensor, shape: Any, broadcast_dimensions: Sequenc
 
 @block("slice.slice_op", sizes=("start", "stop"))
 def _slice_op(input: Tensor, dim: int, start: Any, stop: Any, step: int = 1) -> Tensor:
-    return aten.slice.Tensor(input, dim, start, stop, step)
+    result: Tensor = aten.slice.Tensor(input, dim, start, stop, step)
+    return result
 
 
 @block("slice.base.slice", sizes=("start", "shape"))
@@ -329,7 +331,8 @@ def _index_put(
     input_tensor: Tensor, input_indices: Sequence[Any], values: Any, accumulate: bool = False
 ) -> Tensor:
     values = torch.as_tensor(values, dtype=input_tensor.dtype)
-    return aten.index_put.default(input_tensor, list(input_indices), values, accumulate)
+    result: Tensor = aten.index_put.default(input_tensor, list(input_indices), values, accumulate)
+    return result
 
 
 # Reductions
@@ -491,9 +494,12 @@ def _convolve(
         before, after = _each(pre_padding or 0, dims), _each(post_padding or 0, dims)
         pairs = zip(reversed(before), reversed(after), strict=True)
         input, padding = F.pad(input, [size for pair in pairs for size in pair]), 0
-    options = (_each(0 if value is None else value, dims) for value in (stride, padding, dilation))
+    steps, zeros, gaps = (
+        _each(0 if value is None else value, dims) for value in (stride, padding, dilation)
+    )
+    extra = _each(output_padding, dims)
     return torch.convolution(
-        *(input, weight, bias, *options, transposed, _each(output_padding, dims), groups or 1)
+        input, weight, bias, steps, zeros, gaps, transposed, extra, groups or 1
     )
 
 

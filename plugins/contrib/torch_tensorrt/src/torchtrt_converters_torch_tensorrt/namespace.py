@@ -288,6 +288,6 @@ def stand_in(path: str) -> types.ModuleType:
         made = StandIn(path, f"torchtrt's counterpart of {path}.")
         made.__path__ = []
         vars(made).update(NAMES[path])
-        made.__all__ = [*NAMES[path], *_submodules(path)]
+        vars(made)["__all__"] = [*NAMES[path], *_submodules(path)]
         _made[path] = made
     return _made[path]

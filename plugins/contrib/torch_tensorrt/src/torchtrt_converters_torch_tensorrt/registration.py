@@ -158,7 +158,7 @@ def adopted_validator(validator: Callable[..., Any] | None) -> Callable[..., Any
     return _named_as(validator, accepts)
 
 
-def _named_as(function: Any, wrapper: Any) -> Any:
+def _named_as(function: Any, wrapper: Any) -> Callable[..., Any]:
     """Returns a wrapper that is listed as the function inside it, and is called by its own parameters."""
     function = inspect.unwrap(function)
     function = function.func if isinstance(function, functools.partial) else function
@@ -166,7 +166,8 @@ def _named_as(function: Any, wrapper: Any) -> Any:
     wrapper.__name__ = getattr(function, "__name__", type(function).__name__)
     wrapper.__qualname__ = getattr(function, "__qualname__", wrapper.__name__)
     wrapper.__doc__ = function.__doc__
-    return wrapper
+    named: Callable[..., Any] = wrapper
+    return named
 
 
 def register_torch_trt_decomposition(

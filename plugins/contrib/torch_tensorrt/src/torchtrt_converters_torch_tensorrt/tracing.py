@@ -207,9 +207,9 @@ def _without_third_parties(settings: CompilationSettings, packs: PackSet) -> Com
     return dataclasses.replace(
         settings,
         converter_preferences=core,
-        torch_executed_ops=(),
-        torch_enabled_decompositions=decomposed,
-        torch_disabled_decompositions=(),
+        torch_executed_ops=frozenset(),
+        torch_enabled_decompositions=frozenset(decomposed),
+        torch_disabled_decompositions=frozenset(),
     )
 
 
@@ -222,7 +222,7 @@ class _Knowledge:
     def __init__(self) -> None:
         self.shapes: Any = ShapeEnv()
         # Decomposing may compare these sizes, which are nobody else's: see torchtrt.graphs.symbols.
-        self.shapes._check_frozen = self.shapes._check_frozen
+        self.shapes._check_frozen = self.shapes._check_frozen  # type: ignore[method-assign]
         self.mode = FakeTensorMode(shape_env=self.shapes, allow_non_fake_inputs=True)
         self._symbols: dict[Any, torch.SymInt] = {}
         self._taken: set[str] = set()

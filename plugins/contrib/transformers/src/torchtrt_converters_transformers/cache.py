@@ -128,7 +128,7 @@ class EngineCache(Cache):
         """Gives the memory up: using the cache is an error from then on."""
         self._memory = None
         self._length = 0
-        self._tensors = ()
+        self._tensors: Sequence[Tensor] = ()
         self._states = self._mask = torch.empty(0)
 
     def get_seq_length(self, *_: Any, **__: Any) -> int:

@@ -77,7 +77,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         self._memory = self._allocate()
         self._places = torch.arange(layout.max_length, device=device)
         self._lent: weakref.ref[EngineCache] | None = None
-        self.eval()
+        self.eval()  # type: ignore[no-untyped-call]
 
     @property
     def device(self) -> torch.device:
@@ -96,7 +96,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         """
         return EngineCache(self.layout, self._allocate())
 
-    def generate(
+    def generate(  # type: ignore[override]  # the options are what this class takes
         self,
         inputs: Tensor | None = None,
         generation_config: GenerationConfig | None = None,
@@ -133,7 +133,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         if prompt is not None:
             self._check_length(prompt.shape[-1], generation_config, options)
         with torch.no_grad():
-            return super().generate(inputs, generation_config, **options)
+            return super().generate(inputs, generation_config, **options)  # type: ignore[misc]
 
     def generate_batch(self, *_: Any, **__: Any) -> NoReturn:
         """Raises an ``InputError``: continuous batching has another cache."""
@@ -225,7 +225,9 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             cache.append(states)
         return CausalLMOutputWithPast(logits=logits[:, None], past_key_values=cache)
 
-    def save_pretrained(self, save_directory: str | os.PathLike[str], **others: Any) -> None:
+    def save_pretrained(  # type: ignore[override]
+        self, save_directory: str | os.PathLike[str], **others: Any
+    ) -> None:
         """Saves engines, configurations and the cache's layout into a folder; ``from_pretrained`` reads it.
 
         Raises:
@@ -292,7 +294,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _lend(self) -> EngineCache:
         """Returns an empty cache over the model's memory; the one that had it before loses it."""
-        before = self._lent and self._lent()
+        before = None if self._lent is None else self._lent()
         if before is not None:
             before.release()
         cache = EngineCache(self.layout, self._memory)

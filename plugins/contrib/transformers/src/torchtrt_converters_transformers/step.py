@@ -176,7 +176,9 @@ AttentionInterface.register(ATTENTION, _attention)
 def sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
     """Returns a copy of a model in eval mode: its modules and configurations, with the same parameters and buffers."""
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-    return copy.deepcopy(model, shared).eval()
+    copied: PreTrainedModel = copy.deepcopy(model, shared)
+    copied.eval()
+    return copied
 
 
 class Step(torch.nn.Module):
@@ -232,4 +234,5 @@ class Step(torch.nn.Module):
                 return_dict=True,
                 **self.options,
             )
-        return output.logits[:, -1]
+        logits: Tensor = output.logits[:, -1]
+        return logits

@@ -279,9 +279,7 @@ class ExecutionContext(Implementation):
         """Executes; returns whether that succeeded. On the CPU it has finished when this returns."""
         try:
             if self.torch_device.type == "cuda":
-                stream: Any = torch.cuda.ExternalStream(  # type: ignore[no-untyped-call]
-                    stream_handle, device=self.torch_device
-                )
+                stream: Any = torch.cuda.ExternalStream(stream_handle, device=self.torch_device)
                 with torch.cuda.stream(stream):
                     return self._execute(stream_handle)
             return self._execute(stream_handle)

@@ -69,7 +69,7 @@ def _own_stream(device: torch.device, lane: CudaLane) -> Any:
     PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
     """
     for _ in range(32):
-        stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+        stream = torch.cuda.Stream(device, priority=-1)
         if stream.cuda_stream not in _TAKEN:
             break
     _TAKEN[stream.cuda_stream] = lane

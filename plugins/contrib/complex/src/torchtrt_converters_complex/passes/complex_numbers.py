@@ -162,8 +162,9 @@ class _Rewriter:
         from torchtrt_compiler.lowering.decomposition import decomposition_for
 
         # PyTorch's table takes transforms apart into prims; the composites themselves end at _fft_r2c and its like.
-        function = node.target.decompose if _is_composite(node.target) else None
-        function = function or decomposition_for(node.target)
+        target: Any = node.target
+        function = target.decompose if _is_composite(target) else None
+        function = function or decomposition_for(target)
         if function is None or torch.complex128 in _complex_dtypes(node):
             return None
         try:

@@ -129,7 +129,8 @@ def lerp(self: Any, end: Any, weight: Any) -> Pair:
 def equal(self: Any, other: Any) -> Tensor:
     """Returns where two values are equal."""
     first, second = as_pair(self), as_pair(other)
-    return (first.real == second.real) & (first.imag == second.imag)
+    result: Tensor = (first.real == second.real) & (first.imag == second.imag)
+    return result
 
 
 rule(aten.eq.Tensor, aten.eq.Scalar)(equal)
@@ -179,7 +180,8 @@ def is_real(self: Pair) -> Tensor:
 def is_true(self: Any) -> Tensor:
     """Returns where a value is not 0."""
     pair = as_pair(self)
-    return (pair.real != 0) | (pair.imag != 0)
+    result: Tensor = (pair.real != 0) | (pair.imag != 0)
+    return result
 
 
 @rule(aten.logical_not.default)

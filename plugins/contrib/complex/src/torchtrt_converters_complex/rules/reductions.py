@@ -37,16 +37,19 @@ def product_over(self: Pair, dim: int, keepdim: bool = False, dtype: Any = None)
         value = Pair(self.real.new_ones(shape), self.real.new_zeros(shape))
     while count > 1:
         half = count // 2
-        first = value.map(lambda part, half=half: part.narrow(dim, 0, half))
-        second = value.map(lambda part, half=half: part.narrow(dim, half, half))
+        first, second = _narrowed(value, dim, 0, half), _narrowed(value, dim, half, half)
         joined = multiply(first, second)
         if count % 2:
-            last = value.map(lambda part, count=count: part.narrow(dim, count - 1, 1))
+            last = _narrowed(value, dim, count - 1, 1)
             joined = Pair(
                 torch.cat([joined.real, last.real], dim), torch.cat([joined.imag, last.imag], dim)
             )
         value, count = joined, half + count % 2
     return value if keepdim else value.map(lambda part: part.squeeze(dim))
+
+
+def _narrowed(value: Pair, dim: int, start: int, length: int) -> Pair:
+    return value.map(lambda part: part.narrow(dim, start, length))
 
 
 @rule(aten.prod.default)
@@ -70,11 +73,9 @@ def running_product(self: Pair, dim: int, dtype: Any = None) -> Pair:
         raise NotImplementedError(f"running products are of a fixed number of at most {limit}")
     value, step = self, 1
     while step < count:
-        factor = value.map(lambda part, step=step: part.narrow(dim, 0, count - step))
-        later = multiply(
-            value.map(lambda part, step=step: part.narrow(dim, step, count - step)), factor
-        )
-        first = value.map(lambda part, step=step: part.narrow(dim, 0, step))
+        factor = _narrowed(value, dim, 0, count - step)
+        later = multiply(_narrowed(value, dim, step, count - step), factor)
+        first = _narrowed(value, dim, 0, step)
         value = Pair(
             torch.cat([first.real, later.real], dim), torch.cat([first.imag, later.imag], dim)
         )
@@ -132,19 +133,22 @@ def vector_norm(
     self: Pair, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
     """Returns the norm of the magnitudes."""
-    return torch.linalg.vector_norm(magnitude(self), ord, dim, keepdim)
+    result: Tensor = torch.linalg.vector_norm(magnitude(self), ord, dim, keepdim)
+    return result
 
 
 @rule(aten.norm.Scalar)
 def norm(self: Pair, p: Any = 2) -> Tensor:
     """Returns the norm of all magnitudes."""
-    return torch.linalg.vector_norm(magnitude(self), p)
+    result: Tensor = torch.linalg.vector_norm(magnitude(self), p)
+    return result
 
 
 @rule(aten.norm.ScalarOpt_dim)
 def norm_over(self: Pair, p: Any, dim: Sequence[int], keepdim: bool = False) -> Tensor:
     """Returns the norm of magnitudes along dimensions."""
-    return torch.linalg.vector_norm(magnitude(self), 2 if p is None else p, dim, keepdim)
+    result: Tensor = torch.linalg.vector_norm(magnitude(self), 2 if p is None else p, dim, keepdim)
+    return result
 
 
 @rule(aten.any.default)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, constant_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, constant_of, value_of
 from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.layers import (
     add_dequantize,
@@ -20,7 +20,7 @@ from torchtrt_converters_quantization.converters.layers import (
 def unlike_int8(node: Node) -> str | None:
     """Rejects what is not TensorRT's int8: zero point 0 and the range -128 to 127."""
     source, scale, zero_point, minimum, maximum = node.args[:5]
-    if source.meta["val"].dim() == 0:
+    if value_of(source).dim() == 0:
         return "TensorRT does not quantize a tensor of no dimensions"
     if not isinstance(scale, float) or scale <= 0:
         return "the scale must be a positive number"
@@ -34,7 +34,7 @@ def unlike_int8(node: Node) -> str | None:
 def unlike_int8_per_channel(node: Node) -> str | None:
     """Rejects scales that are not known, zero points other than 0 and ranges other than -128 to 127."""
     source, scale, zero_point, _, minimum, maximum = node.args
-    if source.meta["val"].dim() == 0:
+    if value_of(source).dim() == 0:
         return "TensorRT does not quantize a tensor of no dimensions"
     scales, zero_points = constant_of(scale), constant_of(zero_point)
     if scales is None or zero_points is None:
@@ -53,7 +53,9 @@ def unlike_int8_per_channel(node: Node) -> str | None:
     unless=unlike_int8,
     supports_dynamic_shapes=True,
 )
-def fake_quantize_per_tensor_affine(ctx, self, scale, **_):
+def fake_quantize_per_tensor_affine(
+    ctx: ConversionContext, self: NetworkTensor, scale: float, **_: Any
+) -> NetworkTensor:
     """``clamp(round(x / scale), -128, 127) * scale`` with one scale for the whole tensor."""
     return _quantize_and_dequantize(ctx, self, scale, None)
 
@@ -64,14 +66,20 @@ def fake_quantize_per_tensor_affine(ctx, self, scale, **_):
     supports_dynamic_shapes=True,
     keep_constants=True,  # the zero points have no place in a network
 )
-def fake_quantize_per_channel_affine(ctx, self, scale, axis, **_):
+def fake_quantize_per_channel_affine(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    scale: torch.Tensor,
+    axis: int,
+    **_: Any,
+) -> NetworkTensor:
     """As above, with one scale for each index of dimension ``axis``."""
     return _quantize_and_dequantize(ctx, ctx.tensor(self), scale, axis % len(self.shape))
 
 
 def _quantize_and_dequantize(
-    ctx: ConversionContext, source: Any, scale: Any, axis: int | None
-) -> Any:
+    ctx: ConversionContext, source: NetworkTensor, scale: float | torch.Tensor, axis: int | None
+) -> NetworkTensor:
     dtype = ctx.dtype_of(source)
     factor = ctx.tensor(scale, torch.float32)
     quantized = add_quantize(ctx, source, factor, axis)
@@ -133,7 +141,8 @@ def _quantized(
     steps = x.to(torch.float32) * inverse
     steps = torch.round(steps + zero_point) if fraction else torch.round(steps) + zero_point
     limited = torch.where(steps == steps, torch.clamp(steps, minimum, maximum), minimum)
-    return ((limited - zero_point) * scale).to(x.dtype)
+    values: torch.Tensor = (limited - zero_point) * scale
+    return values.to(x.dtype)
 
 
 # What automatic differentiation makes of them: the values, and which of them are within the range.
@@ -151,7 +160,9 @@ def reads_mask(node: Node) -> str | None:
     unless=(reads_mask, unlike_int8),
     supports_dynamic_shapes=True,
 )
-def fake_quantize_with_mask(ctx, self, scale, **_):
+def fake_quantize_with_mask(
+    ctx: ConversionContext, self: NetworkTensor, scale: float, **_: Any
+) -> tuple[NetworkTensor, None]:
     """As without the mask."""
     return _quantize_and_dequantize(ctx, self, scale, None), None
 
@@ -162,7 +173,13 @@ def fake_quantize_with_mask(ctx, self, scale, **_):
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def fake_quantize_channels_with_mask(ctx, self, scale, axis, **_):
+def fake_quantize_channels_with_mask(
+    ctx: ConversionContext,
+    self: NetworkTensor | torch.Tensor,
+    scale: torch.Tensor,
+    axis: int,
+    **_: Any,
+) -> tuple[NetworkTensor, None]:
     """As without the mask."""
     return _quantize_and_dequantize(ctx, ctx.tensor(self), scale, axis % len(self.shape)), None
 

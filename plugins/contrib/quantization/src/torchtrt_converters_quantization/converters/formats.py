@@ -8,7 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import add, arguments_of, constant_of, is_network_tensor, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    add,
+    arguments_of,
+    constant_of,
+    is_network_tensor,
+    value_of,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.layers import (
@@ -78,16 +86,25 @@ def _axis(scale: Sequence[int], shape: Sequence[int]) -> int | None:
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def dequantize_weight(ctx, data, scale, dtype):
+def dequantize_weight(
+    ctx: ConversionContext,
+    data: torch.Tensor,
+    scale: NetworkTensor | torch.Tensor,
+    dtype: torch.dtype,
+) -> NetworkTensor:
     """Converts it to a Constant, packed, and a Dequantize layer."""
-    kind: Format = FORMAT_OF[ctx.node.target]
-    shape = tuple(ctx.node.meta["val"].shape)
+    node = _node(ctx)
+    kind: Format = FORMAT_OF[node.target]
+    shape = tuple(node.meta["val"].shape)
     values = data.contiguous()
     if values.dtype is not kind.dtype:
         values = values.view(kind.dtype)
     quantized = ctx.add_constant(values, shape)
     axis = None
-    if not is_network_tensor(scale):
+    step: NetworkTensor
+    if is_network_tensor(scale):
+        step = scale
+    else:
         axis = _axis(scale.shape, shape)
         if scale.numel() == 1:
             scale = scale.reshape(())
@@ -97,8 +114,13 @@ def dequantize_weight(ctx, data, scale, dtype):
             scale = scale.contiguous().view(torch.float8_e8m0fnu)
         else:  # TensorRT asks for the type of the result where values have 4 bits
             scale = scale.to(dtype if kind.name in ("INT4", "FP4") else torch.float32)
-        scale = ctx.add_constant(scale)
-    return add_dequantize(ctx, quantized, scale, axis, dtype)
+        step = ctx.add_constant(scale)
+    return add_dequantize(ctx, quantized, step, axis, dtype)
+
+
+def _node(ctx: ConversionContext) -> Node:
+    assert ctx.node is not None  # the interpreter converts nodes of graphs only
+    return ctx.node
 
 
 def unknown_scale(node: Node) -> str | None:
@@ -118,11 +140,14 @@ def unknown_scale(node: Node) -> str | None:
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def fake_quantize(ctx, x, scale, least):
+def fake_quantize(
+    ctx: ConversionContext, x: NetworkTensor | torch.Tensor, scale: torch.Tensor, least: int
+) -> NetworkTensor:
     """Converts it to a Quantize and a Dequantize layer."""
-    kind: Format = FORMAT_OF[ctx.node.target]
+    node = _node(ctx)
+    kind: Format = FORMAT_OF[node.target]
     source = ctx.tensor(x)
-    dtype = ctx.node.meta["val"].dtype
+    dtype = node.meta["val"].dtype
     factor = scale.to(torch.float32).reshape(())
     if kind.name == "INT8" and least == -127:
         rank = len(source.shape)
@@ -150,14 +175,17 @@ def unfit_blocks(node: Node) -> str | None:
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def fake_quantize_blocks(ctx, x, scale):
+def fake_quantize_blocks(
+    ctx: ConversionContext, x: NetworkTensor | torch.Tensor, scale: torch.Tensor | None
+) -> NetworkTensor:
     """Converts it to a DynamicQuantize layer and Dequantize layers."""
-    kind: Format = FORMAT_OF[ctx.node.target]
+    node = _node(ctx)
+    kind: Format = FORMAT_OF[node.target]
     source = ctx.tensor(x)
-    dtype = ctx.node.meta["val"].dtype
+    dtype = node.meta["val"].dtype
     rank = len(source.shape)
     flat = source if rank in (2, 3) else reshaped(ctx, source, (-1, source.shape[-1]))
-    if kind.name == "NVFP4":
+    if scale is not None and kind.name == "NVFP4":
         double = ctx.tensor(scale.to(dtype).reshape(()))
         data, scales = add_dynamic_quantize(ctx, flat, kind, torch.float8_e4m3fn, double)
         scales = add_dequantize(ctx, scales, double, None, dtype)

@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from torchtrt.conversion import ConversionContext
+from torchtrt.conversion import ConversionContext, NetworkLayer, NetworkTensor
 from torchtrt.tensorrt import Capability, supports, to_trt_dtype
 from torchtrt_converters_quantization.formats import Format
 
 
 def add_quantize(
     ctx: ConversionContext,
-    source: Any,
-    scale: Any,
+    source: NetworkTensor,
+    scale: NetworkTensor,
     axis: int | None,
     dtype: torch.dtype = torch.int8,
-) -> Any:
+) -> NetworkTensor:
     """Returns a tensor in a quantized dtype, by one float32 scale or one for each index of a dimension."""
     return _add(ctx.net.add_quantize, source, scale, dtype, axis)
 
 
 def add_dequantize(
     ctx: ConversionContext,
-    source: Any,
-    scale: Any,
+    source: NetworkTensor,
+    scale: NetworkTensor,
     axis: int | None,
     dtype: torch.dtype = torch.float32,
-) -> Any:
+) -> NetworkTensor:
     """Returns a quantized tensor as a floating-point dtype.
 
     No cast follows the layer, which would keep TensorRT from fusing it with its reader. TensorRT 8.6 returns float32,
@@ -37,7 +38,13 @@ def add_dequantize(
     return _add(ctx.net.add_dequantize, source, scale, dtype, axis)
 
 
-def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None) -> Any:
+def _add(
+    add: Callable[..., NetworkLayer],
+    tensor: NetworkTensor,
+    scale: NetworkTensor,
+    dtype: torch.dtype,
+    axis: int | None,
+) -> NetworkTensor:
     takes_dtype = supports(Capability.TYPED_QUANTIZATION)
     layer = add(tensor, scale, to_trt_dtype(dtype)) if takes_dtype else add(tensor, scale)
     if axis is not None:
@@ -46,8 +53,12 @@ def _add(add: Any, tensor: Any, scale: Any, dtype: torch.dtype, axis: int | None
 
 
 def add_dynamic_quantize(
-    ctx: ConversionContext, source: Any, kind: Format, scale_dtype: torch.dtype, double: Any
-) -> tuple[Any, Any]:
+    ctx: ConversionContext,
+    source: NetworkTensor,
+    kind: Format,
+    scale_dtype: torch.dtype,
+    double: NetworkTensor | None,
+) -> tuple[NetworkTensor, NetworkTensor]:
     """Returns quantized values, and the scales of the blocks of their last dimension.
 
     Args:

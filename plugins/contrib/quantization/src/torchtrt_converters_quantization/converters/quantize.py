@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from torchtrt.conversion import add, arguments_of, constant_of, is_network_tensor, value_of
+from torchtrt.conversion import (
+    ConversionContext,
+    NetworkTensor,
+    add,
+    arguments_of,
+    constant_of,
+    is_network_tensor,
+    value_of,
+)
 from torchtrt.tensorrt import trt
 from torchtrt_converters_quantization import pack
 from torchtrt_converters_quantization.converters.layers import (
@@ -85,7 +93,13 @@ def not_int8_values(node: Node) -> str | None:
     return "TensorRT's int8 is what its layers have quantized, and this comes from elsewhere"
 
 
-def _limited(ctx: Any, source: Any, scale: Tensor, minimum: int, axis: int | None) -> Any:
+def _limited(
+    ctx: ConversionContext,
+    source: NetworkTensor | Tensor,
+    scale: Tensor,
+    minimum: int,
+    axis: int | None,
+) -> NetworkTensor | Tensor:
     """Returns values that do not become -128 where the range begins at -127."""
     if minimum == -128:
         return source
@@ -106,7 +120,13 @@ def _limited(ctx: Any, source: Any, scale: Tensor, minimum: int, axis: int | Non
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def quantize(ctx, input, scale, quant_min, **_):
+def quantize(
+    ctx: ConversionContext,
+    input: NetworkTensor | Tensor,
+    scale: float | Tensor,
+    quant_min: int,
+    **_: Any,
+) -> NetworkTensor:
     """``clamp(round(x / scale), quant_min, 127)`` as a Quantize layer, halves to even."""
     factor = torch.as_tensor(scale, dtype=torch.float32).reshape(())
     source = ctx.tensor(_limited(ctx, input, factor, quant_min, None))
@@ -119,7 +139,13 @@ def quantize(ctx, input, scale, quant_min, **_):
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def dequantize(ctx, input, scale, out_dtype=None, **_):
+def dequantize(
+    ctx: ConversionContext,
+    input: NetworkTensor | Tensor,
+    scale: float | Tensor,
+    out_dtype: torch.dtype | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """``q * scale`` as a Dequantize layer."""
     factor = ctx.tensor(torch.as_tensor(scale, dtype=torch.float32).reshape(()))
     return add_dequantize(ctx, ctx.tensor(input), factor, None, out_dtype or torch.float32)
@@ -131,7 +157,14 @@ def dequantize(ctx, input, scale, out_dtype=None, **_):
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def quantize_channels(ctx, input, scales, axis, quant_min, **_):
+def quantize_channels(
+    ctx: ConversionContext,
+    input: NetworkTensor | Tensor,
+    scales: Tensor,
+    axis: int,
+    quant_min: int,
+    **_: Any,
+) -> NetworkTensor:
     """As above, with one scale for each index of a dimension of a weight."""
     axis %= len(input.shape)
     factors = scales.to(torch.float32)
@@ -145,7 +178,14 @@ def quantize_channels(ctx, input, scales, axis, quant_min, **_):
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
-def dequantize_channels(ctx, input, scales, axis, out_dtype=None, **_):
+def dequantize_channels(
+    ctx: ConversionContext,
+    input: NetworkTensor | Tensor,
+    scales: Tensor,
+    axis: int,
+    out_dtype: torch.dtype | None = None,
+    **_: Any,
+) -> NetworkTensor:
     """As above, with one scale for each index of a dimension of a weight."""
     axis %= len(input.shape)
     factors = ctx.tensor(scales.to(torch.float32))

@@ -47,7 +47,8 @@ def rewrite_conversion(editor: Editor, node: Node) -> None:
     data = constant_of(node.args[0])
     assert data is not None
     scale: Tensor = torch.ones((), device=data.device)
-    last, dtype = node, node.meta["val"].dtype
+    last: Any = node
+    dtype = node.meta["val"].dtype
     steps: list[Node] = []  # that change the shape, since it was the weight's
     while (user := only_user(last)) is not None:
         if user.target in CASTS and _is_floating(user):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import GraphModule, Node
 
@@ -137,7 +139,7 @@ def _quantize_before_cast(node: Node) -> None:
     cast = node.args[0]
     if not isinstance(cast, Node) or cast.target not in CASTS:
         return
-    source = cast.args[0]
+    source: Any = cast.args[0]
     is_widened = isinstance(source, Node) and (
         source.meta["val"].dtype in (torch.float16, torch.bfloat16)
         and cast.meta["val"].dtype is torch.float32
@@ -155,7 +157,8 @@ def _fit(editor: Editor, node: Node, settings: CompilationSettings) -> None:
         op = arguments_of(node)
         data, scale = constant_of(op.data), constant_of(op.scale)
         if data is not None and scale is not None:
-            value = node.target(data, scale, op.dtype)
+            dequantize: Any = node.target
+            value = dequantize(data, scale, op.dtype)
             editor.replace(node, editor.constant(value, node))
             return
     advice = ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from torchtrt.conversion import ConversionContext, NetworkTensor, Operand
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, reduction, shape, types
 from torchtrt_converters_aten_core.impl.formulas import Formula
@@ -71,26 +72,32 @@ _WIDE = torch.float32
 
 
 @converts(POLYNOMIALS, keep_constants=True)
-def polynomial(ctx, x, n, *, family):
+def polynomial(
+    ctx: ConversionContext,
+    x: Operand,
+    n: Operand,
+    *,
+    family: Family,
+) -> NetworkTensor:
     """Converts polynomials of degrees known only at run time: a loop up to the highest, in which others wait."""
     if not isinstance(n, (int, float)):
         n = types.operand(ctx, n, torch.int32, types.rank_of(n))
-    x, degree = (
+    point, degree = (
         Formula(ctx, each) for each in shape.broadcast(ctx, types.operands(ctx, (x, n), _WIDE))
     )
     if family.shifted:
-        x = x * 2.0 - 1.0
-    one = Formula(ctx, types.operand(ctx, 1.0, _WIDE, types.rank_of(x.tensor)))
-    start = shape.broadcast(ctx, [one.tensor, x.tensor])[0]
+        point = point * 2.0 - 1.0
+    one = Formula(ctx, types.operand(ctx, 1.0, _WIDE, types.rank_of(point.tensor)))
+    start = shape.broadcast(ctx, [one.tensor, point.tensor])[0]
     loop = ctx.net.add_loop()
     layers = [
         loop.add_recurrence(each)
-        for each in (one.tensor, start, _line(x, (family.start, family.slope)).tensor)
+        for each in (one.tensor, start, _line(point, (family.start, family.slope)).tensor)
     ]
     k, before, last = (Formula(ctx, layer.get_output(0)) for layer in layers)
     loop.add_trip_limit(_steps(ctx, degree), trt.TripLimit.COUNT)
     a, b, c, d = (_line(k, line) for line in (family.a, family.b, family.c, family.d))
-    following = ((x * a + b) * last - before * c) / d
+    following = ((point * a + b) * last - before * c) / d
     waits = k < degree
     for layer, value in zip(
         layers,
@@ -102,7 +109,7 @@ def polynomial(ctx, x, n, *, family):
     return types.cast(ctx, _within_limits(ctx, result, degree, family), types.output_dtype(ctx))
 
 
-def _steps(ctx: Any, degree: Formula) -> Any:
+def _steps(ctx: ConversionContext, degree: Formula) -> NetworkTensor:
     """Returns how many steps lead from degree 1 to the highest: a 0-d int32 tensor.
 
     A count, not a condition: what a condition reads TensorRT 8.6 keeps where no kernel of the body can.
@@ -125,7 +132,9 @@ def _line(k: Formula, line: Line) -> Any:
     return scaled + start if start else scaled
 
 
-def _within_limits(ctx: Any, result: Any, degree: Formula, family: Family) -> Any:
+def _within_limits(
+    ctx: ConversionContext, result: NetworkTensor, degree: Formula, family: Family
+) -> NetworkTensor:
     """Returns a polynomial with the values that PyTorch gives to degrees below 1 and beyond the limit."""
     value = Formula(ctx, result, _WIDE)
     value = (degree < 1).where(1.0, value)

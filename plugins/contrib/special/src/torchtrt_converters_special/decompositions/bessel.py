@@ -31,7 +31,8 @@ def i1e(self: Tensor) -> Tensor:
 
 
 def _even_i1e(x: Tensor) -> Tensor:
-    return torch.special.i1e(torch.abs(x))
+    result: Tensor = torch.special.i1e(torch.abs(x))
+    return result
 
 
 def _scaled_bessel(self: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -115,12 +116,14 @@ def bessel_j1(self: Tensor) -> Tensor:
 
 
 def _j0_of_square(square: Tensor) -> Tensor:
-    return torch.special.bessel_j0(torch.sqrt(square))
+    output: Tensor = torch.special.bessel_j0(torch.sqrt(square))
+    return output
 
 
 def _j1_quotient_of_square(square: Tensor) -> Tensor:
     x = torch.sqrt(square.clamp_min(1e-12))
-    return torch.special.bessel_j1(x) / x
+    output: Tensor = torch.special.bessel_j1(x) / x
+    return output
 
 
 @pack.decomposition(aten.special_bessel_y0.default)
@@ -156,13 +159,17 @@ def _positive_root(square: Tensor) -> Tensor:
 
 def _y0_of_square(square: Tensor) -> Tensor:
     x = _positive_root(square)
-    return torch.special.bessel_y0(x) - 2 / math.pi * torch.log(x) * torch.special.bessel_j0(x)
+    result: Tensor = torch.special.bessel_y0(x) - 2 / math.pi * torch.log(
+        x
+    ) * torch.special.bessel_j0(x)
+    return result
 
 
 def _y1_of_square(square: Tensor) -> Tensor:
     x = torch.sqrt(square.clamp_min(1e-4))
     pole = torch.log(x) * torch.special.bessel_j1(x) - 1 / x
-    return (torch.special.bessel_y1(x) - 2 / math.pi * pole) / x
+    result: Tensor = (torch.special.bessel_y1(x) - 2 / math.pi * pole) / x
+    return result
 
 
 def _wave(x: Tensor, order: int, second_kind: bool = False) -> Tensor:
@@ -234,13 +241,15 @@ def _second_kind(x: Tensor, near: Tensor, tail: Callable[[Tensor], Tensor]) -> T
 
 def _k0_of_square(square: Tensor) -> Tensor:
     x = _positive_root(square)
-    return torch.special.modified_bessel_k0(x) + torch.log(x) * torch.special.i0(x)
+    result: Tensor = torch.special.modified_bessel_k0(x) + torch.log(x) * torch.special.i0(x)
+    return result
 
 
 def _k1_of_square(square: Tensor) -> Tensor:
     x = torch.sqrt(square.clamp_min(1e-4))
     pole = torch.log(x) * torch.special.i1(x) + 1 / x
-    return (torch.special.modified_bessel_k1(x) - pole) / x
+    result: Tensor = (torch.special.modified_bessel_k1(x) - pole) / x
+    return result
 
 
 _k0_tail = _tail(torch.special.scaled_modified_bessel_k0, 1e-9)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch.fx import Node
 
-from torchtrt.conversion import ConversionContext, add, arguments_of, value_of
+from torchtrt.conversion import ConversionContext, NetworkTensor, add, arguments_of, value_of
 from torchtrt.tensorrt import Capability, trt
 from torchtrt_converters_aten_core.impl import (
     creation,
@@ -70,7 +69,9 @@ def size_from_data(node: Node) -> str | None:
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
-def nms(ctx, dets, scores, iou_threshold):
+def nms(
+    ctx: ConversionContext, dets: NetworkTensor, scores: NetworkTensor, iou_threshold: float
+) -> NetworkTensor:
     """The indices of the boxes that stay, best first; of boxes with equal scores the first is better.
 
     TensorRT's own NMS layer promises no order of equal scores, takes corners in any order and limits
@@ -85,15 +86,15 @@ def nms(ctx, dets, scores, iou_threshold):
     return ctx.tensor(indices, torch.int64)
 
 
-def _overlaps(ctx: ConversionContext, boxes: Any, threshold: float) -> Any:
+def _overlaps(ctx: ConversionContext, boxes: NetworkTensor, threshold: float) -> NetworkTensor:
     """Returns whether a box (row) overlaps one behind it (column) by more than the threshold: bool, ``(n, n)``."""
     left, top, right, bottom = (slicing.pick(ctx, boxes, 1, place) for place in range(4))
 
-    def each_with_each(kind: str, values: Any) -> Any:
+    def each_with_each(kind: str, values: NetworkTensor) -> NetworkTensor:
         rows, columns = shape.unsqueeze(ctx, values, [1]), shape.unsqueeze(ctx, values, [0])
         return elementwise.combine(ctx, kind, rows, columns)
 
-    def extent(low: Any, high: Any) -> Any:
+    def extent(low: NetworkTensor, high: NetworkTensor) -> NetworkTensor:
         first, last = each_with_each("MAX", low), each_with_each("MIN", high)
         length = elementwise.combine(ctx, "SUB", last, first)
         return elementwise.arithmetic(ctx, "MAX", length, 0.0, torch.float32)
@@ -119,7 +120,7 @@ def _float32_at_most(number: float) -> float:
     return float(near)
 
 
-def _greedy(ctx: ConversionContext, overlaps: Any) -> Any:
+def _greedy(ctx: ConversionContext, overlaps: NetworkTensor) -> NetworkTensor:
     """Returns which boxes stay: those that overlap none before them that stays. Bool, ``(n,)``.
 
     All stay at first; each round asks again. A box that depends on ``k`` boxes before it is right after

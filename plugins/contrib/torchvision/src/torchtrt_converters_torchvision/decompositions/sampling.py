@@ -46,7 +46,8 @@ def sample_clamped(
             index = first + places_y.to(torch.int64) * width + places_x.to(torch.int64)
             weight = torch.where(inside, share_y * share_x, 0.0).unsqueeze(-1)
             total = total + take_rows(rows, index).to(torch.float32) * weight
-    return total
+    result: Tensor = total
+    return result
 
 
 def sample_with_zeros(
@@ -68,4 +69,5 @@ def sample_with_zeros(
             weight = torch.where(there, share_y * share_x, 0.0).unsqueeze(-1)
             taken = take_rows(rows, first + row * width + column).to(torch.float32)
             total = total + torch.where(weight == 0, 0.0, taken * weight)
-    return total
+    result: Tensor = total
+    return result

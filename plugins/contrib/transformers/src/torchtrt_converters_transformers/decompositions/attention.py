@@ -76,7 +76,7 @@ def cached_attention(
 _library.impl("cached_attention", cached_attention, "CompositeExplicitAutograd")
 
 
-@torch.library.register_fake("torchtrt_transformers::cached_attention", lib=_library)
+@torch.library.register_fake("torchtrt_transformers::cached_attention", lib=_library)  # type: ignore[untyped-decorator]
 def _(
     query: Tensor,
     key: Tensor,
