@@ -96,7 +96,7 @@ def arange(
     ctx: ConversionContext,
     end: Size | float,
     start: Size | float = 0,
-    step: int | float = 1,
+    step: Size | float = 1,
     **_: Any,
 ) -> NetworkTensor:
     """Converts numbers at a fixed distance, from a start to before an end."""

@@ -44,7 +44,7 @@ def arange(
     ctx: ConversionContext,
     start: Size | float,
     end: Size | float,
-    step: int | float,
+    step: Size | float,
     count: SymbolicSize,
     dtype: torch.dtype,
 ) -> NetworkTensor:
@@ -54,12 +54,13 @@ def arange(
         ctx: The conversion context.
         start: The first number: a number or a 0-d int32 network tensor.
         end: The number to stop before, likewise.
-        step: The distance: a number.
+        step: The distance, likewise.
         count: How many there are, as PyTorch knows it.
         dtype: The dtype of the result.
     """
-    if isinstance(count, int) and not (is_network_tensor(start) or is_network_tensor(end)):
-        return ctx.tensor(torch.arange(start, end, step, dtype=inner_dtype(dtype)))
+    fixed = [number for number in (start, end, step) if not is_network_tensor(number)]
+    if isinstance(count, int) and len(fixed) == 3:
+        return ctx.tensor(torch.arange(*fixed, dtype=inner_dtype(dtype)))
     is_from_start = start == 0 and step == 1
     if is_from_start and not isinstance(end, float) and same(symbol_of(ctx, end), count):
         extent: Size = end
@@ -77,9 +78,9 @@ def arange(
 
 
 def _count(
-    ctx: ConversionContext, start: Size | float, end: Size | float, step: int | float
+    ctx: ConversionContext, start: Size | float, end: Size | float, step: Size | float
 ) -> Size:
-    if isinstance(start, float) or isinstance(end, float) or isinstance(step, float):
+    if isinstance(start, float) or isinstance(end, float) or not isinstance(step, int):
         message = "A range whose length is known only at run time must have whole bounds and steps."
         raise ConversionError(message)
     low, high = (start, end) if step > 0 else (end, start)
