@@ -114,8 +114,8 @@ def _check_destinations(graph: Graph) -> None:
     """Checks that PyTorch can rewrite each write.
 
     Raises:
-        UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, fills a diagonal across
-            rows with gaps, or is to a tensor with several elements at one place in memory.
+        UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, or fills a diagonal across
+            rows with gaps. Or several elements of a written tensor are at one place in memory.
     """
     repeating = repeating_nodes(graph)
     for node in filter(mutates, graph.nodes):
