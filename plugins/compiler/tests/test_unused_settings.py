@@ -53,6 +53,32 @@ def test_an_op_that_autocast_leaves_out_is_named():
     assert "autocast_excluded_ops names aten.sin" in text
 
 
+def test_autocast_leaves_out_the_op_that_replaces_a_write():
+    """It sees no writes in place: a name of the other op has an effect, and one of the write has none."""
+    model = Function(lambda x: (x @ x.t()).mul_(2.0)).eval()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torchtrt.compile(
+            model,
+            [X],
+            min_block_size=1,
+            autocast=torch.float16,
+            autocast_excluded_ops={"aten.mul", "aten.mul_"},
+        )
+
+    (text,) = (str(each.message) for each in caught if each.category is SettingsWarning)
+    assert text.count("names") == 1
+    assert "names aten.mul_, which lowering replaces by others" in text
+
+
+def test_an_overload_is_named_where_the_program_calls_another():
+    """The program does call an op of this name."""
+    (text,) = told(torch_executed_ops={"aten.add.Scalar"})
+
+    assert "names aten.add, and the program calls other overloads than aten.add.Scalar." in text
+
+
 def test_an_op_that_is_replaced_is_named():
     """Writes in place are rewritten: who names the op that writes means the other."""
     model = Function(lambda x: (x + 1).relu_() * 2).eval()

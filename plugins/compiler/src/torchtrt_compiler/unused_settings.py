@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from torchtrt.errors import SettingsWarning
-from torchtrt.graphs.nodes import resolution_of
+from torchtrt.graphs.nodes import mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
@@ -48,26 +48,32 @@ def _unknown(
 ) -> Iterator[str]:
     """Yields the settings with ops that the program does not call."""
     modules = (each for each in exported.graph_module.modules() if isinstance(each, GraphModule))
-    called = {node.target for module in modules for node in module.graph.nodes}
+    nodes = [node for module in modules for node in module.graph.nodes]
+    called = {node.target for node in nodes}
     given = {setting: getattr(settings, setting) for setting in _OF_OPS}
     given["converter_preferences"] = _preferences(settings)
     for setting, ops in given.items():
         for name, overloads in _by_packet(ops).items():
             if overloads.isdisjoint(asked):
-                is_replaced = not overloads.isdisjoint(called)
-                why = (
-                    "which lowering replaces by others"
-                    if is_replaced
-                    else "which the program does not call"
-                )
-                yield f"{setting} names {name}, {why}."
+                yield f"{setting} names {name}, {_why_unused(overloads, called)}."
     for setting in ("autocast_excluded_ops", "autocast_excluded_nodes"):
         if settings.autocast is None and getattr(settings, setting):
             yield f"{setting} is for the setting autocast, which is not given."
     if settings.autocast is not None:
+        kept = {node.target for node in nodes if not mutates(node)} | set(asked)
         for name, overloads in _by_packet(settings.autocast_excluded_ops).items():
-            if overloads.isdisjoint(called):
-                yield f"autocast_excluded_ops names {name}, which the program does not call."
+            if overloads.isdisjoint(kept):
+                yield f"autocast_excluded_ops names {name}, {_why_unused(overloads, called)}."
+
+
+def _why_unused(overloads: set[Any], called: set[Any]) -> str:
+    if not overloads.isdisjoint(called):
+        return "which lowering replaces by others"
+    packets = {getattr(op, "overloadpacket", op) for op in called}
+    if any(getattr(op, "overloadpacket", op) in packets for op in overloads):
+        names = ", ".join(sorted(map(qualified_name, overloads)))
+        return f"and the program calls other overloads than {names}"
+    return "which the program does not call"
 
 
 def _preferences(settings: CompilationSettings) -> dict[Any, str]:

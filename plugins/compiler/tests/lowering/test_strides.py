@@ -24,6 +24,18 @@ CASES = {
     "in a scatter": lambda x: (x.t() * 2).as_strided_scatter(torch.ones(3), (3,), (1,)),
 }
 FIXED = {
+    "of a view in another dtype": lambda x: (x * 2).view(torch.int16).as_strided((3,), (3,), 1),
+    "of real parts": lambda x: torch.view_as_real(torch.complex(x, x * 3).t() * 2).as_strided(
+        (5,), (1,), 1
+    ),
+    "of conjugates": lambda x: torch.complex(x, x * 3).conj().as_strided((3,), (1,)).imag + 0,
+    "of a copy that is made as small as another": lambda x: (x.t() * 2).resize_as_(
+        torch.zeros(2, 2)
+    ),
+    "of what is resized out of place": lambda x: torch.ops.aten.resize(x.t() * 2, [2, 3]),
+    "of what is resized out of place in another memory format": lambda x: torch.ops.aten.resize(
+        x.reshape(1, 3, 2, 2) * 2, [1, 2, 2, 2], memory_format=torch.channels_last
+    ),
     "of a copy that is made smaller": lambda x: (x.t() * 2).resize_(2, 2),
     "of channels last": lambda x: (
         (x.reshape(1, 2, 2, -1) * 2).to(memory_format=torch.channels_last).as_strided((3,), (1,))
@@ -101,6 +113,25 @@ def test_memory_with_gaps_that_the_program_does_not_know_is_refused():
         torchtrt.compile(Function(function).eval(), [torch.rand(3, 4)], **OPTIONS)
 
 
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.repeat(4, 1)[:, 1:].fill_diagonal_(7.0, wrap=True), "the rows of which are"),
+        (
+            lambda x: (x.reshape(1, 3, 2, 2) * 2).resize_(
+                1, 2, 2, 2, memory_format=torch.channels_last
+            ),
+            "another memory format",
+        ),
+    ],
+    ids=["diagonal", "memory format"],
+)
+def test_writes_that_pytorch_does_by_strides_are_refused(function, message):
+    """PyTorch's own functionalization writes elsewhere."""
+    with pytest.raises(UnsupportedProgramError, match=message):
+        torchtrt.compile(Function(function).eval(), [torch.rand(3, 4)], **OPTIONS)
+
+
 class ReadsInput(nn.Module):
     """Reads the memory of its input, from the start of the storage."""
 
@@ -115,11 +146,41 @@ class ReadsSum(nn.Module):
         return (x + 1).as_strided((2, 2), (1, 2), 0) * 2
 
 
+class Resizes(nn.Module):
+    """Resizes a sum, which has the strides of the input."""
+
+    def forward(self, x):
+        return (x + 1).resize_(2, 2)
+
+
+class ResizesLike(nn.Module):
+    """Resizes a sum like another tensor."""
+
+    def forward(self, x):
+        return (x + 1).resize_as_(torch.zeros(2, 2))
+
+
+class Restrides(nn.Module):
+    """Gives a sum other strides in place."""
+
+    def forward(self, x):
+        return (x + 1).as_strided_((2, 2), (1, 2)) * 2
+
+
 ROWS = torch.arange(12.0).reshape(3, 4)
 COLUMNS = torch.arange(12.0).reshape(4, 3).t()
 
 
-@pytest.mark.parametrize("model", [ReadsInput(), ReadsSum()], ids=["input", "sum"])
+MODELS = {
+    "input": ReadsInput(),
+    "sum": ReadsSum(),
+    "resized": Resizes(),
+    "resized as": ResizesLike(),
+    "in place": Restrides(),
+}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("example", [ROWS, COLUMNS], ids=["rows", "columns"])
 def test_an_input_in_other_memory_is_refused(model, example, tmp_path):
     """Eager PyTorch reads other elements of it. A saved model refuses it, too."""
@@ -142,3 +203,13 @@ def test_only_a_model_that_reads_its_input_by_place_requires_the_place():
     compiled(ROWS)
     with pytest.raises(InputError, match="storage offset 8"):
         compiled(moved)
+
+
+def test_the_diagonal_of_an_input_in_other_memory_is_refused():
+    """PyTorch fills places in memory below the second diagonal, also between the rows."""
+    model = Function(lambda x: x.fill_diagonal_(7.0, wrap=True) * 1).eval()
+    rows = torch.arange(20.0).reshape(10, 2)
+    compiled = torchtrt.compile(model, [rows.clone()], min_block_size=1)
+    torch.testing.assert_close(compiled(rows.clone()), model(rows.clone()))
+    with pytest.raises(InputError, match="reads memory by strides"):
+        compiled(torch.arange(60.0).reshape(10, 6)[:, :2])

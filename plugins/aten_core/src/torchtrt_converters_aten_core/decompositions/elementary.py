@@ -334,7 +334,9 @@ def logspace(
 
 @pack.decomposition(aten.resize.default)
 def resize(self: Tensor, size: Sequence[int], *, memory_format: Any = None) -> Tensor:
-    """Returns the first elements in another shape."""
+    """Returns the first elements in another shape, of what lowering has put in the order of memory."""
+    if memory_format not in (None, torch.contiguous_format):
+        raise NotImplementedError("the elements are in another order in memory")
     count = math.prod(size)
     if not isinstance(count, int) or not isinstance(self.numel(), int) or count > self.numel():
         raise NotImplementedError("new elements have no values")

@@ -33,6 +33,7 @@ from torchtrt_compiler.lowering.regions import (
     autocast_restored,
     marks_autocast,
 )
+from torchtrt_compiler.lowering.strides import wraps_by_strides
 from torchtrt_compiler.torch_internals import DispatchKey, FakeTensor, is_any_autocast_enabled
 
 aten = torch.ops.aten
@@ -110,10 +111,11 @@ def _result_dtypes(exported: ExportedProgram) -> list[torch.dtype]:
 
 
 def _check_destinations(graph: Graph) -> None:
-    """Checks that no write makes a tensor larger, or is to one with several elements at one place in memory.
+    """Checks that PyTorch can rewrite each write.
 
     Raises:
-        UnsupportedProgramError: One does, or is.
+        UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, or fills a diagonal across
+            rows with gaps. Or several elements of a written tensor are at one place in memory.
     """
     repeating = repeating_nodes(graph)
     for node in filter(mutates, graph.nodes):
@@ -123,11 +125,26 @@ def _check_destinations(graph: Graph) -> None:
                 f"The model makes {destination.name} larger with resize_ ({model_line(node)}), and the new elements "
                 "have no values. Make a tensor of the wanted size, such as new_zeros, and copy into it."
             )
+        if node.target is aten.resize_.default and _is_turned(node.kwargs.get("memory_format")):
+            raise UnsupportedProgramError(
+                f"The model resizes {destination.name} in another memory format ({model_line(node)}), which PyTorch's "
+                "functionalization omits. Leave memory_format out, and permute the result."
+            )
+        if wraps_by_strides(node) and not _is_of_whole_rows(destination.meta["val"]):
+            raise UnsupportedProgramError(
+                f"The model writes ({node.target}) with wrap to {destination.name}, the rows of which are not next to "
+                f"each other in memory ({model_line(node)}). PyTorch would write by strides, also between the rows. "
+                "Write to a copy by contiguous()."
+            )
         if destination in repeating and not _elements_are_apart(destination.meta.get("val")):
             raise UnsupportedProgramError(
                 f"The model writes ({node.target}) to {destination.name}, several elements of which are "
                 "one place in memory, as after expand: write to a clone() of it."
             )
+
+
+def _is_turned(memory_format: Any) -> bool:
+    return memory_format not in (None, torch.contiguous_format)
 
 
 def _is_larger(node: Node, destination: Node) -> bool:
@@ -136,6 +153,11 @@ def _is_larger(node: Node, destination: Node) -> bool:
     if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
         return False
     return statically_known_true(after.numel() > before.numel())
+
+
+def _is_of_whole_rows(value: torch.Tensor) -> bool:
+    """Returns whether the strides of a matrix lead from the end of each row to the next one."""
+    return statically_known_true(value.stride(0) == value.size(1) * value.stride(1))
 
 
 def _elements_are_apart(value: Any) -> bool:

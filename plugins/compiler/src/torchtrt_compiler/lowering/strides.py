@@ -23,13 +23,29 @@ from torchtrt_runtime.input_checks import InputMemory
 aten = torch.ops.aten
 
 _READS = frozenset({aten.as_strided.default, aten.as_strided_copy.default})
-_BY_STRIDES = _READS | {aten.as_strided_scatter.default}
+_RESIZES = frozenset({aten.resize.default, aten.resize_as.default})
+_BY_STRIDES = _READS | _RESIZES | {aten.as_strided_scatter.default}
+_IN_PLACE = frozenset({
+    aten.as_strided_.default, aten.resize_.default, aten.resize_as_.default,
+})  # fmt: skip
 _COPY = {"memory_format": torch.contiguous_format}
 
 
 def is_read_by_strides(node: Node) -> bool:
     """Returns whether an op reads the memory of a node's result by strides."""
     return any(user.target in _BY_STRIDES and user.args[0] is node for user in node.users)
+
+
+def wraps_by_strides(node: Node) -> bool:
+    """Returns whether an op may fill diagonals below the second one, which it finds by the strides of its argument."""
+    if node.target is not aten.fill_diagonal_.default:
+        return False
+    wrap = node.args[2] if len(node.args) > 2 else node.kwargs.get("wrap", False)
+    value = node.args[0].meta["val"]  # type: ignore[union-attr]
+    if not wrap or value.dim() != 2:
+        return False
+    rows, columns = value.shape
+    return not statically_known_true(rows <= 2 * columns + 2)
 
 
 def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dict[str, InputMemory]:
@@ -49,8 +65,8 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
     nodes = [
         node for module in modules if isinstance(module, GraphModule) for node in module.graph.nodes
     ]
-    reading = [node for node in nodes if node.target in _BY_STRIDES]
-    if not reading:
+    reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
+    if not reading and not any(map(wraps_by_strides, nodes)):
         return {}
     read_itself = {_base(node).name for node in reading}
     required = {}
@@ -101,12 +117,13 @@ def _settle(node: Node) -> None:
     Raises:
         UnsupportedProgramError: There is no such copy.
     """
-    is_scatter = node.target not in _READS
+    is_resize = node.target in _RESIZES
+    is_scatter = node.target is aten.as_strided_scatter.default
     offset_place = 4 if is_scatter else 3
     offset: Any = node.kwargs.get("storage_offset")
     if len(node.args) > offset_place:
         offset = node.args[offset_place]
-    found = _memory(node, offset, follows_views=not is_scatter)
+    found = _memory(node, offset, follows_views=node.target in _READS)
     if found is None:
         where = model_line(node)
         raise UnsupportedProgramError(
@@ -119,6 +136,9 @@ def _settle(node: Node) -> None:
     with graph.inserting_before(node):
         turned = _call(graph, aten.permute.default, (memory, order)) if is_turned else memory
         copy = _call(graph, aten.clone.default, (turned,), _COPY)
+    if is_resize:
+        node.args = (copy, *node.args[1:])
+        return
     given = [copy, *node.args[1:offset_place], offset]
     node.args, node.kwargs = tuple(given), {}
     if is_scatter and is_turned:
@@ -140,13 +160,15 @@ def _memory(node: Node, offset: Any, follows_views: bool) -> tuple[Node, list[in
         follows_views: Whether the argument of a view may take the place of the view.
     """
     source: Any = node.args[0]
-    own = source.meta["val"].storage_offset()
+    own, encoding = source.meta["val"].storage_offset(), _encoding(source.meta["val"])
     candidates = [source]
     while follows_views and (source := certain_source(source)) is not None:
         candidates.insert(0, source)
     for candidate in candidates:
         value = candidate.meta.get("val")
-        if not isinstance(value, torch.Tensor) or (order := _order_in_memory(value)) is None:
+        if not isinstance(value, torch.Tensor) or _encoding(value) != encoding:
+            continue
+        if (order := _order_in_memory(value)) is None:
             continue
         start = value.storage_offset()
         wanted = own if offset is None else offset
@@ -159,6 +181,11 @@ def _memory(node: Node, offset: Any, follows_views: bool) -> tuple[Node, list[in
         if isinstance(wanted, torch.SymInt) and statically_known_true(wanted == start):
             return candidate, order, 0
     return None
+
+
+def _encoding(value: torch.Tensor) -> tuple[object, ...]:
+    """Returns how places in memory are read: ``view(dtype)``, ``conj`` and ``imag`` read the same ones otherwise."""
+    return value.dtype, value.is_conj(), value.is_neg()
 
 
 def _order_in_memory(value: torch.Tensor) -> list[int] | None:
