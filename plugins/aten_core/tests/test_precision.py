@@ -84,6 +84,16 @@ def test_a_number_is_scaled_by_powers_of_two_that_are_no_numbers(version):
     )
 
 
+def test_mantissas_and_exponents_are_exact(version):
+    """Each power of two, its neighbors, and what has no exponent."""
+    powers = torch.ldexp(torch.ones(277), torch.arange(-149, 128))
+    above, below = (torch.nextafter(powers, torch.tensor(end)) for end in (torch.inf, 0.0))
+    x = torch.cat([ENDS, torch.tensor([0.0, -0.0]), powers, -powers, above, below])
+    compiled = compile_everything(Function(torch.frexp).eval(), x)
+    for result, expected in zip(run_compiled(compiled, x), torch.frexp(x), strict=True):
+        torch.testing.assert_close(result, expected, rtol=0, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("function", [torch.sign, torch.sgn])
 def test_what_is_no_number_has_the_sign_0(version, function, dtype):

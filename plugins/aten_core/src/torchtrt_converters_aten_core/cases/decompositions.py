@@ -24,6 +24,15 @@ CASES = [
     ],
     decomposition_case("aten.ldexp.Tensor", "batch 4", TensorSpec("4", I64, -9, 9)),
     decomposition_case("aten.ldexp.Tensor", "batch 4", "4", label="float"),
+    decomposition_case("aten.frexp.Tensor", "batch 4"),
+    *[
+        decomposition_case(
+            "aten.frexp.Tensor",
+            TensorSpec(values=[*NUMBERS, NAN, 6e-8, 0.1, 65504.0], dtype=dtype),
+            label=str(dtype).removeprefix("torch."),
+        )
+        for dtype in (torch.float32, F16, torch.bfloat16)
+    ],
     decomposition_case(
         "aten.log_sigmoid.default", TensorSpec(values=[-1e4, -100.0, -20.0, 0.0, 20.0, 1e4])
     ),

@@ -64,6 +64,31 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
     return (scaled * torch.pow(2.0, torch.clamp(exponent, -126, 127))).to(dtype)
 
 
+@pack.decomposition(aten.frexp.Tensor)
+def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns each element as a mantissa from 0.5 to 1 and an int32 exponent of 2.
+
+    Powers of 2 scale the element by a binary search for its exponent, so no step rounds.
+    """
+    if self.dtype is torch.float64:
+        raise NotImplementedError("float64 has exponents that float32 lacks")
+    mantissa = torch.abs(self.to(torch.float32))
+    exponent = torch.zeros_like(mantissa)
+    for step in (64, 64, 32, 16, 8, 4, 2, 1):
+        small = mantissa < 2.0**-step
+        mantissa = mantissa * torch.where(small, 2.0**step, 1.0)
+        exponent = exponent - torch.where(small, float(step), 0.0)
+    for step in (64, 32, 16, 8, 4, 2, 1, 1):
+        large = mantissa >= 2.0 ** (step - 1)
+        mantissa = mantissa * torch.where(large, 2.0**-step, 1.0)
+        exponent = exponent + torch.where(large, float(step), 0.0)
+    magnitude = torch.abs(self)
+    ordinary = (magnitude > 0) & (magnitude < math.inf)
+    mantissa = torch.where(self < 0, -mantissa, mantissa).to(self.dtype)
+    exponent = torch.where(ordinary, exponent, 0.0).to(torch.int32)
+    return torch.where(ordinary, mantissa, self), exponent
+
+
 @pack.decomposition(aten.log_sigmoid.default)
 def log_sigmoid(self: Tensor) -> Tensor:
     """Returns the logarithm of the sigmoid, without overflow; computed in float32 or better."""
