@@ -52,7 +52,7 @@ class TestAtenCore(PackConformance):
 
 def test_no_op_has_two_converters_in_this_pack():
     """Within the pack one converter handles an op, beside those that need more of TensorRT than others."""
-    targets = [entry.target for entry in pack.converters if not entry.requires]
+    targets = [entry.target for entry in pack.converters if not entry.support.requires]
     repeated = {qualified_name(target) for target in targets if targets.count(target) > 1}
     assert repeated == set()
 
