@@ -33,7 +33,7 @@ def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> 
     """Lets a weakly typed network compute in int8 where it quantizes, and in float16 what is float16.
 
     TensorRT may then compute anything in either: what is float32, and most of what is float16, insist on what they are.
-    What lies between int8 and int8 insists on nothing, so that TensorRT can fuse it.
+    Layers between int8 and int8 insist on nothing, so that TensorRT can fuse them.
     Returns the layers that insist on float16 and, should the network not build, need not: all but products.
 
     Args:
@@ -84,7 +84,7 @@ def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
 
 
 _POINTWISE = ("ACTIVATION", "ELEMENTWISE", "UNARY", "SCALE", "SHUFFLE", "RELU", "CLIP")
-"""What TensorRT fuses with a product of int8 before it and a Quantize after it."""
+"""The layers that TensorRT fuses with a product of int8 before them and a Quantize after them."""
 _CARRYING = ("CONVOLUTION", "DECONVOLUTION", "MATRIX_MULTIPLY", *_POINTWISE)
 
 

@@ -111,8 +111,8 @@ def op_case(  # noqa: PLR0913  (the columns of a table of cases, given by name)
 ) -> OpCase:
     """Returns a case: a call of an op, which the engine must compute as PyTorch does.
 
-    A string among the arguments that reads as a shape, such as ``"batch length 4"``, is a tensor of that shape
-    with random values between -3 and 3 by default. ``TensorSpec`` has options.
+    A string among the arguments that reads as a shape, such as ``"batch length 4"``, is a tensor of that shape.
+    Its values are random, between -3 and 3 by default. ``TensorSpec`` has options.
     The sizes vary: ``batch`` from 1 to 5 and ``length`` from 3 to 8.
 
     Args:

@@ -27,9 +27,9 @@ class Format:
     """A format of quantized values.
 
     Attributes:
-        name: ``"INT8"``, ``"INT4"``, ``"FP8"`` (E4M3), ``"FP4"`` (E2M1); of values whose blocks get scales while the
-            engine runs ``"NVFP4"`` (E2M1, blocks of 16 with scales of E4M3) and ``"MXFP8"`` (E4M3, blocks of 32 with
-            scales of E8M0).
+        name: ``"INT8"``, ``"INT4"``, ``"FP8"`` (E4M3), or ``"FP4"`` (E2M1). Two more formats compute the scales of
+            blocks while the engine runs. ``"NVFP4"`` is E2M1 in blocks of 16 with scales of E4M3. ``"MXFP8"`` is E4M3
+            in blocks of 32 with scales of E8M0.
         dtype: The dtype of TensorRT's weights.
         requires: What TensorRT needs to have.
         block: How many values share a scale, where the format determines it.

@@ -30,8 +30,8 @@ def dequantize(data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns ``data * scale``, computed in float32.
 
     Args:
-        data: Values of the op's format: int8 for INT8 and INT4, float8_e4m3fn for FP8, and for FP4 uint8 with two
-            values in a byte, the first in the low four bits.
+        data: Values of the op's format: int8 for INT8 and INT4, float8_e4m3fn for FP8, uint8 for FP4. A byte of FP4
+            has two values, the first in the low four bits.
         scale: A number, or a scale for each block, of the rank of ``data``. Floating point, or uint8 for the biased
             exponents of E8M0.
         dtype: The dtype of the result.

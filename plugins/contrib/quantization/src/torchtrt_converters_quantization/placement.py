@@ -1,4 +1,4 @@
-"""Where TensorRT wants int8: the inputs of which ops are quantized, so that it fuses what is between them."""
+"""Where TensorRT wants int8: the ops whose inputs are quantized, so that TensorRT fuses the layers between them."""
 
 from __future__ import annotations
 

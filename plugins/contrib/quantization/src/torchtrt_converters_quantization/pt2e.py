@@ -22,9 +22,11 @@ _KEY = "quantization_annotation"
 class TensorRTQuantizer(Quantizer):
     """Annotates convolutions, linear layers, products of matrices and residual sums for int8.
 
-    Inputs get one scale, from -128 to 127, and weights one for each output channel, from -127 to 127; zero points are
-    0. A sum of a convolution or linear layer and something else quantizes the latter, so that TensorRT adds it
-    in the kernel of the former.
+    Inputs get one scale, and weights get one scale for each output channel, without zero points.
+    Values from -128 to 127 represent inputs, and values from -127 to 127 represent weights.
+
+    If a tensor is added to the result of a convolution or linear layer, the quantizer annotates that tensor too.
+    TensorRT then adds it in the kernel of the layer.
 
     Args:
         matrix_products: Quantize the operands of ``matmul`` and ``bmm`` too.

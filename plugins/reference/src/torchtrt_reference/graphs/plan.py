@@ -26,7 +26,7 @@ MAGIC = b"TRT-REF\x00"
 FORMAT_VERSION = 3
 ALIGNMENT = 64
 _PACKED = ("INT4", "FP4")
-"""The types of which two values share a byte."""
+"""The types with two values in a byte."""
 _PREFIX = struct.Struct("<8sIIQQ")
 _LENGTHS = struct.Struct("<QQ")
 

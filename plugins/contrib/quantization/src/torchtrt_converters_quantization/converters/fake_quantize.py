@@ -140,7 +140,7 @@ def _quantized(
 
 
 def reads_mask(node: Node) -> str | None:
-    """Rejects nodes of which more than the values is read."""
+    """Rejects nodes whose mask is read."""
     if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users):
         return None
     return "which values are within the range is read"
