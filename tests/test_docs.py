@@ -86,25 +86,11 @@ def test_every_exception_and_warning_is_in_a_table():
 
 
 CODE_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-IMAGES = """
+CACHE = """
 import os
-import torch
 
 os.environ["TORCHTRT_CACHE"] = os.path.abspath("cache")
-
-class MyModel(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.convolution = torch.nn.Conv2d(3, 4, 3)
-
-    def forward(self, images):
-        return torch.relu(self.convolution(images)).mean((2, 3)) * 2 + 1
-
-def train_further(model):
-    return MyModel().eval()
 """
-TOLD = dict.fromkeys(("save-and-load.md", "cache.md"), IMAGES)
-"""What a page expects its readers to have."""
 TESTED_ELSEWHERE = {
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "quantized-models.md": "plugins/contrib/quantization/tests/test_documentation.py runs its blocks",
@@ -128,7 +114,7 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     """From the first block to the last, as one program, with warnings as errors."""
     blocks = [block for block in CODE_BLOCK.findall(PAGES[page]) if not QUOTED.match(block)]
     program = tmp_path / "page.py"
-    program.write_text("\n".join((TOLD.get(page, ""), *blocks)), encoding="utf-8")
+    program.write_text("\n".join((CACHE, *blocks)), encoding="utf-8")
 
     done = run_python("-W", "error::UserWarning", program, cwd=tmp_path)
 

@@ -23,7 +23,6 @@ from torchtrt.tensorrt import is_real
 from torchtrt.tensorrt.selection import describe
 from torchtrt_runtime import CompiledModule
 from torchtrt_runtime.report_tables import (
-    NOTHING_IN_TORCH,
     block_table,
     converter_table,
     stage_table,
@@ -94,10 +93,8 @@ def show(
     report = compiled.report
     console.print(converter_table(report.tensorrt, report.converted))
     console.print(block_table(report.blocks))
-    if report.in_torch:
-        console.print(torch_table(report))
-    else:
-        console.print(f"{NOTHING_IN_TORCH}\n")
+    console.print(torch_table(report.in_torch, report.inductor))
+    console.print()
     with torch.no_grad():
         expected, result = model(*inputs), compiled(*inputs)
         seconds = dict(report.seconds)

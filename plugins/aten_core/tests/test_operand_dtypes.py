@@ -136,9 +136,7 @@ def test_what_pytorch_does_not_compute_of_constants_is_refused():
 def test_an_error_names_the_op_the_dtypes_and_the_line():
     """A model in half precision that is given float32, through both front ends."""
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).eval().half()
-    expected = (
-        r"aten\.linear\.default with float32 and float16, as linear would \(File .*linear\.py"
-    )
+    expected = r"aten\.linear\.default with float32 and float16, as the node linear would \(File .*linear\.py"
     with pytest.raises(UnsupportedProgramError, match=expected):
         torchtrt.compile(model, [one(2, 3)])
     with pytest.raises(Exception, match=r"does not compute aten\.addmm"):

@@ -302,6 +302,12 @@ def test_explaining_an_op_names_what_else_could_convert_it(ask: Callable[..., An
     ]
 
 
+def test_samples_that_export_nothing_have_no_share(ask: Callable[..., Any]) -> None:
+    """``torch.equal`` returns a Python bool."""
+    _, output, _ = ask("explain", "aten.equal")
+    assert "aten_core has nothing to convert in any of PyTorch's samples of equal" in output
+
+
 def test_explaining_an_op_as_json(ask: Callable[..., Any]) -> None:
     """Candidates, decompositions and problems."""
     status, output, _ = ask("explain", "aten.gelu", "--json")
@@ -313,7 +319,7 @@ def test_explaining_an_op_as_json(ask: Callable[..., Any]) -> None:
         "vision",
         "aten_core",
     ]
-    assert answer["decompositions"] == {"aten.gelu.default": "by PyTorch's own"}
+    assert answer["decompositions"] == {"aten.gelu.default": "by PyTorch's own decomposition"}
     assert set(answer["coverage"]["aten_core"]) == {"nn.functional.gelu"}
     assert [problem["pack"] for problem in answer["problems"]] == ["broken"]
 

@@ -103,7 +103,8 @@ def test_an_op_that_nobody_tells_of_is_no_answer(ask: Callable[..., Any]) -> Non
     assert ask("nosuch") == (
         1,
         "",
-        "torchtrt: No pack in use tells of its coverage of nosuch.\n",
+        "torchtrt: No pack in use declares its coverage of nosuch. "
+        "PyTorch's tests have names such as softmax and nn.functional.relu.\n",
     )
 
 

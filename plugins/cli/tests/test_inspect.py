@@ -68,6 +68,13 @@ def test_a_saved_model_is_described_to_a_person(path, capsys):
         assert part in text
 
 
+class Infinite(nn.Module):
+    """No integer is infinite."""
+
+    def forward(self, x):
+        return torch.isposinf(x)
+
+
 @pytest.mark.parametrize("inductor", [False, True, "max-autotune"])
 def test_what_inductor_compiles_and_what_was_measured_is_told(tmp_path, capsys, inductor):
     """In the heading of what PyTorch runs, as in the report; and what tuning tried."""
@@ -110,3 +117,10 @@ def test_inspecting_loads_no_engine(path):
     done = run_python("-c", code, str(path))
 
     assert 0 == done.returncode, done.stderr
+
+
+def test_a_report_without_engines_does_not_speak_of_engines(capsys):
+    """The only result is a constant: there is nothing to compile."""
+    model = torch.export.export(Infinite(), (torch.arange(3),))
+    rich.print(torchtrt.compile(model, min_block_size=1).report)
+    assert "Every result is an input or a constant." in capsys.readouterr().out

@@ -118,7 +118,7 @@ def test_a_file_of_another_kind_is_an_error_that_says_which(tmp_path):
     for name, message in (
         ("nothing.pt2", "There is no file"),
         (".", "is a folder"),
-        ("text.pt2", "no .pt2 file"),
+        ("text.pt2", "It is not a saved model"),
         ("tensor.pt2", "it holds no compiled model"),
         ("program.pt2", r"torchtrt\.compile\(torch\.export\.load"),
     ):
@@ -140,9 +140,9 @@ def test_a_damaged_plan_is_found_by_pytorchs_way_of_loading_too(saved, tmp_path)
 
 
 def test_another_tensorrt_is_an_error_that_names_both(saved, tmp_path, monkeypatch):
-    """One that is not installed, a version that it does not speak, and the real one of another version."""
+    """One that is not installed, a version that it lacks, and the real one of another version."""
     for built_by, message in (
-        ("reference@9.9.9", "built by reference@9.9.9, .* speaks 8.6.0"),
+        ("reference@9.9.9", "built by reference@9.9.9, .* no version '9.9.9'.* 8.6.0"),
         ("other@1", "built by other@1, which is not here. No TensorRT named 'other'"),
         ("TensorRT 10.0.1", "built by TensorRT 10.0.1, which is not here"),
     ):

@@ -45,7 +45,8 @@ def get_trt_tensor(
     Args:
         ctx: The conversion context.
         value: A network tensor, which is returned as it is or cast to ``dtype``. A Python number or nested list of
-            them, a NumPy array or a PyTorch tensor becomes a constant layer. The whole network shares a number's.
+            them, a NumPy array or a PyTorch tensor becomes a constant layer. Equal numbers share a
+            layer.
         name: A part of the constant layer's name; see ``ConversionContext.part``.
         dtype: The dtype to have. Without it a constant keeps its own, and a Python number becomes int32 or float32.
 

@@ -38,7 +38,7 @@ from torchtrt.packs.scan import InstalledExtension, Scan
 
 @dataclass(frozen=True, slots=True)
 class LoadedPack:
-    """A pack in use: its provenance, what it registered, and its hook that looks for what is wrong."""
+    """A pack in use: its provenance, what it registered, and its hook ``torchtrt_check``."""
 
     info: PackInfo
     pack: ConverterPack

@@ -99,9 +99,9 @@ def load_packs(watch: Watch = nullcontext) -> PackSet:
 
 
 def add_pack(pack: ConverterPack, info: PackInfo) -> None:
-    """Puts a pack into use that no entry point leads to, in its place of the order of packs.
+    """Puts a pack without an entry point into use, at its position in the order of packs.
 
-    Later registrations in it count once it is added again.
+    After later registrations in the pack, add it again: until then, they have no effect.
 
     Raises:
         PackError: Another pack has this name.

@@ -118,9 +118,13 @@ def _load_installed(name: str, wanted_version: str) -> Any:
     known = installed(TENSORRTS)
     if name not in known:
         options = ", ".join(repr(option) for option in ("auto", "real", *sorted(known)))
+        if "reference" in known:
+            advice = "A version follows an @, such as 'reference@10.16.1'."
+        else:
+            advice = "`pip install torchtrt-reference` brings one that runs anywhere."
         raise TensorRTUnavailableError(
             f"No TensorRT named {name!r} is installed. {ENVIRONMENT_VARIABLE} and use_tensorrt(...) take {options}. "
-            "`pip install torchtrt-reference` brings one that runs anywhere."
+            f"{advice}"
         )
     found = known[name]
     module = module_of(found)
@@ -129,8 +133,10 @@ def _load_installed(name: str, wanted_version: str) -> Any:
         raise TensorRTUnavailableError(message)
     versions = tuple(module.VERSIONS)
     if wanted_version and versions and wanted_version not in versions:
-        message = f"The TensorRT {name!r} does not speak version {wanted_version!r}. It speaks {', '.join(versions)}."
-        raise TensorRTUnavailableError(message)
+        raise TensorRTUnavailableError(
+            f"The TensorRT {name!r} has no version {wanted_version!r}. Select one that it has: "
+            f"{', '.join(versions)}."
+        )
     with _lock:
         loaded = module.load(wanted_version or None)
         _loaded[id(loaded)] = (name, module)

@@ -49,7 +49,11 @@ def run(arguments: argparse.Namespace) -> int:
                     out.print(f"{n} × {reason}")
     if not found:
         subject = "any op" if arguments.op is None else arguments.op
-        print(f"torchtrt: No pack in use tells of its coverage of {subject}.", file=sys.stderr)
+        print(
+            f"torchtrt: No pack in use declares its coverage of {subject}. "
+            "PyTorch's tests have names such as softmax and nn.functional.relu.",
+            file=sys.stderr,
+        )
         return 2 if unreadable else 1
     return 0
 

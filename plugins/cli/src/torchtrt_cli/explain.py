@@ -159,8 +159,11 @@ def explain_op(op: str, as_json: bool) -> int:
         out.print(f"{name} decomposes {whose}")
     for pack, shares in covered.items():
         for name, converted in shares.items():
+            samples = (
+                f"converts {converted}" if converted != "-" else "has nothing to convert in any"
+            )
             out.print(
-                f"{pack} converts {converted} of PyTorch's samples of {name}: see torchtrt coverage {name}"
+                f"{pack} {samples} of PyTorch's samples of {name}: see torchtrt coverage {name}"
             )
     return 0 if found else 1
 
@@ -173,4 +176,4 @@ def _decomposition(target: Target) -> str | None:
     if ours is not None:
         function, pack = ours
         return f"by {qualified_function(function)} of {pack.name} ({pack.origin})"
-    return "by PyTorch's own" if decomposition_for(target) is not None else None
+    return "by PyTorch's own decomposition" if decomposition_for(target) is not None else None

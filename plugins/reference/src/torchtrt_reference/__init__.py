@@ -44,13 +44,11 @@ def load(version: str | None = None) -> Any:
         version: One of ``VERSIONS``; ``DEFAULT_VERSION`` when None.
 
     Raises:
-        ValueError: The reference does not speak this version.
+        ValueError: The reference has no such version.
     """
     wanted = version or DEFAULT_VERSION
     if wanted not in VERSIONS:
-        message = (
-            f"The reference TensorRT does not speak {wanted!r}. It speaks {', '.join(VERSIONS)}."
-        )
+        message = f"The reference TensorRT has no version {wanted!r}. Select one that it has: {', '.join(VERSIONS)}."
         raise ValueError(message)
     # The interface is read and assembled on first use, so that importing this package stays cheap.
     from torchtrt_reference.interface.assembly import assembled

@@ -70,6 +70,9 @@ class CompilationReport:
         yield from self.tried
         if self.verified:
             yield report_tables.verified_table(self.verified)
-        yield report_tables.torch_table(self.in_torch, self.inductor)
+        if self.blocks or self.in_torch:
+            yield report_tables.torch_table(self.in_torch, self.inductor)
+        else:
+            yield report_tables.NOTHING_TO_COMPUTE
         if self.seconds:
             yield report_tables.stage_table(self.seconds)

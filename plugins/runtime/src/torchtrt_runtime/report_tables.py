@@ -11,6 +11,7 @@ from torchtrt_runtime.report_rows import BlockReport, ConvertedOps, LayerUse, Ve
 from torchtrt_runtime.tables import Listing
 
 NOTHING_IN_TORCH = "In PyTorch: nothing, every op is in an engine."
+NOTHING_TO_COMPUTE = "In PyTorch: nothing. Every result is an input or a constant."
 
 
 def converter_table(tensorrt: str, converted: Sequence[ConvertedOps]) -> Listing:

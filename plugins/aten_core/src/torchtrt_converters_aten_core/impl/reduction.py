@@ -113,7 +113,7 @@ def variance(
         ctx: The conversion context.
         tensor: A floating-point network tensor.
         dims: The dimensions to reduce.
-        correction: What is subtracted from the number of elements.
+        correction: The variance divides by the number of elements minus this number.
         keep: Whether the dimensions stay, with size 1.
     """
     dtype = ctx.dtype_of(tensor)

@@ -348,7 +348,7 @@ def _is_exact(scalar: float, dtype: torch.dtype) -> bool:
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
-    """Returns float32 for half precision, and any other dtype as it is: what PyTorch accumulates in."""
+    """Returns the dtype in which PyTorch accumulates: float32 for half precision, and any other dtype itself."""
     return torch.float32 if dtype in HALF_TYPES else dtype
 
 

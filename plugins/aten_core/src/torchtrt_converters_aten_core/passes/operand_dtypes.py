@@ -63,7 +63,7 @@ def _check_operands(node: Node, packet: Any) -> None:
     if len(dtypes) > 1:
         raise UnsupportedProgramError(
             f"PyTorch does not compute {qualified_name(node.target)} with {' and '.join(map(dtype_name, dtypes))}, "
-            f"as {node.name} would ({_line(node)}). Cast one of its operands, or give the model inputs of its "
+            f"as the node {node.name} would ({_line(node)}). Cast one of its operands, or give the model inputs of its "
             "weights' dtype."
         )
 

@@ -23,7 +23,7 @@ def without_cache() -> Iterator[None]:
         if "transformers.cache_utils." not in str(error):
             raise
         raise UnsupportedProgramError(
-            "The model takes or returns a cache of transformers, which torch.export does not. Set "
+            "The model takes or returns a cache of transformers, which torch.export cannot export. Set "
             "model.config.use_cache = False to compile what it computes without one; to generate text, use "
             "torchtrt_converters_transformers.compile_for_generation."
         ) from error

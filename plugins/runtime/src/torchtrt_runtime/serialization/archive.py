@@ -234,8 +234,8 @@ class Archive:
     def _damaged(self, error: Exception | str) -> UnreadableFileError:
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         return UnreadableFileError(
-            f"{self._name} cannot be read: {what}. It is no .pt2 file, or is damaged or incomplete: copy it, or save "
-            "the model, again."
+            f"{self._name} cannot be read: {what}. It is not a saved model, or it is damaged or incomplete. "
+            "Copy the file again, or save the model again."
         )
 
     def names(self) -> list[str]:
