@@ -277,3 +277,32 @@ def test_the_mask_of_automatic_differentiation_is_computed():
     compiled = compile_whole(model, (x,), VERSIONS[-1])
 
     torch.testing.assert_close(compiled(x), model(x))
+
+
+class Packed(nn.Module):
+    """Multiplies with a weight of INT4, which is in bytes."""
+
+    def __init__(self, weight):
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("scale", torch.full((4, 1), 0.5))
+
+    def forward(self, x):
+        weight = torch.ops.torchtrt_quantization.dequantize_int4(
+            self.weight, self.scale, torch.float32
+        )
+        return F.linear(x, weight)
+
+
+def test_weights_that_four_bits_do_not_hold_stay_as_they_are():
+    """A damaged checkpoint: the low four bits of 100 are 4."""
+    weight = torch.zeros(4, 8, dtype=torch.int8)
+    weight[0, 0] = 100
+    model, x = Packed(weight).eval(), torch.rand(2, 8)
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [x], min_block_size=1)
+        torch.testing.assert_close(compiled(x), model(x))
+        fitting = torchtrt.compile(Packed(weight.clamp(-8, 7)).eval(), [x], min_block_size=1)
+    assert {row.op for row in fitting.report.converted} >= {
+        "torchtrt_quantization.dequantize_int4.default"
+    }

@@ -46,6 +46,16 @@ def no_weight(node: Node) -> str | None:
     return None
 
 
+def no_int4(node: Node) -> str | None:
+    """Rejects weights that four bits do not hold: TensorRT packs the low four bits of each byte."""
+    data = constant_of(arguments_of(node).data)
+    if FORMAT_OF[node.target].name != "INT4" or data is None or data.dtype is not torch.int8:
+        return None
+    if bool(((data >= -8) & (data <= 7)).all()):
+        return None
+    return "some of the weights are not within -8 and 7, the range of INT4"
+
+
 def no_positive_scale(node: Node) -> str | None:
     """Rejects scales that are known and not positive."""
     op = arguments_of(node)
@@ -82,7 +92,7 @@ def _axis(scale: Sequence[int], shape: Sequence[int]) -> int | None:
     DEQUANTIZE["INT4"],
     DEQUANTIZE["FP8"],
     DEQUANTIZE["FP4"],
-    unless=(lacks_format, no_weight, no_positive_scale, no_blocks),
+    unless=(lacks_format, no_weight, no_int4, no_positive_scale, no_blocks),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
