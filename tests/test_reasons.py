@@ -45,7 +45,7 @@ X = torch.rand(4, 4)
 @pytest.mark.parametrize(
     ("function", "settings", "expected"),
     [
-        (torch.relu, {"torch_executed_ops": {"aten.relu"}}, "kept"),
+        (torch.relu, {"torch_executed_ops": {"aten.relu"}}, "user-excluded"),
         (torch.relu, {"min_block_size": 2}, "block-too-small"),
         (lambda x: x.to(torch.complex128).sum().abs(), {}, "dtype"),
         (torch.linalg.eigvalsh, {}, "no-converter"),
@@ -65,8 +65,11 @@ def test_each_reason_has_its_code(function, settings, expected):
     [
         ({"supports_dynamic_shapes": False}, "dynamic-shapes"),
         ({"supports_dynamic_shapes": True, "tensorrt": ">=99"}, "tensorrt-version"),
-        ({"supports_dynamic_shapes": True, "unless": lambda node: 1 / 0}, "validator-failed"),
-        ({"supports_dynamic_shapes": True, "unless": lambda node: Reject("no", "Do.")}, "declined"),
+        ({"supports_dynamic_shapes": True, "reject_if": lambda node: 1 / 0}, "validator-failed"),
+        (
+            {"supports_dynamic_shapes": True, "reject_if": lambda node: Reject("no", "Do.")},
+            "declined",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore::torchtrt.errors.PackWarning")
@@ -85,7 +88,9 @@ def test_what_a_third_partys_converter_is_passed_over_for(vision, options, expec
 
 def test_a_reason_is_told_by_itself_too(vision):
     """Beside the text for people, which says whose it is."""
-    vision.add("aten._linalg_eigh.default", lambda ctx, **_: None, unless=lambda node: "it is odd")
+    vision.add(
+        "aten._linalg_eigh.default", lambda ctx, **_: None, reject_if=lambda node: "it is odd"
+    )
     add_pack(vision, VISION)
 
     (entry,) = stays(lambda x: torch.ops.aten._linalg_eigh(x)[0], X)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from torchtrt.contract import Unless
+from torchtrt.contract import RejectIf
 from torchtrt.registry import DYNAMO_CONVERTERS, Candidate
 from torchtrt.targets import qualified_name
 
@@ -70,7 +70,7 @@ def _reasons(candidate: Candidate) -> Iterator[str]:
     for capability in candidate.support.requires:
         yield f"a TensorRT without {capability.title}"
     validator = candidate.support.capability_validator
-    for check in validator.checks if isinstance(validator, Unless) else (validator,):
+    for check in validator.checks if isinstance(validator, RejectIf) else (validator,):
         if not check.__module__.endswith(
             "aten_core.impl.checks"
         ):  # what the introduction says of all

@@ -86,7 +86,7 @@ def accept_every_node(node: Node, settings: Any) -> bool:  # noqa: ARG001
     return True
 
 
-def objection(answer: object) -> Reject | None:
+def to_rejection(answer: object) -> Reject | None:
     """Returns what a validator's answer means: a rejection, or ``None`` where it accepts.
 
     ``True`` and ``None`` accept; ``False``, a ``Reject`` and a string, which is the reason, reject.
@@ -108,8 +108,8 @@ def objection(answer: object) -> Reject | None:
     raise TypeError(message)
 
 
-class Unless:
-    """A validator made of small checks: it accepts the nodes to which none of them objects.
+class RejectIf:
+    """A validator made of small checks: it rejects a node if one of them returns a reason.
 
     Args:
         *checks: Functions ``(node)`` or ``(node, settings)`` that return a reason, or ``None``.
@@ -123,7 +123,7 @@ class Unless:
         self._calls = tuple((check, _takes_settings(check)) for check in self.checks)
 
     def __call__(self, node: Node, settings: Any) -> Any:
-        """Returns the first objection, or ``None``."""
+        """Returns the first to_rejection, or ``None``."""
         for check, takes_settings in self._calls:
             answer = check(node, settings) if takes_settings else check(node)
             if answer is None:
@@ -137,14 +137,14 @@ class Unless:
 
 def check_names(validator: Validator) -> tuple[str, ...]:
     """Returns the names of a validator's checks, as listings show them."""
-    if isinstance(validator, Unless):
+    if isinstance(validator, RejectIf):
         return tuple(name for check in validator.checks for name in check_names(check))
     return (re.split("[:.]", qualified_function(validator))[-1].strip("_<>"),)
 
 
 def declared_dtypes(validator: Validator) -> tuple[str, ...]:
     """Returns the names of the dtypes that the checks with an attribute ``dtypes`` let pass; none without such."""
-    checks = validator.checks if isinstance(validator, Unless) else (validator,)
+    checks = validator.checks if isinstance(validator, RejectIf) else (validator,)
     declared = [frozenset(check.dtypes) for check in checks if hasattr(check, "dtypes")]
     names = {str(dtype) for dtype in frozenset.intersection(*declared)} if declared else set()
     return tuple(sorted(name.removeprefix("torch.") for name in names))
@@ -167,7 +167,7 @@ def _takes_settings(validator: Validator) -> bool:
     Raises:
         ConverterSignatureError: It takes neither one nor two arguments.
     """
-    if isinstance(validator, Unless) or _is_function_of(2, validator):
+    if isinstance(validator, RejectIf) or _is_function_of(2, validator):
         return True
     if _is_function_of(1, validator):
         return False

@@ -14,11 +14,11 @@ from torch import nn
 
 import torchtrt
 from torchtrt import trt
-from torchtrt.contract import CallingConvention, Unless, check_names, objection
+from torchtrt.contract import CallingConvention, RejectIf, check_names, to_rejection
 from torchtrt.conversion import ConversionContext, add, constant_of
 from torchtrt.errors import ConversionError, ConverterSignatureError, PackError
 from torchtrt.packs import ConverterPack, ConverterPriority, Reject, local_pack, problems
-from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.shims import create_network
 
 aten = torch.ops.aten
@@ -201,7 +201,7 @@ def test_a_flag_must_be_a_boolean() -> None:
 )
 def test_a_validator_has_one_form(answer: Any, reason: str | None) -> None:
     """True and None accept; False, Reject and a reason reject."""
-    found = objection(answer)
+    found = to_rejection(answer)
 
     assert reason == (None if found is None else found.reason)
 
@@ -210,7 +210,7 @@ def test_a_validator_has_one_form(answer: Any, reason: str | None) -> None:
 def test_any_other_answer_is_a_problem_of_the_pack(answer: Any) -> None:
     """It counts as a rejection, is said once, and the next converter is asked."""
     before = len(problems())
-    override(aten.relu.default, lambda ctx, self: None, unless=lambda node: answer)
+    override(aten.relu.default, lambda ctx, self: None, reject_if=lambda node: answer)
     x = torch.randn(2, 3)
 
     with pytest.warns(torchtrt.errors.PackWarning, match="True, False, None, Reject"):
@@ -222,12 +222,12 @@ def test_any_other_answer_is_a_problem_of_the_pack(answer: Any) -> None:
 @pytest.mark.parametrize("answer", [True, False])
 def test_a_check_that_answers_with_a_bool_is_a_problem_of_the_pack(answer: bool) -> None:
     """Unless it is true, or unless it accepts the node? A validator may."""
-    override(aten.relu.default, lambda ctx, self: None, unless=lambda node: answer)
+    override(aten.relu.default, lambda ctx, self: None, reject_if=lambda node: answer)
     x = torch.randn(2, 3)
 
     with pytest.warns(torchtrt.errors.PackWarning, match=f"{answer} of lambda: a reason or None"):
         assert torch.equal(compiled(torch.relu)(x), x.relu())
-    validator = Unless(lambda node: None, validator=lambda node: answer)
+    validator = RejectIf(lambda node: None, validator=lambda node: answer)
     assert validator(None, None) is (None if answer else False)
 
 
@@ -240,7 +240,7 @@ def test_checks_are_composed_and_shown_by_their_names() -> None:
     def _odd(node: Any, settings: Any) -> str | None:
         return f"odd {settings}" if node % 2 else None
 
-    both = Unless(too_wide, _odd)
+    both = RejectIf(too_wide, _odd)
 
     assert ("too_wide", "odd") == check_names(both)
     assert [None, "odd x", "too wide"] == [both(number, "x") for number in (2, 1, 5)]
@@ -357,7 +357,7 @@ def test_errors_belong_to_the_thread_that_caused_them() -> None:
     found: dict[str, str] = {}
 
     def build(name: str) -> None:
-        with collecting() as errors:
+        with ErrorLog() as errors:
             ready.wait()
             log.log(severity, f"{name} is wrong")
             ready.wait()
@@ -368,11 +368,11 @@ def test_errors_belong_to_the_thread_that_caused_them() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with collecting() as outer:
+    with ErrorLog() as outer:
         stray = threading.Thread(target=log.log, args=(severity, "from elsewhere"))
         stray.start()
         stray.join()
-    with collecting() as empty:
+    with ErrorLog() as empty:
         pass
 
     assert {"first": "first is wrong", "second": "second is wrong"} == found

@@ -117,7 +117,7 @@ def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None
     """In this thread, for as long as the export takes; one that raises is named."""
     seen = []
 
-    @local.while_exporting
+    @local.export_context
     @contextlib.contextmanager
     def told() -> Iterator[None]:
         seen.append("in")
@@ -127,7 +127,7 @@ def test_models_are_exported_inside_what_packs_say(local: ConverterPack) -> None
     torchtrt.compile(torch.nn.ReLU().eval(), [torch.ones(2)], min_block_size=1)
     assert ["in", "out"] == seen
 
-    @local.while_exporting
+    @local.export_context
     def broken() -> Any:
         raise ZeroDivisionError("oops")
 

@@ -551,15 +551,15 @@ def test_a_decomposition_of_an_op_that_comes_later_is_found_by_name(
 def test_a_pack_keeps_ops_in_the_network(registry_of: RegistryOf) -> None:
     """Named by the op, or by a name that its library adds later."""
     keeping = ConverterPack("keeping")
-    keeping.keep(relu, "torchtrt_lookup_test::kept")
+    keeping.disable_constant_folding(relu, "torchtrt_lookup_test::kept")
     registry = registry_of(keeping)
-    assert registry.is_kept(relu)
-    assert not registry.is_kept(torch.ops.aten.sigmoid.default)
+    assert registry.is_folding_disabled(relu)
+    assert not registry.is_folding_disabled(torch.ops.aten.sigmoid.default)
 
     with torch.library._scoped_library("torchtrt_lookup_test", "DEF") as library:
         library.define("kept(Tensor x) -> Tensor")
 
-        assert registry.is_kept(torch.ops.torchtrt_lookup_test.kept.default)
+        assert registry.is_folding_disabled(torch.ops.torchtrt_lookup_test.kept.default)
 
 
 def test_a_converter_that_does_not_fit_an_op_that_came_later_is_a_problem(

@@ -11,7 +11,7 @@ import torchtrt
 import torchtrt_rtx
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
 from torchtrt.tensorrt import selection
-from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt_cli import main
 
 GPUS = r"RTX GPUs of compute capability 8\.0, 8\.6, 8\.9, and 12\.0 or later"
@@ -218,7 +218,7 @@ def test_the_builder_refuses_a_mixture_of_experts(rtx):
     layer.set_gated_weights(*weights, rtx.MoEActType.SILU)
     network.mark_output(layer.get_output(0))
 
-    with collecting() as log:
+    with ErrorLog() as log:
         plan = builder.build_serialized_network(network, builder.create_builder_config())
 
     assert plan is None

@@ -8,7 +8,7 @@ import torch
 import torchtrt
 from torchtrt.errors import EngineError
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt_runtime.engine_module import LoadedEngine
 
 X = torch.rand(2, 3)
@@ -73,7 +73,7 @@ def test_a_library_that_is_missing_is_told_with_its_package(library):
     message = (
         f"Error Code 6: Internal Error (Unable to load library: libnvinfer_{library}.so.8.6.0)"
     )
-    with collecting() as log:
+    with ErrorLog() as log:
         logger().log(trt.ILogger.ERROR, message)
 
     assert log.text().startswith(f"{message} Install that library")
@@ -82,7 +82,7 @@ def test_a_library_that_is_missing_is_told_with_its_package(library):
 
 def test_other_reasons_get_no_advice():
     """Only what TensorRT said."""
-    with collecting() as log:
+    with ErrorLog() as log:
         logger().log(trt.ILogger.ERROR, "the kernel is too large")
 
     assert "the kernel is too large" == log.text()

@@ -30,7 +30,7 @@ class Tape:
         self.lock, self.entries, self.latest = threading.Lock(), OrderedDict(), None
 
     @staticmethod
-    def takes(leaves):
+    def place_of(leaves):
         return "a stream" if all(isinstance(leaf, torch.Tensor) for leaf in leaves) else None
 
     @staticmethod
@@ -38,7 +38,7 @@ class Tape:
         return function()
 
     @staticmethod
-    def record(function):
+    def capture_graph(function):
         Tape.made += 1
         outputs = function()
 
@@ -48,13 +48,13 @@ class Tape:
 
         for output in outputs:
             if not output._is_view():
-                output.fill_(-1)  # recording computes nothing
+                output.fill_(-1)  # capturing computes nothing
         return replay, outputs
 
 
 @pytest.fixture(autouse=True)
 def tape(monkeypatch):
-    """Counts recordings from 0, and says of the tape what PyTorch says of streams."""
+    """Counts captured graphs from 0, and says of the tape what PyTorch says of streams."""
     monkeypatch.setattr(Tape, "made", 0)
     for name, value in (("_device_in_use", -1), ("_stream_in_use", 0), ("_is_capturing", False)):
         monkeypatch.setattr(cuda_graphs, name, lambda *_, value=value: value)
@@ -76,7 +76,7 @@ def compiled_model(model=None, inputs=None, **settings):
         batch = torchtrt.Input(min_shape=(1, 4), opt_shape=(2, 4), max_shape=(99, 4))
         inputs = [batch, torchtrt.Input(shape=(3,))]
     compiled = torchtrt.compile(model, inputs, min_block_size=1, cuda_graphs=True, **settings)
-    compiled.executor = CudaGraphs(lane=Tape)
+    compiled.executor = CudaGraphs(capture=Tape)
     return model, compiled
 
 
@@ -89,8 +89,8 @@ def check(compiled, model, *inputs):
     return results
 
 
-def recorded_model():
-    """Returns a model, compiled, and the inputs that calls of it were recorded with."""
+def captured_model():
+    """Returns a model, compiled, and the inputs that calls of it were captured with."""
     model, compiled = compiled_model()
     x, y = torch.randn(2, 4), torch.randn(3)
     for _ in range(3):
@@ -106,15 +106,15 @@ def two_graphs():
     return compiled.graph_module, donor.graph_module, inputs, list(donor(*inputs))
 
 
-def test_the_same_memory_is_recorded_once_and_read_in_place():
+def test_the_same_memory_is_captured_once_and_read_in_place():
     """New values in the same tensors are seen; nothing is copied."""
     model, compiled = compiled_model()
     x, y = torch.randn(2, 4), torch.randn(3)
     for _ in range(6):
         check(compiled, model, x.normal_(), y.normal_())
     assert Tape.made == 1
-    (lane,) = compiled.executor._lanes.values()
-    (entry,) = lane.entries.values()
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
     assert not entry.moved
 
 
@@ -125,8 +125,8 @@ def test_inputs_that_move_are_copied_into_a_buffer():
     for _ in range(6):
         held.append(torch.randn(2, 4))
         check(compiled, model, held[-1], y)
-    (lane,) = compiled.executor._lanes.values()
-    (entry,) = lane.entries.values()
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
     assert entry.moved == {0}
     assert Tape.made <= 2
     check(compiled, model, torch.randn(2, 4), torch.randn(3))
@@ -155,7 +155,7 @@ def test_results_that_are_held_keep_their_values():
             torch.testing.assert_close(view, model(*pair)[0][0, 1:])
 
 
-def test_a_loop_that_holds_the_last_result_alternates_between_two_recordings():
+def test_a_loop_that_holds_the_last_result_alternates_between_two_graphs():
     """As ``result = model(x)`` does: the old one is dropped after the new one is there."""
     model, compiled = compiled_model()
     x, y = torch.randn(2, 4), torch.randn(3)
@@ -177,22 +177,22 @@ def test_without_counts_of_uses_results_are_copies(monkeypatch):
     assert len({result.data_ptr() for result in results}) == 4
 
 
-def test_each_combination_of_shapes_has_recordings_and_the_longest_unused_go():
+def test_each_combination_of_shapes_has_graphs_and_the_longest_unused_go():
     """Twenty batch sizes, three rounds."""
     model, compiled = compiled_model()
     y = torch.randn(3)
     for _ in range(3):
         for batch in range(1, 21):
             check(compiled, model, torch.randn(batch, 4), y)
-    (lane,) = compiled.executor._lanes.values()
-    assert len(lane.entries) == 8
+    (capture,) = compiled.executor._captures.values()
+    assert len(capture.entries) == 8
     for _ in range(4):
         check(compiled, model, torch.randn(7, 4), y)
     for _ in range(3):
         check(compiled, model, torch.randn(4, 7).T, y)  # as many, in another order
 
 
-def test_a_result_that_is_an_input_is_not_recorded():
+def test_a_result_that_is_an_input_is_not_captured():
     """It would be the input of another call."""
 
     class Passing(nn.Module):
@@ -226,8 +226,8 @@ def test_slices_of_what_grows_are_inputs_like_the_last():
         text = torch.rand(1, length)
         check(compiled, model, text[:, -1:], text[:, :1])
     assert Tape.made == 1
-    (lane,) = compiled.executor._lanes.values()
-    assert len(lane.entries) == 1
+    (capture,) = compiled.executor._captures.values()
+    assert len(capture.entries) == 1
 
 
 @pytest.mark.parametrize("with_inductor", [False, True])
@@ -243,17 +243,19 @@ def test_where_pytorch_runs_a_part_all_strides_are_told_apart(monkeypatch, with_
     kept = {"aten.upsample_nearest2d", "aten.mul"}
     model, compiled = compiled_model(Larger(), [torch.rand(2, 3, 1, 1)], torch_executed_ops=kept)
     assert len(compiled.report.blocks) == 1
-    compiled.executor = CudaGraphs(lane=Tape, inner=InductorFallback() if with_inductor else None)
+    compiled.executor = CudaGraphs(
+        capture=Tape, inner=InductorFallback() if with_inductor else None
+    )
     for strides in ((3, 1, 1, 1), (3, 1, 3, 3)) * 3:
         image = torch.rand(6).as_strided((2, 3, 1, 1), strides)
         larger, _ = check(compiled, model, image)
         assert larger.stride() == model(image)[0].stride()
-    (lane,) = compiled.executor._lanes.values()
-    assert len(lane.entries) == 2
+    (capture,) = compiled.executor._captures.values()
+    assert len(capture.entries) == 2
 
 
 def test_a_first_call_that_fails_makes_nothing_ready():
-    """The next one is not recorded either, as it is the first that runs."""
+    """The next one is not captured either, as it is the first that runs."""
     model, compiled = compiled_model()
     runner = compiled.executor
     plain = runner.inner
@@ -272,8 +274,8 @@ def test_a_first_call_that_fails_makes_nothing_ready():
     assert Tape.made == 1
 
 
-def test_zeros_without_memory_are_not_recorded():
-    """They are nowhere; what comes after them is recorded as ever."""
+def test_zeros_without_memory_are_not_captured():
+    """They are nowhere; what comes after them is captured as ever."""
     model, compiled = compiled_model()
     y = torch.randn(3)
     for _ in range(3):
@@ -287,11 +289,11 @@ def test_zeros_without_memory_are_not_recorded():
 
 def test_a_model_that_takes_no_tensors_runs_as_without():
     """No input says where it runs, and PyTorch without CUDA knows no stream."""
-    assert cuda_graphs.CudaLane.takes(()) is None
-    assert cuda_graphs.CudaLane.takes((3, None)) is None
+    assert cuda_graphs.StreamCapture.place_of(()) is None
+    assert cuda_graphs.StreamCapture.place_of((3, None)) is None
 
 
-def test_what_cannot_be_recorded_says_why_and_runs():
+def test_what_cannot_be_captured_says_why_and_runs():
     """Sizes that depend on data, and writes to inputs."""
 
     class Chosen(nn.Module):
@@ -325,13 +327,13 @@ def test_what_cannot_be_recorded_says_why_and_runs():
     assert not Tape.made
 
 
-def test_a_failure_to_record_is_a_warning_with_its_reason(monkeypatch):
+def test_a_failure_to_capture_is_a_warning_with_its_reason(monkeypatch):
     """The model runs as without."""
 
     def fail(function):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(Tape, "record", staticmethod(fail))
+    monkeypatch.setattr(Tape, "capture_graph", staticmethod(fail))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     model, compiled = compiled_model()
     inputs = torch.randn(2, 4), torch.randn(3)
@@ -341,7 +343,7 @@ def test_a_failure_to_record_is_a_warning_with_its_reason(monkeypatch):
     check(compiled, model, *inputs)
 
 
-def test_every_range_of_sizes_is_recorded():
+def test_every_range_of_sizes_is_captured():
     """In its own optimization profile, whichever was used before."""
     batch = torchtrt.Input(ranges=[((1, 4), (2, 4), (3, 4)), ((16, 4), (20, 4), (32, 4))])
     model, compiled = compiled_model(inputs=[batch, torchtrt.Input(shape=(3,))])
@@ -350,7 +352,7 @@ def test_every_range_of_sizes_is_recorded():
     assert Tape.made >= 4
 
 
-def test_parts_of_a_buffer_are_written_by_a_recording():
+def test_parts_of_a_buffer_are_written_by_a_graph():
     """A cache stays where it is, and gets what is new."""
 
     class Cache(nn.Module):
@@ -372,7 +374,7 @@ def test_parts_of_a_buffer_are_written_by_a_recording():
     assert Tape.made == 1
 
 
-def test_new_weights_drop_what_was_recorded():
+def test_new_weights_drop_what_was_captured():
     """Refitted in place, and buffers of the parts in PyTorch that are others now."""
     model, compiled = compiled_model(immutable_weights=False)
     inputs = torch.randn(2, 4), torch.randn(3)
@@ -430,8 +432,8 @@ def edited(module):
 
 
 @pytest.mark.parametrize("change", [moved, moved_buffer, replaced, replaced_around, edited])
-def test_what_is_another_or_elsewhere_drops_what_was_recorded(change):
-    """A recording reads where weights were: memory that may be another's by now."""
+def test_what_is_another_or_elsewhere_drops_what_was_captured(change):
+    """A captured graph reads where weights were: memory that may be another's by now."""
     ops = {"aten.sigmoid", "aten.mul", "aten.add"}
     _, compiled = compiled_model(Left(), [torch.randn(2, 3)], torch_executed_ops=ops)
     graph_module, x = compiled.graph_module, torch.randn(2, 3)
@@ -444,7 +446,7 @@ def test_what_is_another_or_elsewhere_drops_what_was_recorded(change):
     assert Tape.made == 2
 
 
-def test_another_engine_drops_what_was_recorded():
+def test_another_engine_drops_what_was_captured():
     """It runs from the next call on."""
     model, compiled = compiled_model()
     other = Model().eval()
@@ -475,19 +477,19 @@ def test_a_weight_that_is_computed_is_never_replayed():
 
 @pytest.mark.filterwarnings("ignore:.*treespec:FutureWarning")  # PyTorch about its own copying
 def test_copies_record_for_themselves():
-    """Neither deepcopy nor pickle takes a recording along."""
+    """Neither deepcopy nor pickle takes a captured graph along."""
     model, compiled = compiled_model()
     inputs = torch.randn(2, 4), torch.randn(3)
     for _ in range(3):
         check(compiled, model, *inputs)
     twin = copy.deepcopy(compiled)
-    assert not twin.executor._lanes
+    assert not twin.executor._captures
     check(twin, model, *inputs)
     assert isinstance(pickle.loads(pickle.dumps(CudaGraphs())), CudaGraphs)
 
 
-def test_inputs_of_other_kinds_have_recordings_of_their_own():
-    """Strides, and negative bits, are of the memory that a recording reads."""
+def test_inputs_of_other_kinds_have_graphs_of_their_own():
+    """Strides, and negative bits, are of the memory that a captured graph reads."""
     model, compiled = compiled_model()
     x, y = torch.rand(4, 4), torch.rand(3)
     turned, negative = x.t(), torch.complex(x, -x).conj().imag
@@ -495,11 +497,11 @@ def test_inputs_of_other_kinds_have_recordings_of_their_own():
     for _ in range(3):
         for given in (x, turned, negative, x):
             check(compiled, model, given, y)
-    assert len(compiled.executor._lanes["a stream"].entries) == 3
-    recorded = Tape.made
+    assert len(compiled.executor._captures["a stream"].entries) == 3
+    captured = Tape.made
     for given in (x, turned, negative):
         check(compiled, model, given, y)
-    assert Tape.made == recorded
+    assert Tape.made == captured
 
 
 def test_gradients_and_inference_mode_are_as_without():
@@ -518,8 +520,8 @@ def test_gradients_and_inference_mode_are_as_without():
 
 
 def test_a_call_like_the_last_one_is_replayed_unchecked(monkeypatch):
-    """What was recorded passed the checks; other inputs are checked."""
-    model, compiled, x, y = recorded_model()
+    """What was captured passed the checks; other inputs are checked."""
+    model, compiled, x, y = captured_model()
     monkeypatch.setattr(compiled.checks, "check", lambda _: pytest.fail("checked"))
     check(compiled, model, x.normal_(), y.normal_())
     with pytest.raises(pytest.fail.Exception, match="checked"):
@@ -571,7 +573,7 @@ def test_a_replay_is_refused_where_a_call_is(mode, message, compiled_in_autocast
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_replays_refuse_what_calls_refuse():
     """Weights that have changed, nested tensors, other values of what is no tensor, and too few inputs."""
-    model, compiled, x, y = recorded_model()
+    model, compiled, x, y = captured_model()
     nested = torch.nested.nested_tensor([torch.randn(2, 4)])
     for inputs, message in (
         ((nested, y), "nested|strided"),
@@ -603,14 +605,14 @@ def test_what_writes_is_checked_in_each_call():
     model, compiled = compiled_model(Keeping(), [torch.randn(3)])
     eager = copy.deepcopy(model)
     held = [torch.randn(3) for _ in range(4)]
-    for x in held:  # each elsewhere, so what is recorded reads a copy
+    for x in held:  # each elsewhere, so what is captured reads a copy
         check(compiled, eager, x)
     with pytest.raises(torchtrt.errors.InputError, match="shares memory"):
         compiled(model.last)
 
 
-def test_another_graph_is_never_replayed_from_the_old_ones_recording():
-    """Not even where it is put in its place while the old one is recorded, which ends later."""
+def test_another_graph_is_never_replayed_from_the_old_ones_graph():
+    """Not even where it is put in its place while the old one is captured, which ends later."""
     old, new, inputs, expected = two_graphs()
     calls = []
 
@@ -621,17 +623,17 @@ def test_another_graph_is_never_replayed_from_the_old_ones_recording():
                 runner(new, inputs)
         return graph_module.forward(*leaves)
 
-    runner = CudaGraphs(lane=Tape, inner=run)
+    runner = CudaGraphs(capture=Tape, inner=run)
     runner(old, inputs)
     runner(old, inputs)
     replayed = runner.replay(new, inputs)
     torch.testing.assert_close(replayed or runner(new, inputs), expected)
 
 
-def test_a_call_that_another_graph_overtakes_is_recorded_for_neither(monkeypatch):
-    """Between its look at the graph and at the recordings, another thread puts a new one in its place."""
+def test_a_call_that_another_graph_overtakes_is_captured_for_neither(monkeypatch):
+    """Between its look at the graph and at the captured graphs, another thread puts a new one in its place."""
     old, new, inputs, expected = two_graphs()
-    runner = CudaGraphs(lane=Tape)
+    runner = CudaGraphs(capture=Tape)
     for _ in range(3):
         runner(old, inputs)
 
@@ -651,16 +653,16 @@ def test_a_call_that_another_graph_overtakes_is_recorded_for_neither(monkeypatch
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_replay_that_fails_leaves_the_next_call_alone(error):
     """Nothing stays locked."""
-    model, compiled, x, y = recorded_model()
-    (lane,) = compiled.executor._lanes.values()
-    (entry,) = lane.entries.values()
-    replay = entry.recordings[0].replay
+    model, compiled, x, y = captured_model()
+    (capture,) = compiled.executor._captures.values()
+    (entry,) = capture.entries.values()
+    replay = entry.graphs[0].replay
 
     def fail():
-        entry.recordings[0].replay = replay
+        entry.graphs[0].replay = replay
         raise error
 
-    entry.recordings[0].replay = fail
+    entry.graphs[0].replay = fail
     with pytest.raises(error):
         compiled(x, y)
     check(compiled, model, x, y)
@@ -690,9 +692,9 @@ def test_threads_may_share_a_compiled_model():
 
 
 def test_results_are_overwritten_where_that_is_asked_for():
-    """One recording serves all calls, whoever holds its results; they are the same memory each time."""
+    """One captured graph serves all calls, whoever holds its results; they are the same memory each time."""
     model, compiled = compiled_model()
-    compiled.executor = CudaGraphs(overwrites=True, lane=Tape)
+    compiled.executor = CudaGraphs(overwrites=True, capture=Tape)
     x, y = torch.randn(2, 4), torch.randn(3)
     for _ in range(2):
         check(compiled, model, x, y)
@@ -735,7 +737,7 @@ def test_other_values_are_refused(wrong):
 
 
 @pytest.mark.parametrize("overwrites", [False, True])
-def test_what_inductor_compiles_is_recorded(monkeypatch, overwrites):
+def test_what_inductor_compiles_is_captured(monkeypatch, overwrites):
     """With the engines around it, for each shape, and anew with other weights."""
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
 
@@ -751,7 +753,7 @@ def test_what_inductor_compiles_is_recorded(monkeypatch, overwrites):
         torch_executed_ops={"aten.layer_norm", "aten.softplus"},
         immutable_weights=False,
     )
-    compiled.executor = CudaGraphs(overwrites=overwrites, lane=Tape, inner=InductorFallback())
+    compiled.executor = CudaGraphs(overwrites=overwrites, capture=Tape, inner=InductorFallback())
     before = Tape.made
     for count in (3, 3, 3, 5, 5, 3, 1):
         x = torch.rand(count, 6)

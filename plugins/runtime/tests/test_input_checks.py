@@ -7,7 +7,7 @@ from torch import nn
 import torchtrt
 from torchtrt.conversion.size_ranges import SizeRange
 from torchtrt.errors import InputError
-from torchtrt_runtime.input_checks import InputChecks, matcher_of
+from torchtrt_runtime.input_checks import InputChecks, make_tensor_matcher
 
 
 class Model(nn.Module):
@@ -122,7 +122,7 @@ def test_numbers_are_told_apart_by_more_than_their_values():
 def test_a_matcher_takes_what_differs_in_numbers_and_addresses_alone():
     """Everything else that an engine or a recording depends on is another kind of input."""
     x, y = torch.rand(2, 3), torch.arange(4)
-    matches = matcher_of([x, y])
+    matches = make_tensor_matcher([x, y])
     z = torch.complex(x, x)
 
     assert matches(torch.rand(2, 3), torch.zeros(4, dtype=torch.int64))
@@ -140,8 +140,8 @@ def test_a_matcher_takes_what_differs_in_numbers_and_addresses_alone():
         2.0,
     ):
         assert not matches(other, y)
-    assert matcher_of([z.conj().imag])(z.conj().imag)
-    assert not matcher_of([z.imag])(z.conj().imag)
+    assert make_tensor_matcher([z.conj().imag])(z.conj().imag)
+    assert not make_tensor_matcher([z.imag])(z.conj().imag)
     for mode in (torch.inference_mode(), torch.autocast("cpu", torch.bfloat16)):
         with mode:
             assert not matches(x, y)
@@ -152,10 +152,10 @@ def test_a_matcher_takes_what_differs_in_numbers_and_addresses_alone():
 @pytest.mark.parametrize("value", [None, 1, torch.rand(2).to_sparse(), torch.rand(2).to("meta")])
 def test_what_is_not_compared_matches_nothing_or_itself(value):
     """The caller then looks for itself."""
-    matches = matcher_of([torch.rand(2), value])
+    matches = make_tensor_matcher([torch.rand(2), value])
 
     assert matches(torch.rand(2), value) == getattr(value, "is_meta", False)
-    assert matcher_of([])()
+    assert make_tensor_matcher([])()
 
 
 class Tagged(torch.Tensor):

@@ -37,7 +37,7 @@ def whole(node):
 
 @hookimpl
 def torchtrt_register_converters(pack):
-    @pack.converter("{name}::twice", unless=whole, supports_dynamic_shapes=True)
+    @pack.converter("{name}::twice", reject_if=whole, supports_dynamic_shapes=True)
     def convert(ctx, x):
         return add(ctx, "elementwise", x, x, trt.ElementWiseOperation.{operation})
 
@@ -64,7 +64,7 @@ FAULTS = """
         return "four" if node.meta["val"].shape[0] == 4 else None
 
     for op, check in (("relu.default", raises), ("sigmoid.default", mutates), ("tanh.default", assumes)):
-        pack.add(f"aten.{op}", "torchtrt_converters_faulty._pack:not_there", unless=check)
+        pack.add(f"aten.{op}", "torchtrt_converters_faulty._pack:not_there", reject_if=check)
     pack.add("aten.relu.default", lambda ctx, self: self, priority=ConverterPriority.HIGH)
     if torch.loaded == 1:
         pack.add("aten.cos.default", lambda ctx, self: self)

@@ -23,7 +23,7 @@ from torchtrt.conversion.values import (
 from torchtrt.errors import ConversionError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import to_torch_dtype
-from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.interfaces import NetworkTensor
 from torchtrt.tensorrt.shims import add_cast, add_shape, weights_of
 
@@ -51,7 +51,7 @@ class ConversionContext:
         depth: How many branches and loops the node in conversion is inside of.
         recorder: What records how the network's weights follow from the model's, so that engines can be refitted.
         attachments: What a front end keeps for the length of this conversion, by its name.
-        vanishing: The symbols of the sizes of inputs that may be 0.
+        maybe_zero_symbols: The symbols of the sizes of inputs that may be 0.
     """
 
     net: Any
@@ -63,7 +63,7 @@ class ConversionContext:
     depth: int = 0
     recorder: WeightRecorder = field(default_factory=NoRecorder)
     attachments: dict[str, Any] = field(default_factory=dict)
-    vanishing: set[Any] = field(default_factory=set)
+    maybe_zero_symbols: set[Any] = field(default_factory=set)
     _weights: dict[Any, tuple[torch.Tensor, Any]] = field(default_factory=dict)
     _values: dict[str, Any] = field(default_factory=dict)
     _shapes: dict[str, NetworkTensor] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class ConversionContext:
     ) -> NetworkTensor:
         """Returns a network tensor for a value; see ``torchtrt.conversion.get_trt_tensor``."""
         if is_network_tensor(value):
-            if dtype is None or self.dtype_of(value) is inner_dtype(dtype):
+            if dtype is None or self.dtype_of(value) is engine_dtype(dtype):
                 return value
             return add_cast(self.net, value, dtype)
         if not is_constant_value(value):
@@ -129,12 +129,12 @@ class ConversionContext:
         self.cpu_weights_reference_holder.clear()
         self._weights.clear()
 
-    def remember(self, tensor: NetworkTensor, value: Any) -> None:
+    def set_known_value(self, tensor: NetworkTensor, value: Any) -> None:
         """Notes what PyTorch knows of a network tensor: a fake tensor, or a symbolic number for a scalar."""
         self._values[tensor.name] = value
 
     def known_value(self, tensor: NetworkTensor) -> Any:
-        """Returns what ``remember`` was told about ``tensor``, or ``None``."""
+        """Returns what ``set_known_value`` was told about ``tensor``, or ``None``."""
         return self._values.get(tensor.name)
 
     def names_of(self, dtype: torch.dtype) -> set[str]:

@@ -27,7 +27,7 @@ from torchtrt.packs.problem import raised_at
 from torchtrt.registry import Candidate
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import inner_dtype, to_trt_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype, to_trt_dtype
 from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.shims import mark_output
 
@@ -125,11 +125,11 @@ class TRTInterpreter:
         dtype = to_trt_dtype(profile.dtype, self.settings.truncate_double)
         tensor = self.network.add_input(profile.name, dtype, profile.shape)
         value = node.meta.get("val")
-        self.context.remember(tensor, value)
+        self.context.set_known_value(tensor, value)
         for place, size in enumerate(getattr(value, "shape", ())):
             may_vanish = not all(ranges[place].min for ranges in profile.profiles)
             if may_vanish and isinstance(size, torch.SymInt):
-                self.context.vanishing |= size.node.expr.free_symbols
+                self.context.maybe_zero_symbols |= size.node.expr.free_symbols
         return tensor
 
     def convert(self, node: Node) -> Any:
@@ -184,7 +184,7 @@ class TRTInterpreter:
             while name in taken:
                 name += "_"
             dtype = source.meta["val"].dtype
-            inside = inner_dtype(dtype)
+            inside = engine_dtype(dtype)
             with self.network.node(name, ""):
                 tensor = self._output(self.env[source], inside)
                 if tensor.name in taken or tensor.is_network_input:
@@ -207,7 +207,7 @@ class TRTInterpreter:
 
 def _remember(context: ConversionContext, result: Any, value: Any) -> None:
     if is_network_tensor(result):
-        context.remember(result, value)
+        context.set_known_value(result, value)
     elif isinstance(result, (list, tuple)) and isinstance(value, (list, tuple)):
         for tensor, known in zip(result, value, strict=False):
             _remember(context, tensor, known)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt.logging import collecting
+from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.selection import describe
 
 
@@ -60,7 +60,7 @@ class CheckedNetwork:
         outer = self._scope, self._description, self._new
         self._scope, self._description, self._new = [name], description, []
         try:
-            with collecting() as log:
+            with ErrorLog() as log:
                 yield
                 for layer, given, what in self._new:
                     if layer.name != given:  # by the converter, who does not know all others
@@ -91,7 +91,7 @@ class CheckedNetwork:
                     )
         return ""
 
-    def _check(self, layer: Any, what: str, log: collecting) -> None:
+    def _check(self, layer: Any, what: str, log: ErrorLog) -> None:
         for index in range(layer.num_outputs):
             try:
                 tuple(layer.get_output(index).shape)
@@ -113,7 +113,7 @@ class CheckedNetwork:
         @functools.wraps(add)
         def checked(*args: Any, **kwargs: Any) -> Any:
             """Adds the layer, names it, and returns it."""
-            with collecting() as log:
+            with ErrorLog() as log:
                 made = add(*args, **kwargs)
             what = f"{kind} over ({_describe(args, kwargs)})"
             if made is None:

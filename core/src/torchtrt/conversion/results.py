@@ -11,7 +11,7 @@ from torchtrt.capability import Capability
 from torchtrt.conversion.context import ConversionContext
 from torchtrt.conversion.values import is_array, is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt.dtypes import dtype_name, inner_dtype
+from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt.tensorrt.probes import supports
 
 
@@ -51,7 +51,7 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
         shape, dtype = _shape(label, result), ctx.dtype_of(result)
     elif isinstance(result, torch.Tensor) or is_array(result):
         constant = torch.as_tensor(result)
-        shape, dtype = tuple(constant.shape), inner_dtype(constant.dtype)
+        shape, dtype = tuple(constant.shape), engine_dtype(constant.dtype)
     else:
         raise ConversionError(f"{label} is {_kind(result)}, and PyTorch returns a tensor")
     fits = len(shape) == expected.dim() and all(
@@ -62,7 +62,7 @@ def _check_tensor(ctx: ConversionContext, label: str, result: Any, expected: tor
     if not fits:
         message = f"{label} has the shape {shape}, and PyTorch returns {tuple(expected.shape)}"
         raise ConversionError(message)
-    wanted = inner_dtype(expected.dtype)
+    wanted = engine_dtype(expected.dtype)
     # A weakly typed network calls floating-point tensors float32 until it is built, and int8 ones cast from them.
     is_hint = wanted.is_floating_point or wanted is torch.int8
     is_open = dtype.is_floating_point and is_hint and not supports(Capability.STRONG_TYPING)

@@ -23,11 +23,11 @@ class SizeRange(NamedTuple):
     def __str__(self) -> str:
         return f"{self.min} to {self.max}" if self.min < self.max else str(self.min)
 
-    def takes(self, size: int) -> bool:
+    def contains(self, size: int) -> bool:
         """Returns whether a size lies in the range."""
         return self.min <= size <= self.max
 
-    def within(self, other: SizeRange) -> SizeRange:
+    def intersect(self, other: SizeRange) -> SizeRange:
         """Returns the sizes that are in both, with the other's optimum where it is the narrower."""
         low, high = max(self.min, other.min), min(self.max, other.max)
         optimum = self.opt if (low, high) == (self.min, self.max) else other.opt

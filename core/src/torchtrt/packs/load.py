@@ -31,7 +31,7 @@ from torchtrt.packs.info import (
     normalize,
 )
 from torchtrt.packs.modules import import_modules
-from torchtrt.packs.pack import TURN, ConverterPack
+from torchtrt.packs.pack import CURRENT_PACK, ConverterPack
 from torchtrt.packs.problem import Problem, describe
 from torchtrt.packs.scan import InstalledExtension, Scan
 
@@ -156,7 +156,7 @@ def _names_of(problem: Problem) -> set[str]:
 
 def _load_pack(manager: pluggy.PluginManager, found: InstalledExtension) -> LoadedPack:
     """Returns the filled pack; raises a refusal, and keeps nothing, if any step fails."""
-    turn = TURN.set(found.info.name)
+    turn = CURRENT_PACK.set(found.info.name)
     try:
         return _load_checked(manager, found)
     except (_RefusalError, KeyboardInterrupt):
@@ -167,7 +167,7 @@ def _load_pack(manager: pluggy.PluginManager, found: InstalledExtension) -> Load
         package = found.info.group.package_name(found.info.name)
         raise _RefusalError("import-failed", describe(error, package), hint) from error
     finally:
-        TURN.reset(turn)
+        CURRENT_PACK.reset(turn)
 
 
 def _load_checked(manager: pluggy.PluginManager, found: InstalledExtension) -> LoadedPack:

@@ -20,8 +20,8 @@ from torchtrt.contract import (
     Converter,
     ConverterPriority,
     ConverterSupport,
+    RejectIf,
     SchemaArguments,
-    Unless,
     Validator,
     accept_every_node,
     calling_convention,
@@ -33,11 +33,11 @@ from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
 from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
 
-TURN: ContextVar[str] = ContextVar("torchtrt_turn", default="")
+CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
 """The name of the pack that is being loaded; empty outside."""
 
 _KINDS = (
-    "_converters", "decompositions", "lowering_passes", "kept", "export_contexts", "autocast_rules",
+    "_converters", "decompositions", "lowering_passes", "never_folded", "export_contexts", "autocast_rules",
 )  # fmt: skip
 """The attributes that registrations are in."""
 
@@ -150,7 +150,7 @@ class ConverterPack:
         self._converters: list[Registration | _Named] = []
         self.decompositions: tuple[Decomposition, ...] = ()
         self.lowering_passes: tuple[LoweringPass, ...] = ()
-        self.kept: tuple[Target | str, ...] = ()
+        self.never_folded: tuple[Target | str, ...] = ()
         self.export_contexts: tuple[ExportContext, ...] = ()
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
         self.modules = tuple(modules)
@@ -180,10 +180,10 @@ class ConverterPack:
             if isinstance(where, str):
                 yield where
 
-    def keep(self, *targets: Target | str) -> None:
+    def disable_constant_folding(self, *targets: Target | str) -> None:
         """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
         self._check_open()
-        self.kept += tuple(map(_target_or_name, targets))
+        self.never_folded += tuple(map(_target_or_name, targets))
         self._changed()
 
     def converter(
@@ -191,7 +191,7 @@ class ConverterPack:
         *targets: Target | str | Mapping[Any, Any],
         enabled: bool = True,
         capability_validator: Validator | None = None,
-        unless: Validator | Sequence[Validator] = (),
+        reject_if: Validator | Sequence[Validator] = (),
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
@@ -209,8 +209,8 @@ class ConverterPack:
             enabled: With ``False`` the function is not registered.
             capability_validator: ``(node, settings)`` or ``(node)``: whether the converter can handle a node. ``True``
                 and ``None`` accept it; ``False``, ``Reject("why")`` and a string, which is the reason, reject it.
-            unless: Checks of the same form, which object with a reason, and not with a bool. All of them and the
-                validator must accept; listings show them by name.
+            reject_if: Checks of the same form. A check returns a reason to reject the node, or ``None``.
+                All of them and the validator must accept; listings show them by name.
             priority: ``HIGH`` puts the converter before every ``STANDARD`` one of any pack.
             supports_dynamic_shapes: Whether it handles nodes with symbolic dimensions.
             requires_output_allocator: Whether an output's size depends on the data.
@@ -237,7 +237,7 @@ class ConverterPack:
                     registered,
                     enabled=enabled,
                     capability_validator=capability_validator,
-                    unless=unless,
+                    reject_if=reject_if,
                     priority=priority,
                     supports_dynamic_shapes=supports_dynamic_shapes,
                     requires_output_allocator=requires_output_allocator,
@@ -256,7 +256,7 @@ class ConverterPack:
         *,
         enabled: bool = True,
         capability_validator: Validator | None = None,
-        unless: Validator | Sequence[Validator] = (),
+        reject_if: Validator | Sequence[Validator] = (),
         priority: ConverterPriority = ConverterPriority.STANDARD,
         supports_dynamic_shapes: bool = False,
         requires_output_allocator: bool = False,
@@ -288,7 +288,7 @@ class ConverterPack:
         named = _Named(
             target,
             implementation,
-            _joined(capability_validator, unless) if capability_validator or unless else None,
+            _joined(capability_validator, reject_if) if capability_validator or reject_if else None,
             priority if isinstance(priority, ConverterPriority) else ConverterPriority(priority),
             (*flags, tensorrt, capabilities),
         )
@@ -361,7 +361,7 @@ class ConverterPack:
         )
         self._changed()
 
-    def while_exporting(self, context: ExportContext) -> ExportContext:
+    def export_context(self, context: ExportContext) -> ExportContext:
         """Registers a function without arguments, and returns it: models are exported inside what it returns.
 
         For telling PyTorch the sizes of ops that it would take apart or fix. It may change nothing that
@@ -393,8 +393,11 @@ class ConverterPack:
         return next(places, -1), module
 
     def _check_open(self) -> None:
-        if TURN.get() not in ("", self._owner):
-            message = f"Pack {TURN.get()!r} registers something in pack {self._owner!r}. Each pack fills its own."
+        if CURRENT_PACK.get() not in ("", self._owner):
+            message = (
+                f"Pack {CURRENT_PACK.get()!r} registers something in pack {self._owner!r}. "
+                "Each pack fills its own."
+            )
             raise PackError(message)
         if self._sealed:
             raise PackError(
@@ -473,10 +476,10 @@ def _functional_targets(target: Target | str) -> Sequence[Target | str]:
 
 
 def _joined(
-    validator: Validator | None, unless: Validator | Sequence[Validator]
+    validator: Validator | None, reject_if: Validator | Sequence[Validator]
 ) -> Validator | None:
     """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
-    checks = (unless,) if callable(unless) else tuple(unless)
+    checks = (reject_if,) if callable(reject_if) else tuple(reject_if)
     if not checks:
         return None if validator is accept_every_node else validator
-    return Unless(*checks, validator=validator)
+    return RejectIf(*checks, validator=validator)

@@ -89,7 +89,8 @@ class DecompositionCandidate:
 
 RejectionCode = Literal[
     "declined", "validator-failed", "import-failed", "tensorrt-version", "tensorrt-capability",
-    "dynamic-shapes", "behind-decomposition", "no-such-preference", "kept", "dtype", "no-converter", "not-loaded",
+    "dynamic-shapes", "behind-decomposition", "no-such-preference", "user-excluded", "dtype", "no-converter",
+    "not-loaded",
     "decomposition", "block-too-small", "no-input", "unbounded-size", "number", "unbuilt", "failed",
     "write", "view",
 ]  # fmt: skip

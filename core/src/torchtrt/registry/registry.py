@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 from torch._ops import OpOverloadPacket
 from torch.fx import Node
 
-from torchtrt.contract import Converter, objection
+from torchtrt.contract import Converter, to_rejection
 from torchtrt.errors import NoConverterError, UnknownTargetError
 from torchtrt.packs import (
     CallingConvention,
@@ -36,7 +36,7 @@ from torchtrt.targets import Target, parse_target, qualified_name
 Default = TypeVar("Default")
 
 _DEFAULT_SETTINGS = CompilationSettings()
-_KEPT = "torch_executed_ops keeps this op in PyTorch"
+_EXCLUDED = "torch_executed_ops keeps this op in PyTorch"
 _STATIC_ONLY = "it does not support dynamic shapes, and the node has symbolic dimensions"
 
 
@@ -141,7 +141,7 @@ class ConverterRegistry:
         table, candidates = self._table_with(target)
         rejections: tuple[Rejection, ...] = ()
         if settings.torch_executed_ops and target in settings.torch_executed_ops:
-            rejections = (Rejection(None, _KEPT, "kept"),)
+            rejections = (Rejection(None, _EXCLUDED, "user-excluded"),)
             return Resolution(target, node.name, None, rejections, candidates)
         if settings.converter_preferences and target in settings.converter_preferences:
             candidates, rejections = _prefer(candidates, settings.converter_preferences[target])
@@ -214,7 +214,7 @@ class ConverterRegistry:
         table = self._current_table()
         if isinstance(target, (str, OpOverloadPacket)):
             target = parse_target(target)
-        if target not in table.candidates and table.knows_later(target):
+        if target not in table.candidates and table.is_pending(target):
             table = self._current_table(rebuild=True)
         return table.candidates.get(target, ())
 
@@ -244,10 +244,10 @@ class ConverterRegistry:
         """Returns a listing of all packs, conflicts, converters and decompositions in their order, and passes."""
         return list_everything(self._current_table(), problems())
 
-    def is_kept(self, target: Target) -> bool:
+    def is_folding_disabled(self, target: Target) -> bool:
         """Returns whether a pack wants an op in the network even where all that it reads is constant."""
-        later = self._current_table().knows_later(target)
-        return target in self._current_table(rebuild=later).kept
+        later = self._current_table().is_pending(target)
+        return target in self._current_table(rebuild=later).never_folded
 
     def conflicts(self) -> tuple[Conflict, ...]:
         """Returns the ops that two third parties claim with a HIGH converter, or decomposition, with no preference."""
@@ -280,7 +280,7 @@ class ConverterRegistry:
         """Returns the table and an op's candidates, looked for again where the op may be newer than the table."""
         table = self._current_table()
         candidates = table.candidates.get(target, ())
-        if not candidates and table.knows_later(target):
+        if not candidates and table.is_pending(target):
             table = self._current_table(rebuild=True)
             candidates = table.candidates.get(target, ())
         return table, candidates
@@ -331,7 +331,7 @@ def _count_by_pack(candidates: Iterable[Candidate]) -> dict[str, int]:
 
 
 def _behind_decomposition(table: Table, candidate: Candidate) -> Rejection | None:
-    if (pack := table.follows_decomposition(candidate)) is None:
+    if (pack := table.shadowing_decomposition(candidate)) is None:
         return None
     reason = f"{pack.name} decomposes the op, and a STANDARD converter comes after first-party packs; HIGH comes before"
     return Rejection(candidate, reason, "behind-decomposition")
@@ -350,7 +350,7 @@ def _validate(candidate: Candidate, node: Node, settings: CompilationSettings) -
     if answer is None or answer is True:
         return None
     try:
-        rejection = objection(answer)
+        rejection = to_rejection(answer)
     except TypeError as error:
         return _failed_validator(candidate, f"returned {error}", "bad-validator", None)
     assert rejection is not None

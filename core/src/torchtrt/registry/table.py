@@ -60,7 +60,7 @@ class Table:
                 else:
                     registered.setdefault(target, []).append(candidate)
             named = [each.target for each in loaded.pack.decompositions]
-            for name in (*named, *loaded.pack.kept):
+            for name in (*named, *loaded.pack.never_folded):
                 if isinstance(target := _find(name), str):
                     pending.add(target)
         self.pending = frozenset(pending)
@@ -107,12 +107,14 @@ class Table:
         )
 
     @functools.cached_property
-    def kept(self) -> frozenset[Target]:
+    def never_folded(self) -> frozenset[Target]:
         """The ops that are not computed while compiling."""
-        found = (_find(target) for loaded in self.packs.loaded for target in loaded.pack.kept)
+        found = (
+            _find(target) for loaded in self.packs.loaded for target in loaded.pack.never_folded
+        )
         return frozenset(target for target in found if not isinstance(target, str))
 
-    def follows_decomposition(self, candidate: Candidate) -> PackInfo | None:
+    def shadowing_decomposition(self, candidate: Candidate) -> PackInfo | None:
         """Returns the pack whose decomposition comes before a converter by the order law, or ``None``.
 
         A ``STANDARD`` converter of a third party, or of the program, only adds. It takes no op that a
@@ -146,7 +148,7 @@ class Table:
             outcome = self._ready[candidate] = _import_function(candidate)
         return outcome
 
-    def knows_later(self, target: Target) -> bool:
+    def is_pending(self, target: Target) -> bool:
         """Returns whether ``target`` is an op that was missing when the table was made."""
         return bool(self.pending) and qualified_name(target) in self.pending
 

@@ -43,11 +43,15 @@ _TORCH_DTYPES = {name: dtype for dtype, name in _TRT_NAMES.items()}
 _TORCH_DTYPES |= {name: dtype for dtype, (name, _) in _WEIGHTS.items()}
 
 
-def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dtype:
-    """Returns the dtype that stands for ``dtype`` inside a network of the TensorRT in use.
+def engine_dtype(dtype: torch.dtype, truncate_double: bool = True) -> torch.dtype:
+    """Returns the dtype that ``dtype`` has inside an engine of the TensorRT in use.
+
+    Args:
+        dtype: The dtype in PyTorch.
+        truncate_double: Whether float64 becomes float32, as in a network that the settings allow to hold it.
 
     Raises:
-        UnsupportedDtypeError: None does.
+        UnsupportedDtypeError: TensorRT has no dtype for it.
     """
     if dtype is torch.int64 and not supports(Capability.INT64):
         return torch.int32
@@ -62,11 +66,6 @@ def network_dtype(dtype: torch.dtype, truncate_double: bool = False) -> torch.dt
     return dtype
 
 
-def inner_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Returns the dtype that ``dtype`` has inside a network where float64 is computed in float32."""
-    return network_dtype(dtype, truncate_double=True)
-
-
 def dtype_name(dtype: torch.dtype) -> str:
     """Returns ``"float32"`` for ``torch.float32``."""
     return str(dtype).removeprefix("torch.")
@@ -75,7 +74,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 def has_dtype(dtype: torch.dtype, truncate_double: bool = False) -> bool:
     """Returns whether ``dtype`` can be used inside a network of the TensorRT in use."""
     try:
-        network_dtype(dtype, truncate_double)
+        engine_dtype(dtype, truncate_double)
     except UnsupportedDtypeError:
         return False
     return True
@@ -92,7 +91,7 @@ def to_trt_dtype(dtype: torch.dtype, truncate_double: bool = False) -> Any:
         if not supports(required):
             raise UnsupportedDtypeError(f"{lacking(str(dtype), required)}.")
         return getattr(trt.DataType, name)
-    return getattr(trt.DataType, _TRT_NAMES[network_dtype(dtype, truncate_double)])
+    return getattr(trt.DataType, _TRT_NAMES[engine_dtype(dtype, truncate_double)])
 
 
 def to_torch_dtype(dtype: Any) -> torch.dtype:

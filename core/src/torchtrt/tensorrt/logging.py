@@ -22,13 +22,13 @@ _REMEDIES = {
 }
 
 
-class collecting:
+class ErrorLog:
     """Collects the errors that TensorRT logs inside a ``with`` block, in the block's own thread.
 
     The log of TensorRT's own threads goes to every open block, because it does not name its owner.
     """
 
-    _open: ClassVar[list[collecting]] = []
+    _open: ClassVar[list[ErrorLog]] = []
     _unclaimed: ClassVar[deque[tuple[int, str]]] = deque(maxlen=16)
     _lock = threading.Lock()
 
@@ -36,7 +36,7 @@ class collecting:
         self.errors: list[str] = []
         self._thread = threading.get_ident()
 
-    def __enter__(self) -> collecting:
+    def __enter__(self) -> ErrorLog:
         with self._lock:
             self._open.append(self)
         return self
@@ -64,8 +64,8 @@ class collecting:
 
 def unclaimed_errors() -> str:
     """Returns the last errors that this thread caused outside of a block: running an engine opens none."""
-    log = collecting()
-    log.errors = [message for logged, message in collecting._unclaimed if logged == log._thread]
+    log = ErrorLog()
+    log.errors = [message for logged, message in ErrorLog._unclaimed if logged == log._thread]
     return log.text()
 
 
@@ -83,7 +83,7 @@ def _logger(module: Any) -> Any:
         def log(self, severity: Any, message: str) -> None:
             level = others.get(severity.name) or getattr(logging, severity.name)
             if level >= logging.ERROR:
-                collecting.record(message)
+                ErrorLog.record(message)
             # An error reaches the person in the exception; warnings are about TensorRT's own choices.
             _log.log(min(level, logging.INFO), "%s", message)
 

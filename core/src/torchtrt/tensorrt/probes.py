@@ -145,7 +145,7 @@ def supports(capability: Capability) -> bool:
     return capability in _probed(_asked()) if declared is None else not declared
 
 
-def objection(capability: Capability) -> str:
+def reason_lacking(capability: Capability) -> str:
     """Returns why the TensorRT in use lacks a capability; ``""`` if it has it.
 
     The text completes "... needs <capability>, ": the first version with the capability and the TensorRT in use, the
@@ -171,7 +171,7 @@ def lacking(what: str, *capabilities: Capability) -> str:
         *capabilities: The capabilities.
     """
     for capability in capabilities:
-        reason = objection(capability)
+        reason = reason_lacking(capability)
         if reason:
             return f"{what} needs {capability.title}, {reason}"
     return ""

@@ -14,7 +14,7 @@ import torch
 
 from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError
-from torchtrt.tensorrt.dtypes import INT4, network_dtype, to_trt_dtype
+from torchtrt.tensorrt.dtypes import INT4, engine_dtype, to_trt_dtype
 from torchtrt.tensorrt.interfaces import NetworkTensor
 from torchtrt.tensorrt.probes import lacking, supports
 from torchtrt.tensorrt.selection import trt
@@ -49,16 +49,23 @@ def allow_precisions(network: Any, config: Any, known: Collection[str] = ()) -> 
         config.set_flag(trt.BuilderFlag.INT8)
     dequantized = (layer.get_output(0).name for layer in network if layer.type == quantizing[1])
     halves: set[str] = {name for name in dequantized if name in known}
-    if not halves and not any(follow_half(layer, halves) for layer in network):
+    if not halves and not any(propagate_float16(layer, halves) for layer in network):
         return []
     config.set_flag(trt.BuilderFlag.FP16)
     config.set_flag(trt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
     return _hold_precisions(network, halves)
 
 
-_UNHELD = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
+_TYPELESS_LAYERS = ("CAST", "CONDITION", "CONSTANT", "ITERATOR", "LOOP_OUTPUT", "RECURRENCE")
 """The prefix of the names of layers that compute nothing."""
-_FREE = ("CONVOLUTION", "DECONVOLUTION", "NORMALIZATION", "POOLING", "REDUCE", "SOFTMAX")
+_UNCONSTRAINED_LAYERS = (
+    "CONVOLUTION",
+    "DECONVOLUTION",
+    "NORMALIZATION",
+    "POOLING",
+    "REDUCE",
+    "SOFTMAX",
+)
 """Of float16, what may be computed in float32: what sums, and convolutions, which are 10 % slower held (ConvNeXt)."""
 
 
@@ -70,14 +77,18 @@ def _hold_precisions(network: Any, halves: set[str]) -> list[Any]:
     for layer in network:
         kind = layer.type.name
         inputs, outputs = _tensors(layer)
-        is_half = follow_half(layer, halves)
+        is_half = propagate_float16(layer, halves)
         is_int8 = kind == "DEQUANTIZE" or any(each.name in quantized for each in inputs)
         if is_int8 and kind in ("DEQUANTIZE", "SHUFFLE"):
             quantized.add(outputs[0].name)
-        elif not kind.startswith(_UNHELD) and layer.name not in between:
+        elif not kind.startswith(_TYPELESS_LAYERS) and layer.name not in between:
             _hold_single(layer, halves, with_precision=not (is_half or is_int8))
         stays_half = is_half and not is_int8 and all(each.name in halves for each in outputs)
-        if stays_half and not kind.startswith(_UNHELD + _FREE) and layer.name not in between:
+        if (
+            stays_half
+            and not kind.startswith(_TYPELESS_LAYERS + _UNCONSTRAINED_LAYERS)
+            and layer.name not in between
+        ):
             layer.precision = trt.DataType.HALF
             if kind != "MATRIX_MULTIPLY":
                 held.append(layer)
@@ -121,7 +132,7 @@ def _hold_single(layer: Any, halves: set[str], with_precision: bool) -> None:
                 layer.precision = single
 
 
-def follow_half(layer: Any, halves: set[str]) -> bool:
+def propagate_float16(layer: Any, halves: set[str]) -> bool:
     """Returns whether a layer reads float16, by the names of what is float16 but called Float, and adds its results."""
     kind = layer.type.name
     half = trt.DataType.HALF
@@ -172,7 +183,7 @@ def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """
     if tensor.dtype in _BYTES:
         return _packed_weights_of(tensor)
-    target = network_dtype(tensor.dtype, truncate_double=True)
+    target = engine_dtype(tensor.dtype)
     if target is torch.int32 and tensor.dtype is torch.int64 and tensor.numel():
         low, high = tensor.min().item(), tensor.max().item()
         if low < INT32_RANGE[0] or high > INT32_RANGE[1]:

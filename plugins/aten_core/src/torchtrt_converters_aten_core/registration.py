@@ -8,5 +8,7 @@ from torchtrt_converters_aten_core import pack
 from torchtrt_converters_aten_core.impl.registration import converts_for
 
 converts = converts_for(pack)
-converts_elementwise = functools.partial(converts, empty=True, numbers=True, asks_sizes=False)
+converts_elementwise = functools.partial(
+    converts, supports_empty=True, scalars_are_data=True, reads_runtime_shape=False
+)
 """The decorator for converters whose layers work element by element: they accept tensors without elements."""

@@ -15,7 +15,7 @@ from torchtrt.conversion.size_ranges import InputProfile, Profile, engine_profil
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
-from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import allow_precisions, create_network, share_profiles
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineStore
@@ -75,7 +75,7 @@ def build_plan(
     held = allow_precisions(interpreted.network.raw, config, halves)
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     cache.use_timings(config)
-    with collecting() as log:
+    with ErrorLog() as log:
         plan = builder.build_serialized_network(interpreted.network.raw, config)
         if plan is None and held:
             # Myelin of 8.6 builds some in float32 alone: where keys are appended to a cache.
@@ -111,7 +111,7 @@ def _add_profiles(builder: Any, config: Any, interpreted: TRTInterpreter) -> Non
             if -1 in spec.shape:
                 minimum, optimum, maximum = zip(*sizes, strict=True)
                 profile.set_shape(spec.name, minimum, optimum, maximum)
-        with collecting() as log:
+        with ErrorLog() as log:
             index = config.add_optimization_profile(profile)
         if index < 0:
             message = f"{describe()} refused the sizes {list(interpreted.inputs)}: {log.text()}"

@@ -31,9 +31,9 @@ from torchtrt_compiler.exporting import TRACING, export, narrowed_sizes, size_pr
 from torchtrt_compiler.gpu_targets import compute_capabilities
 from torchtrt_compiler.lowering import (
     Program,
+    clone_aliased_outputs,
     decompose_added_ops,
     input_memory,
-    keep_results_apart,
     lower,
     settle_sizes,
 )
@@ -171,7 +171,7 @@ def _compile_program(
             program.guards,
             input_memory(exported, program.placeholders),
         ),
-        keep_results_apart(graph_module, program.origins),
+        clone_aliased_outputs(graph_module, program.origins),
         UsageChecks(_watched(weights, graph_module, report), model=model),
         _signature(model, program),
     )

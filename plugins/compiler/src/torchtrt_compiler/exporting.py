@@ -89,7 +89,7 @@ def _exported(
         raise InputError("The model's weights are on the device meta, without values: load them.")
     device = tensors[0].device if tensors else torch.device("cpu")
     args, kwargs = map_inputs(lambda leaf: leaf.example(device) if is_input(leaf) else leaf, tree)
-    args, kwargs = _apart((args, kwargs), model)
+    args, kwargs = _clone_aliased_inputs((args, kwargs), model)
     shapes = None
     if dynamic_shapes is None and any(is_input(leaf) for leaf in flatten(tree)):
         shapes = map_inputs(lambda leaf: leaf.dynamic_dims() if is_input(leaf) else None, tree)
@@ -140,7 +140,7 @@ def _raised_in(error: BaseException) -> str:
     return f' (File "{own[-1].filename}", line {own[-1].lineno}, in {own[-1].name} {own[-1].line})'
 
 
-def _apart(tree: Any, model: torch.nn.Module) -> Any:
+def _clone_aliased_inputs(tree: Any, model: torch.nn.Module) -> Any:
     """Returns the inputs with copies of those that share memory with others, or with the model.
 
     Exporting takes a tensor that is given twice for one, and would compile a model that reads one of two arguments.
@@ -242,7 +242,7 @@ def size_profiles(
             continue
         for number, profile in enumerate(profiles):
             wanted = each.wanted(number, program.ranges.get(symbol, (0, None)))
-            profile[symbol] = profile.get(symbol, wanted).within(wanted)
+            profile[symbol] = profile.get(symbol, wanted).intersect(wanted)
     taken = [each for each in profiles if all(size.min <= size.max for size in each.values())]
     return tuple(taken or profiles)
 

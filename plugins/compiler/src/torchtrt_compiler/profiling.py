@@ -32,7 +32,7 @@ from torchtrt_runtime.input_checks import TensorCheck
 
 LAYER, KERNEL, OP = "layer", "kernel", "op"
 WARM_UPS = 3
-"""Calls before any is measured: what is made on first calls, recordings too, is not what calls take."""
+"""Calls before any is measured: what is made on first calls, captured graphs too, is not what calls take."""
 IN_TORCH = "PyTorch"
 """The place of what runs in no engine."""
 

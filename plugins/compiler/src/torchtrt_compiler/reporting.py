@@ -141,7 +141,7 @@ def warn_without_engines(report: CompilationReport, smallest: int) -> None:
     ops = [
         each
         for each in report.in_torch
-        if not {"write", "view", "no-input", "kept"} & {*each.codes}
+        if not {"write", "view", "no-input", "user-excluded"} & {*each.codes}
     ]
     small = sum("block-too-small" in each.codes for each in ops)
     message = f"No engine was built: all of the model runs in PyTorch. TensorRT can run {small} of its {len(ops)} ops"

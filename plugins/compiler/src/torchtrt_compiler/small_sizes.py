@@ -90,7 +90,7 @@ def excluded_sizes(
         for symbol, own in symbols.items()
     }
     asked = {
-        symbol: [size for size in (0, 1) if any(each[own].takes(size) for each in profiles)]
+        symbol: [size for size in (0, 1) if any(each[own].contains(size) for each in profiles)]
         for symbol, own in symbols.items()
     }
     found: dict[Any, Excluded] = {}
@@ -119,7 +119,7 @@ def without(profiles: Sequence[Profile], excluded: Mapping[Any, Excluded]) -> tu
         return tuple(profiles)
     narrowed = [
         {
-            symbol: size.within(SizeRange(excluded[symbol].least, size.opt, size.max))
+            symbol: size.intersect(SizeRange(excluded[symbol].least, size.opt, size.max))
             if symbol in excluded
             else size
             for symbol, size in profile.items()

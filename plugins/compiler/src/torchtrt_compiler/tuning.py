@@ -110,7 +110,7 @@ def _with_own_reasons(entries: Iterable[TorchOp], untuned: CompiledModule) -> It
     asked = {qualified_name(op) for op in untuned.settings.torch_executed_ops}
     before = {entry.op: entry for entry in untuned.report.in_torch}
     for entry in entries:
-        if "kept" not in entry.codes or entry.op in asked:
+        if "user-excluded" not in entry.codes or entry.op in asked:
             yield entry
         elif known := before.get(entry.op):
             yield dataclasses.replace(known, node=entry.node, model_line=entry.model_line)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from torchtrt.graphs.memory import overlap
-from torchtrt_compiler.lowering import keep_results_apart, open_program
+from torchtrt_compiler.lowering import clone_aliased_outputs, open_program
 from torchtrt_compiler.lowering.aliasing import (
     UNDECLARED,
     Origin,
@@ -167,7 +167,7 @@ def copies(function, *inputs):
     ):
         node.replace_all_uses_with(node.args[0])
         program.graph_module.graph.erase_node(node)
-    shared = keep_results_apart(program.graph_module, program.origins)
+    shared = clone_aliased_outputs(program.graph_module, program.origins)
     program.graph_module.graph.lint()
     found = program.graph_module.graph.find_nodes(op="call_function", target=aten.clone.default)
     return len(found), shared
@@ -214,7 +214,7 @@ def test_what_is_written_last_is_read_first():
         return x + 1
 
     program = open_program(exported(function, torch.ones(2, 3)))
-    keep_results_apart(program.graph_module, program.origins)
+    clone_aliased_outputs(program.graph_module, program.origins)
     x = torch.ones(2, 3)
 
     program.graph_module(x)

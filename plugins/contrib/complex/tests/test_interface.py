@@ -255,7 +255,7 @@ def test_an_op_that_settings_keep_stays_whole():
 
     torch.testing.assert_close(compiled(x), model(x), **CLOSE)
     (row,) = [row for row in compiled.report.in_torch if row.op == "aten.exp.default"]
-    assert ("kept",) == row.codes
+    assert ("user-excluded",) == row.codes
 
 
 def test_control_flow_over_complex_numbers_stays_in_pytorch():

@@ -12,7 +12,7 @@ OTHERWISE: RejectionCode = "declined"
 BY_CODE: Mapping[RejectionCode, str] = {
     "write": "Nothing: that memory is the model's own or the caller's.",
     "view": "Nothing: PyTorch views that memory without a copy.",
-    "kept": "Take the op out of torch_executed_ops.",
+    "user-excluded": "Take the op out of torch_executed_ops.",
     "block-too-small": "Compile with a smaller min_block_size; 1 makes an engine of any op.",
     "no-input": "Nothing is lost: the same comes of it in every call. Compute it once, in the model's __init__.",
     "unbounded-size": "Bring what makes that size into the engine, or pad it to a size that is known.",

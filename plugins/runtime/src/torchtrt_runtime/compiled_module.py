@@ -181,7 +181,7 @@ class CompiledModule(torch.nn.Module):
         is_flat = len(args) == self._flat_inputs and not kwargs
         leaves = args if is_flat else self.flatten(args, kwargs)
         usage = self.usage_checks
-        usage.check_surroundings()
+        usage.check_ambient_modes()
         replay = self._replay
         outputs = None if replay is None else replay(self._modules["graph_module"], leaves)
         if outputs is None:

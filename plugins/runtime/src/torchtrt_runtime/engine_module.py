@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.tensorrt import Capability, supports, to_torch_dtype, trt
-from torchtrt.tensorrt.logging import collecting, logger, unclaimed_errors
+from torchtrt.tensorrt.logging import ErrorLog, logger, unclaimed_errors
 from torchtrt.tensorrt.selection import (
     current,
     describe,
@@ -23,7 +23,7 @@ from torchtrt.tensorrt.selection import (
     device_objection,
     use_module,
 )
-from torchtrt_runtime.input_checks import matcher_of, unlike
+from torchtrt_runtime.input_checks import make_tensor_matcher, never_matches
 from torchtrt_runtime.output_allocation import make_output_allocator
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
@@ -116,7 +116,7 @@ class _Execution:
         self.caches = self._find_caches() if supports(Capability.KV_CACHE_UPDATE) else {}
         self.profiles = engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
-        self.matches: Callable[..., bool] = unlike
+        self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
@@ -130,7 +130,7 @@ class _Execution:
             EngineError: TensorRT refuses the plan, or has no memory for a context.
         """
         module = self.module
-        with collecting() as log:
+        with ErrorLog() as log:
             if loaded is None:
                 loaded = module.deserialize(self.device)
             context = loaded.engine and module.new_context(loaded.engine)
@@ -196,7 +196,7 @@ class _Execution:
 
     def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
         """Returns inputs as the engine takes them, and tells the context their shapes."""
-        self.matches = unlike
+        self.matches = never_matches
         name = self.module.name
         for tensor in inputs:
             if tensor.device != self.device:
@@ -217,7 +217,7 @@ class _Execution:
             stored = tensor.clone() if tensor._is_zerotensor() else tensor
             taken.append(stored.to(known.dtype).resolve_neg().contiguous())
         if all(map(operator.is_, taken, inputs)):
-            self.matches = matcher_of(inputs)
+            self.matches = make_tensor_matcher(inputs)
         return taken
 
     def _select_profile(self, shapes: list[torch.Size], stream: int) -> None:
@@ -239,7 +239,7 @@ class _Execution:
         if len(self.profiles) > 1:
             self._select_profile(shapes, stream)
         for spec, shape in zip(self.module.inputs, shapes, strict=True):
-            with collecting() as log:
+            with ErrorLog() as log:
                 accepted = self.context.set_input_shape(spec.name, tuple(shape))
             if not accepted:
                 ranges = (f"({', '.join(map(str, sizes))})" for sizes in spec.profiles)
@@ -271,7 +271,7 @@ def _takes(profile: Sequence[Ranges], shapes: Sequence[torch.Size]) -> bool:
     for ranges, shape in zip(profile, shapes, strict=True):
         if len(ranges) != len(shape):
             return False
-        if not all(known.takes(size) for known, size in zip(ranges, shape, strict=True)):
+        if not all(known.contains(size) for known, size in zip(ranges, shape, strict=True)):
             return False
     return True
 

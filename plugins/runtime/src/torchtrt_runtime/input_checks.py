@@ -20,27 +20,27 @@ _REMEMBERED = 256
 _PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def unlike(*_: Any) -> bool:
-    """Returns false, as what ``matcher_of`` returns for values that are no such tensors."""
+def never_matches(*_: Any) -> bool:
+    """Returns false, as what ``make_tensor_matcher`` returns for values that are no such tensors."""
     return False
 
 
-def telling_strides(tensor: torch.Tensor) -> list[int | None]:
+def significant_strides(tensor: torch.Tensor) -> list[int | None]:
     """Returns strides, None along a size of 1: there they say nothing, and slices of what grows differ in them."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return [stride if size != 1 else None for size, stride in sizes]
 
 
-def matcher_of(values: Sequence[Any], exact: bool = False) -> Callable[..., bool]:
+def make_tensor_matcher(values: Sequence[Any], exact: bool = False) -> Callable[..., bool]:
     """Returns what tells whether other values are plain tensors like these, but for their numbers and addresses.
 
     PyTorch compares types, dtypes, devices, sizes, strides, ``requires_grad`` and the modes that are on, in C++: in a
     fifth of the time that it takes to read them. Nested tensors must not be asked about: that ends the process.
     """
     if not all(type(value) in _PLAIN and value.layout is torch.strided for value in values):
-        return unlike
+        return never_matches
     sizes = [list(value.shape) for value in values]
-    strides = [list(x.stride()) if exact else telling_strides(x) for x in values]
+    strides = [list(x.stride()) if exact else significant_strides(x) for x in values]
     guards = tensor_guards(*values, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
     return guards.check  # type: ignore[no-any-return]
 
@@ -111,7 +111,7 @@ class InputChecks:
     assumptions: tuple[Any, ...] = ()
     _reads_strides: bool = field(init=False)
     _passed: dict[tuple[Any, ...], Callable[..., bool]] = field(default_factory=dict)
-    _matches: Callable[..., bool] = unlike
+    _matches: Callable[..., bool] = never_matches
 
     def __post_init__(self) -> None:
         checks = (wanted for _, wanted in self.inputs if isinstance(wanted, TensorCheck))
@@ -149,7 +149,7 @@ class InputChecks:
         return cls(tuple(inputs), profiles, assumptions)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_passed": {}, "_matches": unlike}
+        return {**vars(self), "_passed": {}, "_matches": never_matches}
 
     def check(self, leaves: Sequence[Any]) -> None:
         """Checks flattened inputs. Shapes that passed once are not looked at again.
@@ -185,7 +185,7 @@ class InputChecks:
         self._check(leaves)
         if len(self._passed) >= _REMEMBERED:
             self._passed.clear()
-        self._passed[key] = self._matches = matcher_of(leaves)
+        self._passed[key] = self._matches = make_tensor_matcher(leaves)
 
     def _check(self, leaves: Sequence[Any]) -> None:
         """Checks each input by itself, and then the conditions that involve several sizes."""
@@ -263,7 +263,7 @@ class _Sizes:
 
     @staticmethod
     def _check_range(place: _Place, size: int, allowed: Sequence[SizeRange]) -> None:
-        if not any(sizes.takes(size) for sizes in allowed):
+        if not any(sizes.contains(size) for sizes in allowed):
             ranges = " or ".join(dict.fromkeys(map(str, allowed)))
             raise InputError(
                 f"The size of {place} is {size}, but the model was compiled for {ranges}. Compile again with a wider "
@@ -289,7 +289,7 @@ class _Sizes:
         """Checks that one profile has all of the sizes, and that computed sizes are as computed."""
         self._determine()
         values = self._values
-        if not any(all(each[s].takes(values[s]) for s in values) for each in self._profiles):
+        if not any(all(each[s].contains(values[s]) for s in values) for each in self._profiles):
             given = ", ".join(
                 f"{self._places[symbol]} is {size}" for symbol, size in values.items()
             )

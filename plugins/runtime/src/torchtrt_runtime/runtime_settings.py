@@ -19,7 +19,7 @@ from typing import Any
 from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
-from torchtrt.tensorrt.logging import collecting
+from torchtrt.tensorrt.logging import ErrorLog
 
 SPECIALIZATIONS = ("lazy", "eager", "none")
 """When kernels for the sizes of a call are compiled: in the background, before the call returns, never."""
@@ -107,7 +107,7 @@ class RuntimeSettings:
         if self.cuda_graphs:
             config.cuda_graph_strategy = trt.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE
         cache = self.cache and KernelCache(cache_file(self.cache, plan), config)
-        with collecting() as log:
+        with ErrorLog() as log:
             context = engine.create_execution_context(config)
         if context is None:
             raise EngineError(f"The runtime refuses {self}: {log.text()}")
@@ -146,7 +146,7 @@ class KernelCache:
         self.state = _CacheState(file)
         stored = self.state.read()
         if stored:
-            with collecting():  # a cache of another environment is no error
+            with ErrorLog():  # a cache of another environment is no error
                 self.cache.deserialize(stored)
         config.set_runtime_cache(self.cache)
         # At the end of a process, or with the context: this object is then gone already.

@@ -7,7 +7,7 @@ import torch
 from torchtrt.errors import EngineError, InputError, kind_of
 from torchtrt.settings import is_integer
 from torchtrt.tensorrt import Capability, selection, supports
-from torchtrt.tensorrt.logging import collecting
+from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
@@ -104,7 +104,7 @@ def _streamable(engine: EngineModule) -> tuple[int, int]:
     """Returns how many bytes of an engine's weights can be streamed, and TensorRT's own budget for them."""
     what = f"The engine of {engine.name}"
     tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, what, engine.compatible)
-    with selection.use_module(tensorrt), collecting() as log:
+    with selection.use_module(tensorrt), ErrorLog() as log:
         _runtime, loaded = engine.deserialize(torch.device("cpu"))
         if loaded is None:
             raise EngineError(f"{what} cannot be loaded: {log.text()}")

@@ -87,7 +87,7 @@ class UsageChecks:
         # Whoever loads this has another model's weights, or none.
         return {**self.__dict__, "_watched": []}
 
-    def check_surroundings(self) -> None:
+    def check_ambient_modes(self) -> None:
         """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
         if (self.was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:
             raise EngineError(

@@ -21,8 +21,8 @@ from torchtrt.contract import (
     SchemaArguments,
     Validator,
     calling_convention,
-    objection,
     qualified_function,
+    to_rejection,
 )
 from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
 from torchtrt.graphs.symbols import no_new_assumptions
@@ -478,7 +478,7 @@ def _faults_of_validators(
         for validate in validators[node.target]:
             try:
                 with no_new_assumptions(node.graph):
-                    objection(validate(node, settings))
+                    to_rejection(validate(node, settings))
             except Exception as error:
                 wrong.append(f"{name}: {describe(error)}")
         if nodes.snapshot(node) != before:

@@ -15,7 +15,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-def _unfit(node: Node) -> str | None:
+def _unsupported_attention(node: Node) -> str | None:
     op = arguments_of(node)
     query, key, value = (value_of(part) for part in (op.query, op.key, op.value))
     if op.dropout_p:
@@ -34,7 +34,7 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(impl.WHOLE, unless=_unfit, keep_constants=True)
+@converts(impl.WHOLE, reject_if=_unsupported_attention, keep_constants=True)
 def attention(
     ctx: ConversionContext,
     query: NetworkTensor | torch.Tensor,
@@ -57,7 +57,9 @@ def attention(
     return impl.attention(ctx, queries, keys, values, mask, is_causal, scale)
 
 
-@converts(*impl.KERNELS, unless=(impl.unlike_attention, _unfit), keep_constants=True)
+@converts(
+    *impl.KERNELS, reject_if=(impl.unlike_attention, _unsupported_attention), keep_constants=True
+)
 def sdpa_kernel(
     ctx: ConversionContext, attn_mask: NetworkTensor | torch.Tensor | None = None, **arguments: Any
 ) -> tuple[NetworkTensor | None, ...]:

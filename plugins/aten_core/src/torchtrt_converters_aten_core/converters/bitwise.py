@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, is_network_tensor
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt_converters_aten_core.impl import (
     elementwise,
     indexing,
@@ -47,7 +47,7 @@ def _combine(
     """
     if kind == "AND" and (remainder := _low_bits(ctx, first, second, dtype)) is not None:
         return remainder
-    dtype = inner_dtype(dtype)
+    dtype = engine_dtype(dtype)
     rank = types.common_rank((first, second))
     high, low = (
         _bytes(ctx, value, dtype, rank) for label, value in (("first", first), ("second", second))
@@ -97,9 +97,9 @@ def _joined(ctx: ConversionContext, parts: NetworkTensor, dtype: torch.dtype) ->
     """
     last = len(parts.shape) - 1
     places = range(dtype.itemsize)
-    total = slicing.pick(ctx, parts, last, places[-1])
+    total = slicing.select(ctx, parts, last, places[-1])
     for place in reversed(places[:-1]):
-        part = slicing.pick(ctx, parts, last, place)
+        part = slicing.select(ctx, parts, last, place)
         total = elementwise.arithmetic(ctx, "PROD", total, 256, dtype)
         total = elementwise.combine(ctx, "SUM", total, part)
     return total
@@ -124,7 +124,7 @@ def _shift(
         left: Whether to shift to the left.
         dtype: ``torch.int64`` or ``torch.int32``.
     """
-    dtype = inner_dtype(dtype)
+    dtype = engine_dtype(dtype)
     width = 8 * dtype.itemsize
 
     def chosen(table: list[int], label: str) -> NetworkTensor | torch.Tensor:
@@ -198,7 +198,7 @@ def _loses_bits(node: Node) -> str | None:
     return "this TensorRT computes fused integers in float32, which loses bits beyond 2^24"
 
 
-@converts_elementwise(COMBINED, unless=_loses_bits, keep_constants=True)
+@converts_elementwise(COMBINED, reject_if=_loses_bits, keep_constants=True)
 def combine(ctx: ConversionContext, self: Operand, other: Operand, *, kind: str) -> NetworkTensor:
     """Converts a bitwise op: logic on booleans, a table of bytes for integers."""
     dtype = types.output_dtype(ctx)
@@ -220,7 +220,7 @@ def _no_integer(node: Node) -> str | None:
     return None if types.is_integer(dtype) else "only integers have bits to shift"
 
 
-@converts_elementwise(SHIFTED_LEFT, unless=(_no_integer, _loses_bits), keep_constants=True)
+@converts_elementwise(SHIFTED_LEFT, reject_if=(_no_integer, _loses_bits), keep_constants=True)
 def shift(ctx: ConversionContext, self: Operand, other: Operand, *, left: bool) -> NetworkTensor:
     """Converts a shift by any number of bits."""
     return _shift(ctx, self, other, left, types.output_dtype(ctx))
@@ -230,10 +230,10 @@ _STEPS = {torch.int32: 46, torch.int64: 91}
 """The most steps of Euclid's algorithm: neighbouring Fibonacci numbers take that many."""
 
 
-@converts_elementwise(aten.gcd.default, keep_constants=True, asks_sizes=True)
+@converts_elementwise(aten.gcd.default, keep_constants=True, reads_runtime_shape=True)
 def greatest_common_divisor(ctx: ConversionContext, self: Operand, other: Operand) -> NetworkTensor:
     """Converts Euclid's algorithm as a loop with as many steps as the dtype may take."""
-    dtype = inner_dtype(types.output_dtype(ctx))
+    dtype = engine_dtype(types.output_dtype(ctx))
     operands = shape.broadcast(ctx, types.operands(ctx, (self, other), dtype))
     first, second = (unary.apply(ctx, "ABS", each) for each in operands)
     loop = ctx.net.add_loop()

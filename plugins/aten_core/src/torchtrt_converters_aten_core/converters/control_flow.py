@@ -47,7 +47,7 @@ def _is_tensor(node: Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor) or node.op == "get_attr"
 
 
-@converts(torch.ops.higher_order.cond, unless=_unconverted, empty=True)
+@converts(torch.ops.higher_order.cond, reject_if=_unconverted, supports_empty=True)
 def cond(ctx: ConversionContext, condition: Any, then: Any, otherwise: Any, operands: Any) -> Any:
     """Both branches go into the network. The engine runs one, or both and selects where one is inside another."""
     condition = ctx.tensor(condition, torch.bool)
@@ -75,11 +75,11 @@ def _run_one(
     for operand in operands:
         if is_network_tensor(operand):
             layer = conditional.add_input(operand)
-            ctx.remember(layer.get_output(0), ctx.known_value(operand))
+            ctx.set_known_value(layer.get_output(0), ctx.known_value(operand))
             operand = layer.get_output(0)
         gated.append(operand)
     results = [
-        [_apart(ctx, result) for result in _converted(ctx, graph, gated)] for graph in branches
+        [_inside(ctx, result) for result in _converted(ctx, graph, gated)] for graph in branches
     ]
     for first, second in zip(*results, strict=True):
         yield conditional.add_output(first, second).get_output(0)
@@ -99,7 +99,11 @@ def _select(
         yield add(ctx, "select", chosen, *tensors)
 
 
-@converts(torch.ops.higher_order.while_loop, unless=(_unconverted, _carries_numbers), empty=True)
+@converts(
+    torch.ops.higher_order.while_loop,
+    reject_if=(_unconverted, _carries_numbers),
+    supports_empty=True,
+)
 def while_loop(
     ctx: ConversionContext, condition: Any, body: Any, carried: Any, captured: Any
 ) -> Any:
@@ -114,23 +118,23 @@ def while_loop(
     before = []
     for layer, tensor in zip(recurrences, given, strict=True):
         before.append(layer.get_output(0))
-        ctx.remember(layer.get_output(0), ctx.known_value(tensor))
+        ctx.set_known_value(layer.get_output(0), ctx.known_value(tensor))
     (going,) = _converted(ctx, condition, [*before, *captured])
-    loop.add_trip_limit(_apart(ctx, going), trt.TripLimit.WHILE)
+    loop.add_trip_limit(_inside(ctx, going), trt.TripLimit.WHILE)
     after = _converted(ctx, body, [*before, *captured])
     results = []
     for layer, start, old, new in zip(recurrences, starts, before, after, strict=True):
-        layer.set_input(1, _apart(ctx, _as_carried(ctx, ctx.tensor(new, ctx.dtype_of(start)))))
+        layer.set_input(1, _inside(ctx, _as_carried(ctx, ctx.tensor(new, ctx.dtype_of(start)))))
         results.append(loop.add_loop_output(old, trt.LoopOutput.LAST_VALUE, 0).get_output(0))
     return tuple(results)
 
 
 def _as_carried(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     return (
-        tensor if supports(Capability.STRONG_TYPING) else types.widened(ctx, tensor, torch.float32)
+        tensor if supports(Capability.STRONG_TYPING) else types.upcast(ctx, tensor, torch.float32)
     )
 
 
-def _apart(ctx: ConversionContext, value: Operand) -> NetworkTensor:
+def _inside(ctx: ConversionContext, value: Operand) -> NetworkTensor:
     """Returns a tensor of a layer inside: what a branch or body passes through unchanged comes from outside."""
     return add(ctx, "identity", ctx.tensor(value))

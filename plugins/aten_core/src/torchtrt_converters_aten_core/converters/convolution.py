@@ -150,7 +150,7 @@ TRANSPOSED = (
 )
 
 
-def _unfit(node: Node) -> str | None:
+def _unsupported_convolution(node: Node) -> str | None:
     op = arguments_of(node)
     tensor, kernel = value_of(op.input), value_of(op.weight)
     spatial = kernel.dim() - 2
@@ -178,7 +178,7 @@ def _each(value: Any, count: int) -> tuple[int, ...]:
 
 @converts(
     dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True),
-    unless=_unfit,
+    reject_if=_unsupported_convolution,
     keep_constants=True,
 )
 def convolution(

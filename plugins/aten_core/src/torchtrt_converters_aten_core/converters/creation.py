@@ -41,7 +41,7 @@ FILLED_LIKE = {
 """Ops that fill the shape of another tensor."""
 
 
-@converts(FILLED, numbers=True)
+@converts(FILLED, scalars_are_data=True)
 def filled(
     ctx: ConversionContext,
     size: Sequence[Size],
@@ -55,7 +55,7 @@ def filled(
     return impl.full(ctx, value, size, types.output_dtype(ctx))
 
 
-@converts(FILLED_LIKE, numbers=True)
+@converts(FILLED_LIKE, scalars_are_data=True)
 def filled_like(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -91,7 +91,7 @@ def _unclear_range(node: Node) -> str | None:
     return "a range whose length is known only at run time must have whole bounds and a fixed whole step"
 
 
-@converts(aten.arange.default, aten.arange.start, aten.arange.start_step, unless=_unclear_range)
+@converts(aten.arange.default, aten.arange.start, aten.arange.start_step, reject_if=_unclear_range)
 def arange(
     ctx: ConversionContext,
     end: Size | float,

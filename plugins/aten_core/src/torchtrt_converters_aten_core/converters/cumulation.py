@@ -28,7 +28,7 @@ def cumulate(
 ) -> NetworkTensor:
     """Converts running sums and products; half precision is computed in float32."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
+    tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.accumulation_dtype(dtype))
     if not len(tensor.shape):
         return types.cast(ctx, tensor, dtype)
     size = types.output_value(ctx).shape[dim]

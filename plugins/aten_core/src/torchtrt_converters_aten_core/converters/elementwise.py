@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt_converters_aten_core.impl import elementwise, remainders, shape, types, unary
 from torchtrt_converters_aten_core.impl.formulas import Formula
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
@@ -157,7 +157,7 @@ def _traced_as_integer(node: Node) -> str | None:
     aten.div.Scalar_mode,
     aten.divide.Tensor,
     aten.true_divide.Tensor,
-    unless=_traced_as_integer,
+    reject_if=_traced_as_integer,
     keep_constants=True,
 )
 def divide(
@@ -225,7 +225,7 @@ def _integer_power_varies(node: Node) -> str | None:
     aten.pow.Tensor_Tensor,
     aten.pow.Tensor_Scalar,
     aten.pow.Scalar,
-    unless=_integer_power_varies,
+    reject_if=_integer_power_varies,
     keep_constants=True,
 )
 def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTensor:
@@ -233,7 +233,7 @@ def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTe
     base = self
     dtype = types.output_dtype(ctx)
     if types.is_integer(dtype) and not isinstance(exponent, int):
-        return _power_by_bits(ctx, base, exponent, inner_dtype(dtype))
+        return _power_by_bits(ctx, base, exponent, engine_dtype(dtype))
     if isinstance(exponent, (int, float)) and not isinstance(base, (int, float)):
         special = _POWERS.get(exponent)
         base = types.operand(ctx, base, dtype, types.rank_of(base))

@@ -49,7 +49,7 @@ def _no_vector(node: Node) -> str | None:
     return None
 
 
-@converts(*BAGS, unless=(_reads_more, _no_vector), keep_constants=True)
+@converts(*BAGS, reject_if=(_reads_more, _no_vector), keep_constants=True)
 def embedding_bag(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,
@@ -63,7 +63,7 @@ def embedding_bag(
 ) -> tuple[NetworkTensor | None, ...]:
     """Converts bags of rows. A bag is a place that its rows are scattered to; an empty one is 0."""
     dtype = types.output_dtype(ctx, 0)
-    inner = types.wide(dtype)
+    inner = types.accumulation_dtype(dtype)
     indices = types.operand(ctx, indices, torch.int32, 1)
     offsets = types.operand(ctx, offsets, torch.int32, 1)
     kept = end = None
@@ -78,7 +78,7 @@ def embedding_bag(
     rows = indexing.gather(ctx, weight, indices, 0)
     rows = types.cast(ctx, rows, inner)
     if per_sample_weights is not None:
-        scale = types.operand(ctx, types.widened(ctx, per_sample_weights, inner), inner, 1)
+        scale = types.operand(ctx, types.upcast(ctx, per_sample_weights, inner), inner, 1)
         scale = shape.unsqueeze(ctx, scale, [1])
         rows = elementwise.combine(ctx, "PROD", rows, scale)
     if end is not None and padding < 0 and _MODES[mode] != "amax":

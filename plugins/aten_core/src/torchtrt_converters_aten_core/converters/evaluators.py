@@ -17,7 +17,7 @@ def _not_a_sequence(node: Node) -> str | None:
     return None if isinstance(container, (tuple, list)) else "only the outputs of an op are picked"
 
 
-@converts_elementwise(operator.getitem, unless=_not_a_sequence, dtypes=STORAGE_DTYPES)
+@converts_elementwise(operator.getitem, reject_if=_not_a_sequence, dtypes=STORAGE_DTYPES)
 def getitem(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Returns one output of an op with several."""
     return first[second]

@@ -18,7 +18,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-@converts(aten.embedding.default, keep_constants=True, asks_sizes=False)
+@converts(aten.embedding.default, keep_constants=True, reads_runtime_shape=False)
 def embedding(
     ctx: ConversionContext,
     weight: NetworkTensor | torch.Tensor,
@@ -30,7 +30,7 @@ def embedding(
     return impl.gather(ctx, weight, ctx.tensor(indices), 0)
 
 
-@converts(aten.index_select.default, keep_constants=True, asks_sizes=False)
+@converts(aten.index_select.default, keep_constants=True, reads_runtime_shape=False)
 def index_select(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -61,7 +61,7 @@ def gather(
     return result if types.rank_of(index) else shape.squeeze(ctx, result, [0])
 
 
-def _masks(node: Node) -> str | None:
+def _selects_by_condition(node: Node) -> str | None:
     op = arguments_of(node)
     indices = [value_of(index) for index in op.indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
@@ -85,9 +85,9 @@ def _asks_for_unknown_sizes(node: Node) -> str | None:
 @converts(
     aten.index.Tensor,
     aten._unsafe_index.Tensor,
-    unless=(_masks, _asks_for_unknown_sizes),
+    reject_if=(_selects_by_condition, _asks_for_unknown_sizes),
     keep_constants=True,
-    asks_sizes=False,
+    reads_runtime_shape=False,
 )
 def index(
     ctx: ConversionContext,
@@ -98,7 +98,7 @@ def index(
     return impl.index_by(ctx, ctx.tensor(self), indices)
 
 
-def _repeats(node: Node) -> str | None:
+def _more_indices_than_places(node: Node) -> str | None:
     op = arguments_of(node)
     tensor, index = value_of(op.self), value_of(op.index)
     if tensor.dim() and index.dim():
@@ -108,7 +108,13 @@ def _repeats(node: Node) -> str | None:
     return None
 
 
-@converts(aten.scatter.src, aten.scatter.value, unless=_repeats, keep_constants=True, numbers=True)
+@converts(
+    aten.scatter.src,
+    aten.scatter.value,
+    reject_if=_more_indices_than_places,
+    keep_constants=True,
+    scalars_are_data=True,
+)
 def scatter(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -131,7 +137,10 @@ def scatter(
 
 
 @converts(
-    aten.index_put.default, aten._unsafe_index_put.default, unless=_masks, keep_constants=True
+    aten.index_put.default,
+    aten._unsafe_index_put.default,
+    reject_if=_selects_by_condition,
+    keep_constants=True,
 )
 def index_put(
     ctx: ConversionContext,
@@ -144,8 +153,8 @@ def index_put(
     dtype, rank = types.output_dtype(ctx), types.rank_of(self)
     inner = torch.int32 if dtype is torch.bool else dtype
     if accumulate:
-        inner = types.wide(inner)
-        self, values = types.widened(ctx, self, inner), types.widened(ctx, values, inner)
+        inner = types.accumulation_dtype(inner)
+        self, values = types.upcast(ctx, self, inner), types.upcast(ctx, values, inner)
     tensor = types.operand(ctx, self, inner, rank)
     values = types.operand(ctx, values, inner, types.rank_of(values))
     result = scatter_impl.put(ctx, tensor, indices, values, accumulate)

@@ -34,7 +34,7 @@ _ONE_BY_ONE = 1 << 20
 """The most products of integers that are computed without a layer for matrices."""
 
 
-def _unfit(node: Node) -> str | None:
+def _inexact_integer_product(node: Node) -> str | None:
     dtype = node.meta["val"].dtype
     if dtype.is_floating_point:
         return None
@@ -52,7 +52,9 @@ def _product(ctx: ConversionContext, first: Operand, second: Operand) -> Network
     return multiply(ctx, *tensors)
 
 
-@converts(*PRODUCTS, unless=_unfit, keep_constants=True, asks_sizes=False)
+@converts(
+    *PRODUCTS, reject_if=_inexact_integer_product, keep_constants=True, reads_runtime_shape=False
+)
 def product(
     ctx: ConversionContext, self: NetworkTensor | torch.Tensor, **second: Any
 ) -> NetworkTensor:
@@ -60,7 +62,12 @@ def product(
     return _product(ctx, self, *second.values())
 
 
-@converts(*SUMS_OF_PRODUCTS, unless=_unfit, keep_constants=True, asks_sizes=False)
+@converts(
+    *SUMS_OF_PRODUCTS,
+    reject_if=_inexact_integer_product,
+    keep_constants=True,
+    reads_runtime_shape=False,
+)
 def sum_of_product(
     ctx: ConversionContext,
     self: NetworkTensor | torch.Tensor,
@@ -73,7 +80,12 @@ def sum_of_product(
     return impl.add_scaled(ctx, self, result, beta, alpha, types.output_dtype(ctx))
 
 
-@converts(aten.linear.default, unless=_unfit, keep_constants=True, asks_sizes=False)
+@converts(
+    aten.linear.default,
+    reject_if=_inexact_integer_product,
+    keep_constants=True,
+    reads_runtime_shape=False,
+)
 def linear(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,

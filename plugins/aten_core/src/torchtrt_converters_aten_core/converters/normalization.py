@@ -135,7 +135,7 @@ def _group_norm(
     """Returns a normalization over groups of channels (dimension 1), scaled and shifted by channel."""
     rank, dtype = len(tensor.shape), ctx.dtype_of(tensor)
     if rank != 4:
-        outline = sizes.outline(ctx, tensor)
+        outline = sizes.lazy_shape(ctx, tensor)
         wide = shape.reshape(ctx, tensor, [*outline[:2], -1, 1])
         result = _group_norm(ctx, wide, groups, weight, bias, epsilon)
         source = [*(sizes.symbol_of(ctx, size) for size in outline[:2]), None, 1]
@@ -173,7 +173,7 @@ def _group_norm_v2(
     if rank == 2:  # a layer needs a dimension behind the channels
         wide = shape.unsqueeze(ctx, tensor, [2])
         result = _group_norm_v2(ctx, wide, groups, weight, bias, epsilon)
-        return shape.reshape(ctx, result, sizes.outline(ctx, tensor))
+        return shape.reshape(ctx, result, sizes.lazy_shape(ctx, tensor))
     form = (1, channels, *[1] * (rank - 2))
     scale = _per_channel(ctx, weight, 1.0, form, dtype)
     shift = _per_channel(ctx, bias, 0.0, form, dtype)
@@ -231,14 +231,14 @@ def _batch_norm(
     return _scale_channels(ctx, tensor, scale, shift)
 
 
-def _unfit_layer_norm(node: Node) -> str | None:
+def _normalized_sizes_vary(node: Node) -> str | None:
     op = arguments_of(node)
     if all(isinstance(size, int) and size > 0 for size in op.normalized_shape):
         return None
     return "the normalized sizes must be fixed"
 
 
-@converts(aten.layer_norm.default, unless=_unfit_layer_norm, keep_constants=True)
+@converts(aten.layer_norm.default, reject_if=_normalized_sizes_vary, keep_constants=True)
 def layer_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -253,7 +253,7 @@ def layer_norm(
     return _layer_norm(ctx, ctx.tensor(input), count, weight, bias, eps)
 
 
-@converts(aten.rms_norm.default, unless=_unfit_layer_norm, keep_constants=True)
+@converts(aten.rms_norm.default, reject_if=_normalized_sizes_vary, keep_constants=True)
 def rms_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -275,7 +275,7 @@ def _reads_statistics(node: Node) -> str | None:
 
 @converts(
     aten.native_layer_norm.default,
-    unless=(_unfit_layer_norm, _reads_statistics),
+    reject_if=(_normalized_sizes_vary, _reads_statistics),
     keep_constants=True,
 )
 def native_layer_norm(
@@ -290,7 +290,7 @@ def native_layer_norm(
     return layer_norm(ctx, input, normalized_shape, weight, bias, eps), None, None
 
 
-def _unfit_batch_norm(node: Node) -> str | None:
+def _statistics_are_not_constant(node: Node) -> str | None:
     op = arguments_of(node)
     if getattr(op, "training", False):
         return "batch normalization in training mode takes its statistics from the batch"
@@ -300,7 +300,7 @@ def _unfit_batch_norm(node: Node) -> str | None:
     return None
 
 
-@converts(aten.batch_norm.default, unless=_unfit_batch_norm, keep_constants=True)
+@converts(aten.batch_norm.default, reject_if=_statistics_are_not_constant, keep_constants=True)
 def batch_norm(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -317,7 +317,7 @@ def batch_norm(
 
 @converts(
     aten._native_batch_norm_legit_no_training.default,
-    unless=_unfit_batch_norm,
+    reject_if=_statistics_are_not_constant,
     keep_constants=True,
 )
 def native_batch_norm(ctx: ConversionContext, **arguments: Any) -> tuple[NetworkTensor | None, ...]:
@@ -325,7 +325,7 @@ def native_batch_norm(ctx: ConversionContext, **arguments: Any) -> tuple[Network
     return batch_norm(ctx, **arguments), None, None
 
 
-def _unfit_group_norm(node: Node) -> str | None:
+def _unsupported_group_norm(node: Node) -> str | None:
     op = arguments_of(node)
     tensor = value_of(op.input)
     if tensor.dim() < 2 or not isinstance(tensor.shape[1], int):
@@ -340,7 +340,7 @@ def _unfit_group_norm(node: Node) -> str | None:
 @converts(
     aten.group_norm.default,
     aten.instance_norm.default,
-    unless=_unfit_group_norm,
+    reject_if=_unsupported_group_norm,
     keep_constants=True,
     requires=Capability.NORMALIZATION_V2,
 )
@@ -361,7 +361,7 @@ def group_norm_v2(
 @converts(
     aten.group_norm.default,
     aten.instance_norm.default,
-    unless=_unfit_group_norm,
+    reject_if=_unsupported_group_norm,
     keep_constants=True,
 )
 def group_norm(
@@ -378,7 +378,7 @@ def group_norm(
     return _group_norm(ctx, ctx.tensor(input), groups, weight, bias, eps)
 
 
-def _unfit_native_group_norm(node: Node) -> str | None:
+def _channels_vary(node: Node) -> str | None:
     op = arguments_of(node)
     if not isinstance(op.C, int):
         return "group normalization needs a fixed number of channels"
@@ -387,7 +387,7 @@ def _unfit_native_group_norm(node: Node) -> str | None:
 
 @converts(
     aten.native_group_norm.default,
-    unless=(_unfit_native_group_norm, _reads_statistics),
+    reject_if=(_channels_vary, _reads_statistics),
     keep_constants=True,
     requires=Capability.NORMALIZATION_V2,
 )
@@ -407,7 +407,7 @@ def native_group_norm_v2(
 
 @converts(
     aten.native_group_norm.default,
-    unless=(_unfit_native_group_norm, _reads_statistics),
+    reject_if=(_channels_vary, _reads_statistics),
     keep_constants=True,
 )
 def native_group_norm(

@@ -34,7 +34,7 @@ def _amounts(op: Any) -> Any:
     return op.padding if hasattr(op, "padding") else op.pad
 
 
-def _unfit(node: Node) -> str | None:
+def _unsupported_padding(node: Node) -> str | None:
     op = arguments_of(node)
     tensor, amounts = value_of(op.self), _amounts(op)
     if not all(isinstance(amount, int) for amount in amounts):
@@ -47,7 +47,7 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(MODES | {aten.pad.default: None}, unless=_unfit, numbers=True)
+@converts(MODES | {aten.pad.default: None}, reject_if=_unsupported_padding, scalars_are_data=True)
 def pad(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -84,7 +84,7 @@ def _unknown_shift(node: Node) -> str | None:
     return None if all(isinstance(shift, int) for shift in values) else "the shift must be fixed"
 
 
-@converts(aten.roll.default, unless=_unknown_shift)
+@converts(aten.roll.default, reject_if=_unknown_shift)
 def roll(
     ctx: ConversionContext, self: NetworkTensor, shifts: Sequence[int], dims: Sequence[int]
 ) -> NetworkTensor:
@@ -95,7 +95,7 @@ def roll(
     if not dims:
         flat = shape.flatten(ctx, self)
         rolled = impl.roll(ctx, flat, {0: shifts[0]})
-        extents = sizes.outline(ctx, self)
+        extents = sizes.lazy_shape(ctx, self)
         return shape.reshape(ctx, rolled, extents, types.output_value(ctx).shape)
     total: dict[int, int] = {}
     for dim, shift in zip(dims, shifts, strict=True):

@@ -255,7 +255,7 @@ def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple
     )
 
 
-def _unfit(node: Node) -> str | None:
+def _unsupported_window(node: Node) -> str | None:
     op = arguments_of(node)
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
@@ -303,7 +303,7 @@ def _window(
     return Window(size, stride, padding, after)
 
 
-@converts(MAXIMA, unless=_unfit)
+@converts(MAXIMA, reject_if=_unsupported_window)
 def maximum(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -320,7 +320,7 @@ def maximum(
     return _pool(ctx, "MAX", self, _window(ctx, self, geometry, ceil_mode))
 
 
-@converts(MAXIMA_WITH_INDICES, unless=(_reads_indices, _unfit))
+@converts(MAXIMA_WITH_INDICES, reject_if=(_reads_indices, _unsupported_window))
 def maximum_with_indices(
     ctx: ConversionContext, *, count: int, **arguments: Any
 ) -> tuple[NetworkTensor, None]:
@@ -328,7 +328,7 @@ def maximum_with_indices(
     return maximum(ctx, count=count, **arguments), None
 
 
-@converts(AVERAGES, unless=_unfit)
+@converts(AVERAGES, reject_if=_unsupported_window)
 def average(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -364,7 +364,7 @@ def _varying_parts(node: Node) -> str | None:
     return None
 
 
-@converts(ADAPTIVE_AVERAGES, unless=_varying_parts)
+@converts(ADAPTIVE_AVERAGES, reject_if=_varying_parts)
 def adaptive_average(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[Size], *, count: int
 ) -> NetworkTensor:
@@ -384,7 +384,7 @@ def _unequal_parts(node: Node) -> str | None:
     return "parts of unequal or unknown sizes have no fixed window"
 
 
-@converts(ADAPTIVE_MAXIMA, unless=(_reads_indices, _varying_parts, _unequal_parts))
+@converts(ADAPTIVE_MAXIMA, reject_if=(_reads_indices, _varying_parts, _unequal_parts))
 def adaptive_maximum(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[int], *, count: int
 ) -> tuple[NetworkTensor, None]:

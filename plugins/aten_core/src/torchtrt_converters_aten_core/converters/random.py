@@ -193,7 +193,7 @@ def _wide_range(node: Node) -> str | None:
     return "TensorRT draws from at most 2**24 integers, whose bounds must be fixed"
 
 
-@converts(*INTEGERS, unless=_wide_range)
+@converts(*INTEGERS, reject_if=_wide_range)
 def integers(
     ctx: ConversionContext,
     high: int,
@@ -268,7 +268,7 @@ DROPOUTS = {
 """For each op its function, and whether it drops whole channels."""
 
 
-@converts_elementwise(DROPOUTS, asks_sizes=True)
+@converts_elementwise(DROPOUTS, reads_runtime_shape=True)
 def dropout(
     ctx: ConversionContext,
     input: NetworkTensor,
@@ -287,7 +287,7 @@ def dropout(
     return drop(ctx, input, extents, p, types.output_dtype(ctx))
 
 
-@converts_elementwise(aten.native_dropout.default, asks_sizes=True)
+@converts_elementwise(aten.native_dropout.default, reads_runtime_shape=True)
 def native_dropout(
     ctx: ConversionContext, input: NetworkTensor, p: float, train: bool | None
 ) -> tuple[NetworkTensor, NetworkTensor]:
@@ -302,7 +302,7 @@ def native_dropout(
     return elementwise.arithmetic(ctx, "PROD", input, factor, dtype), kept
 
 
-@converts_elementwise(aten.rrelu.default, asks_sizes=True)
+@converts_elementwise(aten.rrelu.default, reads_runtime_shape=True)
 def random_leaky_relu(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -399,7 +399,7 @@ def _too_long(node: Node) -> str | None:
     return f"random numbers are put in order for 1 to {ranking.LIMIT} elements"
 
 
-@converts(aten.randperm.default, unless=_too_long)
+@converts(aten.randperm.default, reject_if=_too_long)
 def permutation(ctx: ConversionContext, n: int, **_: Any) -> NetworkTensor:
     """Converts integers in random order: the order of random numbers."""
     drawn = _uniform(ctx, [n], torch.float32)
@@ -414,7 +414,7 @@ def _too_many(node: Node) -> str | None:
     return None
 
 
-@converts(aten.multinomial.default, unless=_too_many)
+@converts(aten.multinomial.default, reject_if=_too_many)
 def multinomial(
     ctx: ConversionContext, self: NetworkTensor, num_samples: int, replacement: bool, **_: Any
 ) -> NetworkTensor:

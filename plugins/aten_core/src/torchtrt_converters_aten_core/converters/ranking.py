@@ -76,7 +76,7 @@ def extreme(
     return value, types.cast(ctx, index, torch.int64)
 
 
-@converts(aten.topk.default, unless=_unsorted)
+@converts(aten.topk.default, reject_if=_unsorted)
 def top_k(
     ctx: ConversionContext, self: NetworkTensor, k: Size, dim: int, largest: bool, **_: Any
 ) -> tuple[NetworkTensor, NetworkTensor]:
@@ -100,7 +100,7 @@ def _first(ctx: ConversionContext, tensor: NetworkTensor, dim: int, count: Size)
     return shape.slice_by(ctx, tensor, [0] * rank, extents, [1] * rank)
 
 
-@converts(SORTS, unless=_unsorted)
+@converts(SORTS, reject_if=_unsorted)
 def sort(
     ctx: ConversionContext,
     self: NetworkTensor,

@@ -254,7 +254,7 @@ CELLS = {
 }
 
 
-def _unfit(node: Node) -> str | None:
+def _features_vary(node: Node) -> str | None:
     op = arguments_of(node)
     if op.train and op.dropout:
         return "dropout between layers in training mode is random"
@@ -264,7 +264,7 @@ def _unfit(node: Node) -> str | None:
     return None
 
 
-@converts(CELLS, unless=_unfit, keep_constants=True)
+@converts(CELLS, reject_if=_features_vary, keep_constants=True)
 def recurrent(
     ctx: ConversionContext,
     input: NetworkTensor | torch.Tensor,
@@ -280,12 +280,12 @@ def recurrent(
     """Converts stacked recurrent layers in one or two directions as loops over sequences of any length."""
     result = types.output_dtype(ctx, 0)
     # Where networks are weakly typed, half precision does not come around a loop.
-    dtype = result if supports(Capability.STRONG_TYPING) else types.wide(result)
-    sequence = types.operand(ctx, types.widened(ctx, input, dtype), dtype, 3)
+    dtype = result if supports(Capability.STRONG_TYPING) else types.accumulation_dtype(result)
+    sequence = types.operand(ctx, types.upcast(ctx, input, dtype), dtype, 3)
     if batch_first:
         sequence = shape.swap(ctx, sequence, 0, 1)
     given = hx if isinstance(hx, Sequence) else [hx]
-    states = [types.operand(ctx, types.widened(ctx, state, dtype), dtype, 3) for state in given]
+    states = [types.operand(ctx, types.upcast(ctx, state, dtype), dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
     outputs, last = _run(ctx, cell, sequence, states, weights)
     if batch_first:

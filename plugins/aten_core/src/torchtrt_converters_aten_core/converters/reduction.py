@@ -63,7 +63,7 @@ def _inexact(node: Node) -> str | None:
     return None
 
 
-@converts(TOTALS, unless=_inexact, empty=True, asks_sizes=False)
+@converts(TOTALS, reject_if=_inexact, supports_empty=True, reads_runtime_shape=False)
 def reduce(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -93,7 +93,9 @@ def reduce(
     return exact.exact_extreme(ctx, kind, tensor, dims, keepdim)
 
 
-@converts(aten.any.default, aten.any.dim, aten.any.dims, empty=True, asks_sizes=False)
+@converts(
+    aten.any.default, aten.any.dim, aten.any.dims, supports_empty=True, reads_runtime_shape=False
+)
 def any_true(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -105,7 +107,9 @@ def any_true(
     return impl.any_true(ctx, self, dims, keepdim)
 
 
-@converts(aten.all.default, aten.all.dim, aten.all.dims, empty=True, asks_sizes=False)
+@converts(
+    aten.all.default, aten.all.dim, aten.all.dims, supports_empty=True, reads_runtime_shape=False
+)
 def all_true(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -157,7 +161,7 @@ def variance(
     dtype = types.output_dtype(ctx, 0 if measure.with_mean else None)
     if correction is None:
         correction = float(unbiased)
-    tensor = types.cast(ctx, self, types.wide(dtype))
+    tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = impl.all_dims(tensor, dim)
     spread, mean = impl.variance(ctx, tensor, dims, float(correction), keepdim)
     if measure.is_deviation:
@@ -179,7 +183,7 @@ def norm(
     """Converts a vector norm of any order; half precision is computed in float32, as PyTorch does."""
     order = p if ord is None else ord
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, self, types.wide(dtype))
+    tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = impl.all_dims(tensor, dim)
     result = impl.norm(ctx, tensor, 2 if order is None else order, dims, keepdim)
     return types.cast(ctx, result, dtype)

@@ -89,7 +89,7 @@ def _mix(
         dim: The dimension.
     """
     dtype, rank = ctx.dtype_of(tensor), len(tensor.shape)
-    inner = types.wide(dtype)
+    inner = types.accumulation_dtype(dtype)
     wide = types.cast(ctx, tensor, inner)
     matrix = types.operand(ctx, weights, inner, rank)
     moved = shape.swap(ctx, wide, dim, -1)
@@ -193,7 +193,7 @@ def _varying(node: Node) -> str | None:
     return None
 
 
-def _unfit(node: Node) -> str | None:
+def _has_no_resize_layer(node: Node) -> str | None:
     reason = _unlike_layer(node)
     return reason and _varying(node) and reason
 
@@ -202,7 +202,7 @@ def _image(op: Any) -> Any:
     return op.input if hasattr(op, "input") else op.self
 
 
-@converts(KINDS, unless=_unfit)
+@converts(KINDS, reject_if=_has_no_resize_layer)
 def resize(
     ctx: ConversionContext,
     self: NetworkTensor | None = None,
@@ -244,7 +244,7 @@ def _scaled(ctx: ConversionContext, size: Size, scale: float) -> Size:
     return indexing.gather(ctx, ctx.tensor(table), ctx.tensor(size), 0)
 
 
-@converts(*SMOOTHED, unless=_varying)
+@converts(*SMOOTHED, reject_if=_varying)
 def resize_smoothly(
     ctx: ConversionContext,
     self: NetworkTensor | None = None,
@@ -298,7 +298,7 @@ _INTERPOLATION = ("LINEAR", "NEAREST", "CUBIC")
 _OUTSIDE = ("FILL", "CLAMP", "REFLECT")
 
 
-def _unfit_grid(node: Node) -> str | None:
+def _unsupported_grid(node: Node) -> str | None:
     op = arguments_of(node)
     tensor, grid = value_of(op.input), value_of(op.grid)
     if tensor.dim() != 4 or tensor.dtype not in (torch.float32, torch.float16):
@@ -308,7 +308,7 @@ def _unfit_grid(node: Node) -> str | None:
     return None
 
 
-@converts(aten.grid_sampler_2d.default, aten.grid_sampler.default, unless=_unfit_grid)
+@converts(aten.grid_sampler_2d.default, aten.grid_sampler.default, reject_if=_unsupported_grid)
 def grid_sample(
     ctx: ConversionContext,
     input: NetworkTensor,

@@ -28,7 +28,7 @@ _WAYS = {
     aten.scatter.reduce,
     aten.scatter.value_reduce,
     keep_constants=True,
-    numbers=True,
+    scalars_are_data=True,
 )
 def scatter(
     ctx: ConversionContext,
@@ -43,9 +43,9 @@ def scatter(
     """Converts a scatter that adds, multiplies, averages or takes extremes; each index has its own place."""
     dtype, inner = _dtypes(ctx)
     rank = max(types.rank_of(self), 1)
-    tensor = types.operand(ctx, types.widened(ctx, self, inner), inner, rank)
+    tensor = types.operand(ctx, types.upcast(ctx, self, inner), inner, rank)
     index = types.operand(ctx, index, torch.int64, rank)
-    src = types.widened(ctx, src, inner)
+    src = types.upcast(ctx, src, inner)
     source = indexing.scatter_source(ctx, src, value, index, inner, rank)
     result = impl.reduce_at(ctx, _WAYS[reduce], tensor, index, source, dim, include_self)
     return _as_given(ctx, result, self, dtype)
@@ -65,8 +65,8 @@ def index_reduce(
     """Converts slices that are added to those that a vector of indices names, or reduced with them."""
     dtype, inner = _dtypes(ctx)
     rank = max(types.rank_of(self), 1)
-    tensor = types.operand(ctx, types.widened(ctx, self, inner), inner, rank)
-    source = types.operand(ctx, types.widened(ctx, source, inner), inner, rank)
+    tensor = types.operand(ctx, types.upcast(ctx, self, inner), inner, rank)
+    source = types.operand(ctx, types.upcast(ctx, source, inner), inner, rank)
     if alpha != 1:
         source = elementwise.arithmetic(ctx, "PROD", source, alpha, inner)
     index = types.operand(ctx, index, torch.int64, 1)
@@ -87,4 +87,4 @@ def _as_given(
 def _dtypes(ctx: ConversionContext) -> tuple[torch.dtype, torch.dtype]:
     """Returns the result's dtype and the one to compute in: booleans as numbers, half precision in float32."""
     dtype = types.output_dtype(ctx)
-    return dtype, torch.int32 if dtype is torch.bool else types.wide(dtype)
+    return dtype, torch.int32 if dtype is torch.bool else types.accumulation_dtype(dtype)

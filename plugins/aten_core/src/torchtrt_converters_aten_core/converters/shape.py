@@ -59,18 +59,18 @@ def _reshape_dims(
     ctx: ConversionContext, tensor: NetworkTensor, first: int, last: int, wanted: Sequence[Any]
 ) -> NetworkTensor:
     """Returns the tensor with its dimensions from ``first`` to ``last`` reshaped to ``wanted``."""
-    rank, extents = len(tensor.shape), sizes.outline(ctx, tensor)
+    rank, extents = len(tensor.shape), sizes.lazy_shape(ctx, tensor)
     wanted = [*extents[: first % rank], *wanted, *extents[last % rank + 1 :]]
     return impl.reshape(ctx, tensor, wanted, types.output_value(ctx).shape)
 
 
-@converts(aten.permute.default, asks_sizes=False)
+@converts(aten.permute.default, reads_runtime_shape=False)
 def permute(ctx: ConversionContext, self: NetworkTensor, dims: Sequence[int]) -> NetworkTensor:
     """Converts a new order of the dimensions."""
     return impl.permute(ctx, self, dims)
 
 
-@converts(aten.transpose.int, aten.swapdims.default, asks_sizes=False)
+@converts(aten.transpose.int, aten.swapdims.default, reads_runtime_shape=False)
 def transpose(ctx: ConversionContext, self: NetworkTensor, dim0: int, dim1: int) -> NetworkTensor:
     """Converts an exchange of two dimensions."""
     return impl.swap(ctx, self, dim0, dim1)
@@ -127,13 +127,13 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-@converts(aten.unsqueeze.default, asks_sizes=False)
+@converts(aten.unsqueeze.default, reads_runtime_shape=False)
 def unsqueeze(ctx: ConversionContext, self: NetworkTensor, dim: int) -> NetworkTensor:
     """Converts a new dimension of size 1."""
     return impl.unsqueeze(ctx, self, [dim])
 
 
-@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, asks_sizes=False)
+@converts(aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, reads_runtime_shape=False)
 def squeeze(
     ctx: ConversionContext, self: NetworkTensor, dim: int | Sequence[int] | None = None
 ) -> NetworkTensor:
@@ -185,7 +185,7 @@ def _too_many_dims(node: Node) -> str | None:
     return None
 
 
-@converts(aten.repeat.default, aten.tile.default, unless=_too_many_dims)
+@converts(aten.repeat.default, aten.tile.default, reject_if=_too_many_dims)
 def repeat(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -210,7 +210,7 @@ def repeat(
     spread = impl.expand(ctx, wide, copies)
     if not split:
         return spread
-    outline = sizes.outline(ctx, tensor)
+    outline = sizes.lazy_shape(ctx, tensor)
     merged: list[Size | Deferred] = list(outline)
     for dim in repeated:
         extent = sizes.size_of(ctx, tensor, dim)
@@ -230,14 +230,14 @@ def _unknown_repeats(node: Node) -> str | None:
     return "the number of repeats must be fixed"
 
 
-@converts(aten.repeat_interleave.self_int, unless=_unknown_repeats)
+@converts(aten.repeat_interleave.self_int, reject_if=_unknown_repeats)
 def repeat_interleave(
     ctx: ConversionContext, self: NetworkTensor, repeats: int, dim: int | None, **_: Any
 ) -> NetworkTensor:
     """Converts elements repeated in place: broadcast along a new dimension after theirs, and merged with it."""
     tensor = impl.flatten(ctx, self) if dim is None else self
     dim = 0 if dim is None else dim % max(len(tensor.shape), 1)
-    extents: list[Size | Deferred] = list(sizes.outline(ctx, tensor))
+    extents: list[Size | Deferred] = list(sizes.lazy_shape(ctx, tensor))
     wide = impl.unsqueeze(ctx, tensor, [dim + 1])
     kept = [-1] * len(extents)
     spread = impl.expand(ctx, wide, [*kept[: dim + 1], repeats, *kept[dim + 1 :]])

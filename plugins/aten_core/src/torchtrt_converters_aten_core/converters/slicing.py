@@ -17,7 +17,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-def _outside(node: Node) -> str | None:
+def _strides_leave_tensor(node: Node) -> str | None:
     op = arguments_of(node)
     tensor = value_of(op.self)
     if not all(isinstance(number, int) for number in (*tensor.shape, *op.size, *op.stride)):
@@ -25,13 +25,13 @@ def _outside(node: Node) -> str | None:
     if not tensor.is_contiguous():
         return "the strides are those of a tensor that is not contiguous"
     offset = tensor.storage_offset() if op.storage_offset is None else op.storage_offset
-    first, last = impl.reach(op.size, op.stride, offset - tensor.storage_offset())
+    first, last = impl.strided_bounds(op.size, op.stride, offset - tensor.storage_offset())
     if first < 0 or last >= tensor.numel():
         return "the strides reach memory outside the tensor"
     return None
 
 
-@converts(aten.as_strided.default, aten.as_strided_copy.default, unless=_outside)
+@converts(aten.as_strided.default, aten.as_strided_copy.default, reject_if=_strides_leave_tensor)
 def as_strided(
     ctx: ConversionContext,
     self: NetworkTensor,
@@ -40,7 +40,7 @@ def as_strided(
     storage_offset: int | None,
 ) -> NetworkTensor:
     """Converts elements picked by their places in memory."""
-    flat_places = impl.places(size, stride, storage_offset or 0)
+    flat_places = impl.strided_indices(size, stride, storage_offset or 0)
     places = torch.tensor(flat_places, dtype=torch.int32).reshape(tuple(size))
     flat = shape.flatten(ctx, self)
     return add(ctx, "gather", flat, ctx.tensor(places), 0)
@@ -54,8 +54,8 @@ def _known_step(node: Node) -> str | None:
 @converts(
     aten.slice.Tensor,
     aten.slice_copy.Tensor,
-    unless=_known_step,
-    empty=True,
+    reject_if=_known_step,
+    supports_empty=True,
 )
 def slice_(
     ctx: ConversionContext,
@@ -67,7 +67,7 @@ def slice_(
 ) -> NetworkTensor:
     """Converts ``self[start:end:step]`` along one dimension."""
     count = types.output_value(ctx).shape[dim]
-    return impl.take(ctx, self, dim, start, end, step, count)
+    return impl.slice_dim(ctx, self, dim, start, end, step, count)
 
 
 @converts(aten.narrow.default)
@@ -92,17 +92,22 @@ def _counts_from_unknown_end(node: Node) -> str | None:
     return None if known or fixed else sizes_known_before_data(node)
 
 
-@converts(aten.select.int, aten.select_copy.int, unless=_counts_from_unknown_end, asks_sizes=False)
+@converts(
+    aten.select.int,
+    aten.select_copy.int,
+    reject_if=_counts_from_unknown_end,
+    reads_runtime_shape=False,
+)
 def select(ctx: ConversionContext, self: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
     """Converts one index of a dimension, which is dropped."""
-    return impl.pick(ctx, self, dim, index)
+    return impl.select(ctx, self, dim, index)
 
 
-@converts(aten.unbind.int, asks_sizes=False)
+@converts(aten.unbind.int, reads_runtime_shape=False)
 def unbind(ctx: ConversionContext, self: Any, dim: int) -> tuple[NetworkTensor, ...]:
     """Converts every index of a dimension, as separate tensors."""
     count = len(types.output_value(ctx))
-    return tuple(impl.pick(ctx, self, dim, place) for place in range(count))
+    return tuple(impl.select(ctx, self, dim, place) for place in range(count))
 
 
 def _unknown_pieces(node: Node) -> str | None:
@@ -131,7 +136,7 @@ def _unknown_pieces(node: Node) -> str | None:
     aten.chunk.default,
     aten.unsafe_chunk.default,
     aten.tensor_split.sections,
-    unless=_unknown_pieces,
+    reject_if=_unknown_pieces,
 )
 def split(
     ctx: ConversionContext,
@@ -169,8 +174,8 @@ def _rest(ctx: ConversionContext, tensor: NetworkTensor, dim: int, before: list[
     aten.concat.default,
     aten.concatenate.default,
     keep_constants=True,
-    empty=True,
-    asks_sizes=False,
+    supports_empty=True,
+    reads_runtime_shape=False,
 )
 def concatenate(
     ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
@@ -185,7 +190,7 @@ def concatenate(
     return impl.concatenate(ctx, pieces, dim)
 
 
-@converts(aten.stack.default, keep_constants=True, asks_sizes=False)
+@converts(aten.stack.default, keep_constants=True, reads_runtime_shape=False)
 def stack(
     ctx: ConversionContext, tensors: Sequence[NetworkTensor | torch.Tensor], dim: int
 ) -> NetworkTensor:

@@ -15,7 +15,7 @@ from torchtrt_converters_aten_core.registration import converts
 aten = torch.ops.aten
 
 
-@converts(aten.softmax.int, aten._softmax.default, asks_sizes=False)
+@converts(aten.softmax.int, aten._softmax.default, reads_runtime_shape=False)
 def softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> NetworkTensor:
     """Converts softmax over one dimension."""
     tensor = types.cast(ctx, self, types.output_dtype(ctx))
@@ -26,7 +26,7 @@ def softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> 
 def log_softmax(ctx: ConversionContext, self: NetworkTensor, dim: int, **_: Any) -> NetworkTensor:
     """Converts the logarithm of the softmax; half precision is computed in float32, as PyTorch does."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.wide(dtype))
+    tensor = types.cast(ctx, types.cast(ctx, self, dtype), types.accumulation_dtype(dtype))
     return types.cast(ctx, impl.log_softmax(ctx, tensor, dim), dtype)
 
 
@@ -36,6 +36,6 @@ def log_sum_exp(
 ) -> NetworkTensor:
     """Converts ``log(sum(exp(x)))``."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, self, types.wide(dtype))
+    tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     dims = reduction.all_dims(tensor, dim)
     return types.cast(ctx, impl.log_sum_exp(ctx, tensor, dims, keepdim), dtype)

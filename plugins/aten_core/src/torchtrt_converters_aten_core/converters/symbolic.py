@@ -29,13 +29,13 @@ def _not_numbers(node: Node) -> str | None:
     return "the operands are not sizes"
 
 
-@converts_elementwise(aten.sym_size.int, asks_sizes=True)
+@converts_elementwise(aten.sym_size.int, reads_runtime_shape=True)
 def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, self, dim)
 
 
-@converts_elementwise(aten.sym_numel.default, asks_sizes=True)
+@converts_elementwise(aten.sym_numel.default, reads_runtime_shape=True)
 def numel(ctx: ConversionContext, self: NetworkTensor) -> Size:
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, self)
@@ -51,7 +51,7 @@ ARITHMETIC: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(ARITHMETIC, unless=_not_numbers)
+@converts_elementwise(ARITHMETIC, reject_if=_not_numbers)
 def arithmetic(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts integer arithmetic on sizes, and the same on quotients."""
     dtype = _dtype(ctx, (first, second))
@@ -77,7 +77,7 @@ def _no_integers(node: Node) -> str | None:
     return "the operands are not integers"
 
 
-@converts_elementwise(operator.mod, unless=_no_integers)
+@converts_elementwise(operator.mod, reject_if=_no_integers)
 def modulo(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts the remainder of sizes, with the divisor's sign as in Python."""
     quotient = sizes.combine(ctx, "FLOOR_DIV", first, second)
@@ -85,13 +85,13 @@ def modulo(ctx: ConversionContext, first: Any, second: Any) -> Any:
     return sizes.combine(ctx, "SUB", first, multiple)
 
 
-@converts_elementwise(operator.neg, unless=_no_integers)
+@converts_elementwise(operator.neg, reject_if=_no_integers)
 def negative(ctx: ConversionContext, first: Any) -> Any:
     """Converts a size with the other sign."""
     return sizes.combine(ctx, "SUB", 0, first)
 
 
-@converts_elementwise(operator.truediv, unless=_not_numbers)
+@converts_elementwise(operator.truediv, reject_if=_not_numbers)
 def quotient(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a quotient of sizes, in float32."""
     return elementwise.arithmetic(ctx, "DIV", first, second, torch.float32)
@@ -104,7 +104,7 @@ def _power_of_sizes(node: Node) -> str | None:
     return "only a fixed integer power of a size is a size"
 
 
-@converts_elementwise(operator.pow, unless=_power_of_sizes)
+@converts_elementwise(operator.pow, reject_if=_power_of_sizes)
 def power(ctx: ConversionContext, first: Any, second: Any) -> Any:
     """Converts a fixed integer power of a size."""
     return sizes.product(ctx, [first] * second)
@@ -120,7 +120,7 @@ COMPARISONS: dict[Callable[..., Any], str] = {
 }
 
 
-@converts_elementwise(COMPARISONS, unless=_not_numbers)
+@converts_elementwise(COMPARISONS, reject_if=_not_numbers)
 def comparison(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a comparison of sizes: a 0-d bool tensor."""
     return elementwise.compare(ctx, kind, first, second)
@@ -138,19 +138,19 @@ def _not_conditions(node: Node) -> str | None:
     return "the operands are not conditions on sizes"
 
 
-@converts_elementwise(LOGICAL, unless=_not_conditions)
+@converts_elementwise(LOGICAL, reject_if=_not_conditions)
 def logical(ctx: ConversionContext, first: Any, second: Any, *, kind: str) -> Any:
     """Converts a combination of conditions on sizes."""
     return elementwise.logical(ctx, kind, first, second)
 
 
-@converts_elementwise(torch.sym_not, unless=_not_conditions)
+@converts_elementwise(torch.sym_not, reject_if=_not_conditions)
 def negation(ctx: ConversionContext, first: Any) -> Any:
     """Converts the opposite of a condition on sizes."""
     return unary.apply(ctx, "NOT", first)
 
 
-@converts_elementwise(torch.sym_ite, unless=_not_numbers)
+@converts_elementwise(torch.sym_ite, reject_if=_not_numbers)
 def choice(ctx: ConversionContext, first: Any, second: Any, third: Any) -> Any:
     """Converts a choice between two sizes."""
     return elementwise.select(ctx, first, second, third, _dtype(ctx, (second, third)))
@@ -169,7 +169,7 @@ def _rounds_to_digits(node: Node) -> str | None:
     return None
 
 
-@converts_elementwise(ROUNDING, unless=_rounds_to_digits)
+@converts_elementwise(ROUNDING, reject_if=_rounds_to_digits)
 def rounding(ctx: ConversionContext, first: Any, digits: Any = None, *, kind: str) -> Any:
     """Converts a quotient of sizes rounded to a size."""
     if not ctx.dtype_of(first).is_floating_point:
@@ -178,19 +178,19 @@ def rounding(ctx: ConversionContext, first: Any, digits: Any = None, *, kind: st
     return types.cast(ctx, rounded, torch.int32)
 
 
-@converts_elementwise(math.trunc, unless=_not_numbers)
+@converts_elementwise(math.trunc, reject_if=_not_numbers)
 def truncation(ctx: ConversionContext, first: Any) -> Any:
     """Converts a quotient of sizes cut to a size; casts cut toward zero."""
     return types.cast(ctx, first, torch.int32)
 
 
-@converts_elementwise(torch.sym_float, unless=_not_numbers)
+@converts_elementwise(torch.sym_float, reject_if=_not_numbers)
 def as_float(ctx: ConversionContext, first: Any) -> Any:
     """Converts a size to a float32 number."""
     return types.cast(ctx, first, torch.float32)
 
 
-@converts_elementwise(torch._sym_sqrt, unless=_not_numbers)  # type: ignore[attr-defined]
+@converts_elementwise(torch._sym_sqrt, reject_if=_not_numbers)  # type: ignore[attr-defined]
 def square_root(ctx: ConversionContext, first: Any) -> Any:
     """Converts the square root of a size, in float32."""
     number = types.cast(ctx, first, torch.float32)

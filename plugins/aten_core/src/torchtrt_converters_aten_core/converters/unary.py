@@ -106,7 +106,7 @@ def expm1_log1p(
 ) -> NetworkTensor:
     """Converts a function that must not lose the digits of small numbers."""
     dtype = types.output_dtype(ctx)
-    tensor = types.cast(ctx, self, types.wide(dtype))
+    tensor = types.cast(ctx, self, types.accumulation_dtype(dtype))
     return types.cast(ctx, function(ctx, tensor), dtype)
 
 

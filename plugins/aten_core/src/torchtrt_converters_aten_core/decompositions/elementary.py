@@ -251,10 +251,10 @@ def as_strided_scatter(
     storage_offset: int | None = None,
 ) -> Tensor:
     """Returns ``self`` with elements at places in memory replaced by ``src``."""
-    first, last = slicing.reach(size, stride, storage_offset or 0)
+    first, last = slicing.strided_bounds(size, stride, storage_offset or 0)
     if not self.is_contiguous() or first < 0 or last >= self.numel():
         raise NotImplementedError("the strides reach memory outside the tensor")
-    places = slicing.places(size, stride, storage_offset or 0)
+    places = slicing.strided_indices(size, stride, storage_offset or 0)
     if len(set(places)) < len(places):
         raise NotImplementedError("an element is replaced more than once")
     flat = self.reshape(-1).scatter(0, torch.tensor(places), src.reshape(-1))

@@ -51,7 +51,7 @@ _kept: dict[Any, dict[Any, Any]] = {}
 _users = 0
 
 
-@pack.while_exporting
+@pack.export_context
 @contextlib.contextmanager
 def symbolic_sequence_lengths() -> Iterator[None]:
     """Lets ``torch.export`` keep recurrent layers whole and their sequences of any length, in a ``with`` block.

@@ -258,7 +258,7 @@ def repeat_heads(ctx: ConversionContext, tensor: NetworkTensor, times: int) -> N
     """
     if times == 1:
         return tensor
-    outline = sizes.outline(ctx, tensor)
+    outline = sizes.lazy_shape(ctx, tensor)
     wide = shape.unsqueeze(ctx, tensor, [2])
     spread = shape.expand(ctx, wide, [-1, -1, times, -1, -1])
     heads = sizes.combine(ctx, "PROD", sizes.resolve(ctx, outline[1]), times)

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Node
 
 from torchtrt.conversion import constant_of, value_of
-from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
+from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt_converters_aten_core.impl.shims import tells_sizes_that_depend_on_data
 
 COMPUTE_DTYPES = frozenset(
@@ -53,9 +53,9 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
         for source in (node, *node.all_input_nodes):
             value = source.meta.get("val")
             reason = (
-                _unfit(value, dtypes, smallest)
+                _wrong_dtype(value, dtypes, smallest)
                 if isinstance(value, torch.Tensor)
-                else _unfit_among(value, dtypes)
+                else _wrong_dtype_among(value, dtypes)
             )
             if reason is not None:
                 return reason
@@ -66,7 +66,7 @@ def tensor_limits(dtypes: frozenset[torch.dtype], empty: bool) -> Check:
     return tensor_limits
 
 
-def _unfit(
+def _wrong_dtype(
     tensor: torch.Tensor, dtypes: frozenset[torch.dtype], empty: tuple[int, int] | None
 ) -> str | None:
     """Returns why TensorRT cannot compute with a tensor, or ``None``.
@@ -88,11 +88,11 @@ def _unfit(
     return "TensorRT does not do this with an empty tensor" if _has_zero(tensor) else None
 
 
-def _unfit_among(values: Any, dtypes: frozenset[torch.dtype]) -> str | None:
+def _wrong_dtype_among(values: Any, dtypes: frozenset[torch.dtype]) -> str | None:
     """Returns why TensorRT cannot compute with one of several outputs, or ``None``."""
     for leaf in _leaves(values) if isinstance(values, (tuple, list)) else ():
         # An output that nothing reads may be empty.
-        if isinstance(leaf, torch.Tensor) and (reason := _unfit(leaf, dtypes, (0, 0))):
+        if isinstance(leaf, torch.Tensor) and (reason := _wrong_dtype(leaf, dtypes, (0, 0))):
             return reason
     return None
 
@@ -144,7 +144,7 @@ def numbers_within_32_bits(node: Node) -> str | None:
 def _is_narrowed(value: Any) -> bool:
     """Returns whether a tensor's 64-bit integers have 32 bits inside the network."""
     is_long = isinstance(value, torch.Tensor) and value.dtype is torch.int64
-    return is_long and network_dtype(torch.int64) is not torch.int64
+    return is_long and engine_dtype(torch.int64) is not torch.int64
 
 
 def _fits(numbers: Iterable[Any]) -> bool:

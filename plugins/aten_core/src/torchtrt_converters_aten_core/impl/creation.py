@@ -16,7 +16,7 @@ from torchtrt.conversion import (
 )
 from torchtrt.errors import ConversionError
 from torchtrt.tensorrt import trt
-from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types
 from torchtrt_converters_aten_core.impl.shims import add_fill
 from torchtrt_converters_aten_core.impl.sizes import same, symbol_of
@@ -34,7 +34,7 @@ def full(
         dtype: The dtype of the result.
     """
     if not is_network_tensor(value) and sizes.is_static(extents) and 0 in extents:
-        empty = torch.empty(tuple(extents), dtype=inner_dtype(dtype))
+        empty = torch.empty(tuple(extents), dtype=engine_dtype(dtype))
         return ctx.tensor(empty)
     element = types.operand(ctx, value, dtype, len(extents))
     return shape.expand(ctx, element, extents)
@@ -60,7 +60,7 @@ def arange(
     """
     fixed = [number for number in (start, end, step) if not is_network_tensor(number)]
     if isinstance(count, int) and len(fixed) == 3:
-        return ctx.tensor(torch.arange(*fixed, dtype=inner_dtype(dtype)))
+        return ctx.tensor(torch.arange(*fixed, dtype=engine_dtype(dtype)))
     is_from_start = start == 0 and step == 1
     if is_from_start and not isinstance(end, float) and same(symbol_of(ctx, end), count):
         extent: Size = end
@@ -68,7 +68,7 @@ def arange(
         extent = count
     else:
         extent = _count(ctx, start, end, step)
-    inner = inner_dtype(dtype if types.is_integer(dtype) else torch.int32)
+    inner = engine_dtype(dtype if types.is_integer(dtype) else torch.int32)
     first = types.operand(ctx, start, inner, 0)
     distance = types.operand(ctx, step, inner, 1)
     size = sizes.to_tensor(ctx, [extent])

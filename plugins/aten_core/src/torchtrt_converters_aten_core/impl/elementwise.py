@@ -142,8 +142,8 @@ def divide(
     if types.is_integer(dtype):
         return arithmetic(ctx, "DIV", first, second, dtype)
     # Half precision would round the quotient up to an integer before it is floored.
-    inner = types.wide(dtype)
-    first, second = types.widened(ctx, first, inner), types.widened(ctx, second, inner)
+    inner = types.accumulation_dtype(dtype)
+    first, second = types.upcast(ctx, first, inner), types.upcast(ctx, second, inner)
     quotient = arithmetic(ctx, "DIV", first, second, inner)
     whole = unary.truncate if rounding == "trunc" else unary.floor
     return types.cast(ctx, whole(ctx, quotient), dtype)

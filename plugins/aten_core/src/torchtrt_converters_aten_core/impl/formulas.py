@@ -36,7 +36,7 @@ class Formula:
     def __init__(self, ctx: ConversionContext, value: Operand, dtype: torch.dtype | None = None):
         self.ctx = ctx
         if is_network_tensor(value):
-            self.dtype = types.held_dtype(ctx, value) if dtype is None else dtype
+            self.dtype = types.effective_dtype(ctx, value) if dtype is None else dtype
             self.tensor = value if dtype is None else types.cast(ctx, value, dtype)
         else:
             self.dtype = torch.float32 if dtype is None else dtype

@@ -176,7 +176,7 @@ def merge_indexed(
     flat = _flat_index(ctx, used, lengths, types.common_rank(used))
     order = dims + others
     moved = shape.permute(ctx, tensor, order)
-    outline = [sizes.outline(ctx, tensor)[dim] for dim in order]
+    outline = [sizes.lazy_shape(ctx, tensor)[dim] for dim in order]
     if len(dims) > 1:
         size = sizes.product(ctx, lengths)
         source = [sizes.symbol_of(ctx, extent) for extent in outline]

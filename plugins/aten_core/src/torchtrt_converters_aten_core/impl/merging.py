@@ -7,7 +7,7 @@ import math
 import torch
 
 from torchtrt.conversion import ConversionContext, NetworkTensor
-from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt_converters_aten_core.impl import elementwise, unary
 
 
@@ -17,7 +17,7 @@ def neutral(kind: str, dtype: torch.dtype) -> float:
         return {"SUM": 0, "PROD": 1}[kind]
     if dtype.is_floating_point:
         return math.inf if kind == "MIN" else -math.inf
-    limits = torch.iinfo(inner_dtype(dtype))
+    limits = torch.iinfo(engine_dtype(dtype))
     return limits.max if kind == "MIN" else limits.min
 
 

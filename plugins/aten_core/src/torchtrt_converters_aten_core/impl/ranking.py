@@ -148,7 +148,7 @@ def _ranked(ctx: ConversionContext, tensor: NetworkTensor, largest: bool) -> Net
     TensorRT 8.6 never chooses an infinity at the wrong end nor what is NaN, and says -1
     for its index.
     """
-    dtype, numbers = ctx.dtype_of(tensor), torch.finfo(types.held_dtype(ctx, tensor))
+    dtype, numbers = ctx.dtype_of(tensor), torch.finfo(types.effective_dtype(ctx, tensor))
     end = types.operand(ctx, numbers.min if largest else numbers.max, dtype, len(tensor.shape))
     # TensorRT's MAX and MIN return the second operand where the first is NaN.
     if not largest:

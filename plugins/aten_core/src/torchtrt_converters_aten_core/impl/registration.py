@@ -35,12 +35,12 @@ def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Con
 
     def converts(
         *targets: Any,
-        unless: Check | Sequence[Check] = (),
+        reject_if: Check | Sequence[Check] = (),
         dtypes: frozenset[torch.dtype] = COMPUTE_DTYPES,
         keep_constants: bool = False,
-        empty: bool = False,
-        numbers: bool = False,
-        asks_sizes: bool = True,
+        supports_empty: bool = False,
+        scalars_are_data: bool = False,
+        reads_runtime_shape: bool = True,
         requires: Capability | Sequence[Capability] = (),
     ) -> Callable[[Converter], Converter]:
         """Returns a decorator that registers a converter for each of the targets.
@@ -50,25 +50,25 @@ def converts_for(pack: ConverterPack) -> Callable[..., Callable[[Converter], Con
 
         Args:
             *targets: The ops, or tables of ops with a value for each.
-            unless: One check or several: each returns a reason to reject a node, or ``None``.
+            reject_if: One check or several: each returns a reason to reject a node, or ``None``.
             dtypes: The dtypes that the converter supports.
             keep_constants: Whether the converter receives weights as PyTorch tensors. Otherwise it
                 receives network tensors.
-            empty: Whether the converter supports tensors without elements. TensorRT refuses many
+            supports_empty: Whether the converter supports tensors without elements. TensorRT refuses many
                 layers over them.
-            numbers: Whether numbers among the arguments become elements, rather than sizes or positions.
-            asks_sizes: Whether the converter may read a tensor's sizes at run time. TensorRT 8.6
+            scalars_are_data: Whether numbers among the arguments become elements, rather than sizes or positions.
+            reads_runtime_shape: Whether the converter may read sizes at run time. TensorRT 8.6
                 does not return sizes that depend on data.
             requires: The capabilities of TensorRT that the converter needs, one or several.
         """
         return pack.converter(
             *targets,
-            unless=(
-                tensor_limits(dtypes, empty),
+            reject_if=(
+                tensor_limits(dtypes, supports_empty),
                 constants_within_32_bits,
-                *((numbers_within_32_bits,) if numbers else ()),
-                *((sizes_known_before_data,) if asks_sizes else ()),
-                *((unless,) if callable(unless) else unless),
+                *((numbers_within_32_bits,) if scalars_are_data else ()),
+                *((sizes_known_before_data,) if reads_runtime_shape else ()),
+                *((reject_if,) if callable(reject_if) else reject_if),
             ),
             supports_dynamic_shapes=True,
             keep_constants=keep_constants,

@@ -1,6 +1,6 @@
 """Arithmetic on sizes: integers where they are fixed, 0-d int32 network tensors where they are known at run time.
 
-The expression of a size in the model's symbols travels with it (``ctx.remember``).
+The expression of a size in the model's symbols travels with it (``ctx.set_known_value``).
 Later converters can therefore find two sizes equal before run time.
 """
 
@@ -79,7 +79,7 @@ def may_be_zero(ctx: ConversionContext, symbol: int | torch.SymInt | None) -> bo
         return not symbol
     expression = symbol.node.expr
     is_positive = symbol.node.shape_env.bound_sympy(expression).lower > 0
-    return not is_positive or not ctx.vanishing.isdisjoint(expression.free_symbols)
+    return not is_positive or not ctx.maybe_zero_symbols.isdisjoint(expression.free_symbols)
 
 
 def maximum_product(symbols: Sequence[int | torch.SymInt | None]) -> int | None:
@@ -106,7 +106,7 @@ def size_of(ctx: ConversionContext, tensor: NetworkTensor, dim: int) -> Size:
     if is_network_tensor(size) and ctx.known_value(size) is None:
         symbol = ctx.symbolic_shape(tensor)[dim]
         if symbol is not None:
-            ctx.remember(size, symbol)
+            ctx.set_known_value(size, symbol)
     return size
 
 
@@ -135,7 +135,7 @@ class Deferred:
     symbol: torch.SymInt | None
 
 
-def outline(ctx: ConversionContext, tensor: NetworkTensor) -> list[int | Deferred]:
+def lazy_shape(ctx: ConversionContext, tensor: NetworkTensor) -> list[int | Deferred]:
     """Returns all sizes of a tensor: numbers, and ``Deferred`` ones, which add no layer yet.
 
     Args:
@@ -188,7 +188,7 @@ def combine(ctx: ConversionContext, kind: str, first: Size, second: Size) -> Siz
     result = add(ctx, "elementwise", *tensors, getattr(trt.ElementWiseOperation, kind))
     symbols = symbol_of(ctx, first), symbol_of(ctx, second)
     if None not in symbols:
-        ctx.remember(result, _OPERATIONS[kind](*symbols))
+        ctx.set_known_value(result, _OPERATIONS[kind](*symbols))
     return result
 
 

@@ -20,7 +20,7 @@ from torchtrt_converters_aten_core.impl.sizes import same, symbol_of
 _NO_END = 2**31 - 1
 
 
-def take(
+def slice_dim(
     ctx: ConversionContext,
     tensor: NetworkTensor,
     dim: int,
@@ -114,7 +114,7 @@ def wrap(ctx: ConversionContext, index: Size, length: Size) -> Size:
     return add(ctx, "select", negative, moved, index)
 
 
-def pick(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
+def select(ctx: ConversionContext, tensor: NetworkTensor, dim: int, index: Size) -> NetworkTensor:
     """Returns ``tensor`` at one index of a dimension, which is dropped.
 
     Args:
@@ -181,7 +181,7 @@ def split(
     return tuple(pieces)
 
 
-def places(size: Sequence[int], stride: Sequence[int], offset: int) -> list[int]:
+def strided_indices(size: Sequence[int], stride: Sequence[int], offset: int) -> list[int]:
     """Returns where strides find each element in flat memory, in the order of a contiguous tensor of shape ``size``."""
     found = [offset]
     for count, distance in zip(size, stride, strict=True):
@@ -189,7 +189,7 @@ def places(size: Sequence[int], stride: Sequence[int], offset: int) -> list[int]
     return found
 
 
-def reach(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:
+def strided_bounds(size: Sequence[int], stride: Sequence[int], offset: int) -> tuple[int, int]:
     """Returns the first and the last place in flat memory that strides reach."""
     return offset, offset + sum(
         (count - 1) * distance for count, distance in zip(size, stride, strict=True)

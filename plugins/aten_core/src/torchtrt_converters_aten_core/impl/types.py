@@ -15,8 +15,8 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, add, is_network_tensor
 from torchtrt.errors import ConversionError, NewAssumptionError
 from torchtrt.tensorrt import Capability, supports, trt
-from torchtrt.tensorrt.dtypes import inner_dtype
-from torchtrt.tensorrt.shims import add_cast, follow_half
+from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt.shims import add_cast, propagate_float16
 from torchtrt_converters_aten_core.impl.shape import to_rank
 from torchtrt_converters_aten_core.impl.shims import keeps_infinite_numbers
 
@@ -36,12 +36,12 @@ def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> N
         tensor: A network tensor of any dtype and shape.
         dtype: The dtype of the result.
     """
-    source, target = ctx.dtype_of(tensor), inner_dtype(dtype)
+    source, target = ctx.dtype_of(tensor), engine_dtype(dtype)
     if target is torch.float16:
         # PyTorch's word for it is not enough: what comes around a loop is float32 in a weakly typed network.
         is_held = source is target or _is_half(ctx, tensor)
     else:
-        is_held = held_dtype(ctx, tensor) is target
+        is_held = effective_dtype(ctx, tensor) is target
     if is_held:
         return tensor
     result = _converted(ctx, tensor, source, target)
@@ -50,7 +50,7 @@ def cast(ctx: ConversionContext, tensor: NetworkTensor, dtype: torch.dtype) -> N
         with contextlib.suppress(
             NewAssumptionError
         ):  # PyTorch asks of a new tensor whether it is empty
-            ctx.remember(result, known.to(target))
+            ctx.set_known_value(result, known.to(target))
     return result
 
 
@@ -78,7 +78,7 @@ def _converted(
     return ctx.tensor(tensor, target)
 
 
-def held_dtype(ctx: ConversionContext, tensor: NetworkTensor) -> torch.dtype:
+def effective_dtype(ctx: ConversionContext, tensor: NetworkTensor) -> torch.dtype:
     """Returns the dtype that PyTorch gives a network tensor, or of what is inside a converter the one that it has.
 
     It differs from the network's in a weakly typed one, which calls float16 Float.
@@ -105,7 +105,7 @@ def _is_half(ctx: ConversionContext, tensor: NetworkTensor) -> bool:
     followed = ctx.attachments.setdefault(__name__, [0, set()])
     for place in range(followed[0], network.num_layers):
         layer = network.get_layer(place)
-        follow_half(layer, followed[1])
+        propagate_float16(layer, followed[1])
         # int8 becomes what reads it, and a cast would keep TensorRT from computing in int8.
         if layer.type.name == "DEQUANTIZE" and _is_known_half(ctx, layer.get_output(0)):
             followed[1].add(layer.get_output(0).name)
@@ -154,9 +154,9 @@ def operand(ctx: ConversionContext, value: Operand, dtype: torch.dtype, rank: in
         rank: The rank to have; at least the value's.
     """
     if is_network_tensor(value):
-        has_dtype = ctx.dtype_of(value) is inner_dtype(dtype) and not _makes_single(ctx)
+        has_dtype = ctx.dtype_of(value) is engine_dtype(dtype) and not _makes_single(ctx)
         return to_rank(ctx, value if has_dtype else cast(ctx, value, dtype), rank)
-    target = inner_dtype(dtype) if dtype is torch.float64 else dtype
+    target = engine_dtype(dtype) if dtype is torch.float64 else dtype
     if isinstance(value, torch.Tensor):
         shape = (1,) * (rank - value.dim()) + tuple(value.shape)
         return get_constant(ctx, value, target, shape)
@@ -175,7 +175,7 @@ def operands(
     """
     rank = common_rank(values)
     if dtype is torch.float32 and not all(map(_is_near_half, values)):
-        values = [widened(ctx, value, dtype) for value in values]
+        values = [upcast(ctx, value, dtype) for value in values]
     tensors = [operand(ctx, value, dtype, rank) for value in values]
     if keeps_infinite_numbers():
         return tensors
@@ -235,7 +235,7 @@ def _makes_single(ctx: ConversionContext) -> bool:
     return not any(getattr(value, "dtype", None) in (None, torch.float16) for value in values)
 
 
-def widened(ctx: ConversionContext, value: Value, dtype: torch.dtype) -> Value | NetworkTensor:
+def upcast(ctx: ConversionContext, value: Value, dtype: torch.dtype) -> Value | NetworkTensor:
     """Returns a value, cast where ``dtype`` is float32 and it a network tensor that is float16 in truth.
 
     Args:
@@ -244,7 +244,7 @@ def widened(ctx: ConversionContext, value: Value, dtype: torch.dtype) -> Value |
         dtype: The dtype to compute in.
     """
     if dtype is torch.float32 and is_network_tensor(value):
-        return cast(ctx, value, dtype) if held_dtype(ctx, value) is torch.float16 else value
+        return cast(ctx, value, dtype) if effective_dtype(ctx, value) is torch.float16 else value
     return value
 
 
@@ -347,7 +347,7 @@ def _is_exact(scalar: float, dtype: torch.dtype) -> bool:
     return scalar != scalar or float(torch.tensor(scalar, dtype=dtype)) == float(scalar)
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
+def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """Returns the dtype in which PyTorch accumulates: float32 for half precision, and any other dtype itself."""
     return torch.float32 if dtype in HALF_TYPES else dtype
 

@@ -59,7 +59,7 @@ def _unlike_heads(queries: int, keys: int, values: int, op: Any) -> str | None:
 
 @pack.converter(
     attention.WHOLE,
-    unless=unlike_fused_attention,
+    reject_if=unlike_fused_attention,
     requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,
@@ -132,7 +132,7 @@ def _whole_mask(
 
 @pack.converter(
     *attention.KERNELS,
-    unless=(attention.unlike_attention, unlike_fused_attention),
+    reject_if=(attention.unlike_attention, unlike_fused_attention),
     requires=Capability.ATTENTION,
     priority=ConverterPriority.HIGH,
     supports_dynamic_shapes=True,

@@ -60,7 +60,7 @@ def no_dimensions(node: Node) -> str | None:
 @pack.converter(
     torch.ops.aten.nonzero.default,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    unless=(no_dimensions, unmoved_signed_bytes),
+    reject_if=(no_dimensions, unmoved_signed_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -107,7 +107,7 @@ def unfit_masks(node: Node) -> str | None:
 @pack.converter(
     torch.ops.aten.index.Tensor,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    unless=(unfit_masks, unmoved_bytes),
+    reject_if=(unfit_masks, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -126,7 +126,7 @@ def index(
             continue
         mask = ctx.tensor(item)
         columns = _columns(ctx, mask)
-        places += [slicing.pick(ctx, columns, 0, dim) for dim in range(len(mask.shape))]
+        places += [slicing.select(ctx, columns, 0, dim) for dim in range(len(mask.shape))]
     return indexing.index_by(ctx, tensor, places)
 
 
@@ -155,7 +155,7 @@ def _select(ctx: ConversionContext, tensor: NetworkTensor, mask: NetworkTensor) 
 @pack.converter(
     torch.ops.aten.masked_select.default,
     requires=Capability.DATA_DEPENDENT_SIZES,
-    unless=unmoved_bytes,
+    reject_if=unmoved_bytes,
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -196,7 +196,7 @@ def unfit_unique(node: Node) -> str | None:
         torch.ops.aten.unique_dim.default: True,
     },
     requires=Capability.DATA_DEPENDENT_SIZES,
-    unless=(unfit_unique, unmoved_bytes),
+    reject_if=(unfit_unique, unmoved_bytes),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )

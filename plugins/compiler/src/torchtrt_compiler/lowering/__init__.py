@@ -7,7 +7,7 @@ helps. ``aliasing`` knows which tensors may share memory, and has the last word 
 ``regions`` flattens regions under ``torch.autocast``, and ``transforms`` applies ``torch.vmap``.
 """
 
-from torchtrt_compiler.lowering.aliasing import keep_results_apart
+from torchtrt_compiler.lowering.aliasing import clone_aliased_outputs
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.decomposition import decompose_added_ops, resolve_nodes
@@ -20,10 +20,10 @@ from torchtrt_compiler.lowering.transforms import without_transforms
 
 __all__ = [
     "Program",
+    "clone_aliased_outputs",
     "decompose_added_ops",
     "fold_constants",
     "input_memory",
-    "keep_results_apart",
     "lower",
     "open_program",
     "remove_no_ops",

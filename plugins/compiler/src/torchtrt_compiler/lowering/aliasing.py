@@ -26,8 +26,8 @@ Conclusions
     * No weight that is read may lie in memory that is written under another name (``written_inputs``).
     * Copy removal and constant folding need not ask: they change no value, and origins are taken before them
       (``origins_of``).
-    * Once the graph is complete, ``keep_results_apart`` copies each result that may be an attribute's memory: neither
-      weights nor folded constants are ever handed out. It copies results that may be memory that is written at the end,
+    * Once the graph is complete, ``clone_aliased_outputs`` copies each result that may be an attribute's memory: no
+      caller gets a weight or a folded constant. It copies results that may be memory that is written at the end,
       and results that may share memory with an input or an earlier result of another origin. It copies results that may
       repeat where their origin does not, and values to be written that may lie in memory that a write changes.
     * Inputs are taken to share memory with nothing; a call in which one does, and is written, is an error
@@ -237,7 +237,7 @@ def is_contiguous(value: Any) -> bool:
     return True
 
 
-def keep_results_apart(graph_module: GraphModule, origins: Sequence[Origin]) -> frozenset[int]:
+def clone_aliased_outputs(graph_module: GraphModule, origins: Sequence[Origin]) -> frozenset[int]:
     """Copies what the caller, or a write at the end, could change through memory that eager PyTorch does not share.
 
     Args:
@@ -247,10 +247,10 @@ def keep_results_apart(graph_module: GraphModule, origins: Sequence[Origin]) -> 
     Returns:
         The positions of the inputs whose memory results may still be.
     """
-    return _Separation(graph_module).run(origins)
+    return _AliasedOutputs(graph_module).run(origins)
 
 
-class _Separation:
+class _AliasedOutputs:
     """Copies results and written values that must not share memory as they do in a graph.
 
     Attributes:
@@ -264,7 +264,7 @@ class _Separation:
         self.graph_module = graph_module
         self.graph = graph_module.graph
         self.memories = _memories(graph_module)
-        self.repeating = repeating_nodes(self.graph)
+        self.repeating = self_overlapping_nodes(self.graph)
         self.writes = [node for node in self.graph.nodes if mutates(node)]
         self.copies: dict[tuple[Node, Origin | None], Node] = {}
 
@@ -361,7 +361,7 @@ def _memories(graph_module: GraphModule) -> dict[Node, frozenset[Hashable]]:
     return memories
 
 
-def repeating_nodes(graph: Graph) -> set[Node]:
+def self_overlapping_nodes(graph: Graph) -> set[Node]:
     """Returns the nodes whose results may have several elements in one place."""
     repeating: set[Node] = set()
     for node in graph.nodes:

@@ -6,7 +6,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, GraphModule, Node, has_side_effect
 
-from torchtrt_compiler.lowering.strides import is_read_by_strides, settle_strides
+from torchtrt_compiler.lowering.strides import copy_memory_read_by_strides, is_read_by_strides
 
 aten = torch.ops.aten
 
@@ -27,14 +27,14 @@ def remove_no_ops(graph_module: GraphModule) -> None:
     """Removes the graph's no-ops and what is no longer used.
 
     Copies go: nothing is written between what is copied and its copy, and where a result must be
-    memory of its own, ``keep_results_apart`` copies it at the end. They stay where something reads
+    memory of its own, ``clone_aliased_outputs`` copies it at the end. They stay where something reads
     memory by strides, and where an input is only copied and returned: that copy is for a converter.
 
     Raises:
         UnsupportedProgramError: Something reads memory by strides that the graph does not know.
     """
     graph = graph_module.graph
-    settle_strides(graph)
+    copy_memory_read_by_strides(graph)
     for node in list(graph.nodes):
         if node.target in _VIEWS:
             node.target = aten.reshape.default  # needs no copy before it to be contiguous

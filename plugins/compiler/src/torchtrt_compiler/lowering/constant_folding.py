@@ -147,7 +147,7 @@ def _is_foldable(node: Node, values: dict[Node, torch.Tensor]) -> bool:
         return False
     if writes(node) or torch.Tag.nondeterministic_seeded in target.tags:
         return False
-    if DYNAMO_CONVERTERS.is_kept(target):
+    if DYNAMO_CONVERTERS.is_folding_disabled(target):
         return False
     if not all(isinstance(size, int) for size in result.shape):
         return False

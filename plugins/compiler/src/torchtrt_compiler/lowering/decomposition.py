@@ -36,7 +36,7 @@ from torchtrt.registry import DYNAMO_CONVERTERS, Resolution, decompositions
 from torchtrt.registry.candidate import Rejection, RejectionCode
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
-from torchtrt.tensorrt.dtypes import dtype_name, network_dtype
+from torchtrt.tensorrt.dtypes import dtype_name, engine_dtype
 from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
@@ -183,7 +183,7 @@ class _Resolver:
             for leaf in pytree.tree_leaves(value.meta.get("val")):
                 if isinstance(leaf, torch.Tensor):
                     try:
-                        network_dtype(leaf.dtype, self.settings.truncate_double)
+                        engine_dtype(leaf.dtype, self.settings.truncate_double)
                     except UnsupportedDtypeError as error:
                         return str(error)
         return None

@@ -26,8 +26,8 @@ from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt_compiler.lowering.aliasing import (
     UNDECLARED,
     may_share,
-    repeating_nodes,
     returned_argument,
+    self_overlapping_nodes,
 )
 from torchtrt_compiler.lowering.regions import (
     autocast_restored,
@@ -117,7 +117,7 @@ def _check_destinations(graph: Graph) -> None:
         UnsupportedProgramError: One makes a tensor larger, resizes to another memory format, or fills a diagonal across
             rows with gaps. Or several elements of a written tensor are at one place in memory.
     """
-    repeating = repeating_nodes(graph)
+    repeating = self_overlapping_nodes(graph)
     for node in filter(mutates, graph.nodes):
         destination = node.args[0]
         if node.target is aten.resize_.default and _is_larger(node, destination):

@@ -94,7 +94,7 @@ def _base(node: Node) -> Node:
     return base
 
 
-def settle_strides(graph: Graph) -> None:
+def copy_memory_read_by_strides(graph: Graph) -> None:
     """Gives each op that reads memory by strides a contiguous copy of that memory.
 
     Raises:
@@ -102,7 +102,7 @@ def settle_strides(graph: Graph) -> None:
     """
     for node in list(graph.nodes):
         if node.target in _BY_STRIDES and not _is_settled(node):
-            _settle(node)
+            _read_from_copy(node)
 
 
 def _is_settled(node: Node) -> bool:
@@ -111,7 +111,7 @@ def _is_settled(node: Node) -> bool:
     return is_copy and source.kwargs == _COPY  # type: ignore[union-attr]
 
 
-def _settle(node: Node) -> None:
+def _read_from_copy(node: Node) -> None:
     """Puts a contiguous copy before one op.
 
     Raises:

@@ -22,7 +22,7 @@ from torchtrt.errors import (
 )
 from torchtrt.graphs.nodes import writes
 from torchtrt.tensorrt import selection, trt
-from torchtrt.tensorrt.logging import collecting, logger
+from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.shims import weights_of
 from torchtrt_compiler.refit.recipe import Recipe, decode_tensor
 from torchtrt_compiler.refit.recording import inner_tensors
@@ -228,7 +228,7 @@ def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> A
         return engine.plan
     what = f"The engine of {engine.name}"
     tensorrt = tensorrt_for(engine.tensorrt, engine.gpu, what, engine.compatible)
-    with selection.use_module(tensorrt), collecting() as log:
+    with selection.use_module(tensorrt), ErrorLog() as log:
         _, loaded = engine.deserialize(torch.device("cpu"))
         refitter = trt.Refitter(loaded, logger())
         owners = []

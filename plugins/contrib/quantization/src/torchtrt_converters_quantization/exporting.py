@@ -19,7 +19,7 @@ _TENSOR_QUANT = "modelopt.torch.quantization.tensor_quant"
 _UTILS = "modelopt.torch.quantization.utils"
 
 
-@pack.while_exporting
+@pack.export_context
 @contextlib.contextmanager
 def modelopt_quantizers() -> Iterator[None]:
     """Exports the quantizers of ModelOpt as its op ``tensorrt::quantize_op``, on a CPU as on a GPU.

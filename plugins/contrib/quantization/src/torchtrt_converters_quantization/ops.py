@@ -137,4 +137,4 @@ __all__ = [
 ]  # fmt: skip
 
 # A weight must come to TensorRT quantized, with its layer.
-pack.keep(*FORMAT_OF)
+pack.disable_constant_folding(*FORMAT_OF)

@@ -48,7 +48,7 @@ def arguments_for_ours(ctx: Any, node: Node | None, args: Any, kwargs: Any) -> A
             _remember(ctx, value, known)
             if is_network_tensor(value) and isinstance(known, _NUMBERS) and len(value.shape):
                 scalars[id(value)] = reshaped(ctx, value, ())
-                ctx.remember(scalars[id(value)], known)
+                ctx.set_known_value(scalars[id(value)], known)
     return pytree.tree_map(lambda leaf: scalars.get(id(leaf), leaf), (args, kwargs))
 
 
@@ -65,7 +65,7 @@ def _pairs(given: Any, values: Any) -> Iterator[tuple[Node, Any]]:
 
 def _remember(ctx: Any, value: Any, known: Any) -> None:
     if is_network_tensor(value):
-        ctx.remember(value, known)
+        ctx.set_known_value(value, known)
     elif isinstance(value, (list, tuple)) and isinstance(known, (list, tuple)):
         for one, its in zip(value, known, strict=False):
             _remember(ctx, one, its)

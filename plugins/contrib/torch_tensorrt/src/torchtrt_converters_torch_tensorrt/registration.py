@@ -22,7 +22,7 @@ from torchtrt.contract import (
 from torchtrt.conversion import is_network_tensor
 from torchtrt.errors import ConverterSignatureError
 from torchtrt.packs import ConverterPack, local_pack
-from torchtrt.tensorrt.dtypes import inner_dtype
+from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt_converters_torch_tensorrt.border import arguments_for_theirs, result_of_theirs
 from torchtrt_converters_torch_tensorrt.context import AdoptedContext, AdoptedSettings
 from torchtrt_converters_torch_tensorrt.converter_utils import cast_trt_tensor
@@ -140,7 +140,7 @@ def _as_pytorchs(ctx: Any, result: Any, expected: Any) -> Any:
     result = result_of_theirs(ctx, result, expected)
     if not isinstance(expected, torch.Tensor):
         return result
-    found, wanted = ctx.dtype_of(result), inner_dtype(expected.dtype)
+    found, wanted = ctx.dtype_of(result), engine_dtype(expected.dtype)
     if found is wanted or found.is_floating_point != wanted.is_floating_point:
         return result
     return cast_trt_tensor(ctx, result, expected.dtype, "result")

@@ -9,7 +9,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers._pack import pack
 
 
-@pack.while_exporting
+@pack.export_context
 @contextlib.contextmanager
 def without_cache() -> Iterator[None]:
     """Returns advice where a model takes or returns a cache, which ``torch.export`` refuses without advice.

@@ -314,8 +314,8 @@ class _Assembly:
                 )
         own = (key for base in made.__mro__ if base not in (object, bytes) for key in vars(base))
         for key in sorted(set(own)):
-            is_kept = key in public or key.startswith("_") or key == "Severity"
-            if not is_kept and not isinstance(vars(made).get(key), _Absent):
+            is_folding_disabled = key in public or key.startswith("_") or key == "Severity"
+            if not is_folding_disabled and not isinstance(vars(made).get(key), _Absent):
                 setattr(
                     made,
                     key,

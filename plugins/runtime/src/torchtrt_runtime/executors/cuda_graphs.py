@@ -1,15 +1,15 @@
-"""Calls of a compiled model, recorded as CUDA graphs and replayed.
+"""Calls of a compiled model, captured as CUDA graphs and replayed.
 
 A call of a small model is mostly launching: Python, TensorRT and the driver take longer than the GPU. A CUDA graph
-launches all of it at once. It reads and writes the addresses that it was recorded with, so three things need care:
+launches all of it at once. It reads and writes the addresses that it was captured with, so three things need care:
 
-- Inputs. A recording reads the caller's own memory where the caller keeps passing the same. An input that has moved
-  once is read from a buffer, into which each call copies.
-- Outputs. They are the recording's memory. If the caller holds the last call's outputs, or a view, the next call
-  replays a second recording. If those are held as well, it replays a third, whose outputs are copied. With
-  ``"overwrite"`` there is one recording, whose outputs each call overwrites.
-- Everything else that a recording holds on to: engines, weights and buffers. Where one is another than it was, the
-  recordings are dropped.
+- Inputs. A captured graph reads the caller's own memory where the caller keeps passing the same. An input that has
+  moved once is read from a buffer, into which each call copies.
+- Outputs. They are the captured graph's memory. If the caller holds the last call's outputs, or a view, the next call
+  replays a second captured graph. If those are held as well, it replays a third, whose outputs are copied. With
+  ``"overwrite"`` there is one captured graph, whose outputs each call overwrites.
+- Everything else that a captured graph holds on to: engines, weights and buffers. Where one is another than it was, the
+  captured graphs are dropped.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from torchtrt.graphs.nodes import writes
 from torchtrt_runtime import torch_internals
 from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
-from torchtrt_runtime.input_checks import matcher_of, telling_strides
+from torchtrt_runtime.input_checks import make_tensor_matcher, significant_strides
 
 _SHAPES = 8
-"""The most combinations of shapes that are recorded for one stream; the longest unused goes first."""
+"""The most combinations of shapes that are captured for one stream; the longest unused goes first."""
 _STREAMS = 8
-"""The most streams that are recorded for; on others the model runs as without."""
-_RECORDING = threading.Lock()
+"""The most streams that are captured for; on others the model runs as without."""
+_CAPTURE_LOCK = threading.Lock()
 """PyTorch records one graph at a time."""
-_HANDED_OUT = 2
-"""The recordings of one combination whose outputs callers get; those of one more are copied."""
+_MAX_LIVE_OUTPUTS = 2
+"""The captured graphs of one combination whose outputs callers get; those of one more are copied."""
 _use_count: Callable[[int], int] | None = torch_internals.storage_use_count
 """How many tensors use a storage; without it all outputs are copied."""
 
@@ -55,30 +55,30 @@ def _all_at(tensors: Sequence[Any], addresses: Sequence[int], places: Sequence[i
 
 _are_at: Callable[..., bool] = torch_internals.tensors_are_at or _all_at
 """Compares the addresses of tensors with a list, in C++ where PyTorch was built for CUDA."""
-# PyTorch without CUDA has none of these, and nothing is recorded.
+# PyTorch without CUDA has none of these, and nothing is captured.
 _device_in_use: Any = torch_internals.device_in_use
 _stream_in_use: Any = torch_internals.stream_in_use
 _is_capturing: Any = torch_internals.is_capturing
-_TAKEN: weakref.WeakValueDictionary[int, CudaLane] = weakref.WeakValueDictionary()
-"""The recordings in progress, by the handle of the stream. (Weak references to PyTorch's streams dangle.)"""
+_capturing_streams: weakref.WeakValueDictionary[int, StreamCapture] = weakref.WeakValueDictionary()
+"""The captured graphs in progress, by the handle of the stream. (Weak references to PyTorch's streams dangle.)"""
 
 
-def _own_stream(device: torch.device, lane: CudaLane) -> Any:
+def _own_stream(device: torch.device, capture: StreamCapture) -> Any:
     """Returns a stream that nobody else works on while it records.
 
     PyTorch hands out each of its 32 streams of a priority again and again; those of high priority go to few.
     """
     for _ in range(32):
         stream = torch.cuda.Stream(device, priority=-1)
-        if stream.cuda_stream not in _TAKEN:
+        if stream.cuda_stream not in _capturing_streams:
             break
-    _TAKEN[stream.cuda_stream] = lane
+    _capturing_streams[stream.cuda_stream] = capture
     return stream
 
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keeps Python from freeing engines and recordings meanwhile: that ends whatever their thread records."""
+    """Keeps Python from freeing engines and captured graphs meanwhile: that ends whatever their thread captures."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -88,12 +88,12 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-class CudaLane:
-    """One stream of the caller's, and what is recorded for it of one graph.
+class StreamCapture:
+    """One stream of the caller's, and what is captured for it of one graph.
 
     Args:
         place: The index of the device, and the handle of the stream.
-        source: What is recorded.
+        source: What is captured.
     """
 
     def __init__(self, place: tuple[int, int], source: _Source) -> None:
@@ -104,8 +104,8 @@ class CudaLane:
         self.latest: _Entry | None = None
 
     @staticmethod
-    def takes(leaves: Sequence[Any]) -> Any:
-        """Returns the place of the caller's stream, or None where these inputs cannot be recorded now."""
+    def place_of(leaves: Sequence[Any]) -> Any:
+        """Returns the place of the caller's stream, or None where these inputs cannot be captured now."""
         index = -1
         for leaf in leaves:
             if isinstance(leaf, Tensor):
@@ -117,7 +117,7 @@ class CudaLane:
         return index, _stream_in_use(index)
 
     def run(self, function: Callable[[], Any], leaves: Sequence[Any]) -> Any:
-        """Calls a function on the stream that recordings are made on, which makes everything ready for one."""
+        """Calls a function on the stream that captured graphs are made on, which makes everything ready for one."""
         current = torch.cuda.current_stream()
         self.side.wait_stream(current)
         with torch.cuda.stream(self.side):
@@ -129,11 +129,11 @@ class CudaLane:
                     tensor.record_stream(stream)
         return outputs
 
-    def record(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
+    def capture_graph(self, function: Callable[[], Any]) -> tuple[Callable[[], Any], Any]:
         """Returns what replays a function's work on the current stream, and the outputs that it writes to."""
         graph = torch.cuda.CUDAGraph()
         with (
-            _RECORDING,
+            _CAPTURE_LOCK,
             _without_garbage_collection(),
             torch.cuda.graph(graph, stream=self.side, capture_error_mode="thread_local"),
         ):
@@ -142,7 +142,7 @@ class CudaLane:
 
 
 class _Source:
-    """A graph, and the modules, engines and weights that recordings of it hold on to."""
+    """A graph, and the modules, engines and weights that captured graphs of it hold on to."""
 
     def __init__(self, graph_module: GraphModule | None) -> None:
         self.graph_module = graph_module
@@ -161,10 +161,10 @@ class _Source:
         return bool(self.weights) and not _are_at(self.weights, self.addresses, self.places)
 
 
-class _Recording:
+class _CapturedGraph:
     def __init__(
         self,
-        lane: Any,
+        capture: Any,
         run: Callable[[Sequence[Any]], Sequence[Any]],
         leaves: Sequence[Any],
         moved: set[int],
@@ -177,7 +177,7 @@ class _Recording:
         ]
         buffers = dict(self.buffers)
         read = [buffers.get(place, leaf) for place, leaf in enumerate(leaves)]
-        self.replay, self.outputs = lane.record(lambda: run(read))
+        self.replay, self.outputs = capture.capture_graph(lambda: run(read))
         storages = {}
         for output in self.outputs:
             if isinstance(output, Tensor):
@@ -191,7 +191,7 @@ class _Recording:
         )
 
     def run(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
-        """Returns the outputs for these inputs, or None where that takes another recording.
+        """Returns the outputs for these inputs, or None where that takes another captured graph.
 
         That is where inputs that it does not copy are elsewhere, or somebody holds the outputs that it overwrites.
         """
@@ -215,52 +215,52 @@ class _Entry:
     """The state of one combination of shapes."""
 
     def __init__(self, leaves: Sequence[Any], exact: bool) -> None:
-        self.matches = matcher_of(leaves, exact)
+        self.matches = make_tensor_matcher(leaves, exact)
         self.last = _addresses(leaves)
         self.moved: set[int] = set()
-        self.recordings: list[_Recording] = []
-        self.copied: _Recording | None = None
+        self.graphs: list[_CapturedGraph] = []
+        self.copied: _CapturedGraph | None = None
 
     def replay(self, leaves: Sequence[Any], overwrites: bool) -> list[Any] | None:
-        """Returns the outputs for these inputs from a recording that can be replayed for them, if one can."""
-        for recording in self.recordings:
-            outputs = recording.run(leaves, overwrites)
+        """Returns the outputs for these inputs from a captured graph that can be replayed for them, if one can."""
+        for captured in self.graphs:
+            outputs = captured.run(leaves, overwrites)
             if outputs is not None:
                 return outputs
         return None
 
-    def add(self, recording: _Recording, is_copied: bool) -> None:
-        """Keeps a recording, for results that are handed out or for those that are copied."""
+    def add(self, captured: _CapturedGraph, is_copied: bool) -> None:
+        """Keeps a captured graph, for results that are handed out or for those that are copied."""
         if is_copied:
-            self.copied = recording
+            self.copied = captured
         else:
-            self.recordings.append(recording)
+            self.graphs.append(captured)
 
     def note(self, leaves: Sequence[Any]) -> None:
-        """Notices inputs that have moved, and drops the recordings that read where they were."""
+        """Notices inputs that have moved, and drops the captured graphs that read where they were."""
         now = _addresses(leaves)
         moved = {place for place, address in enumerate(now) if address != self.last[place]}
         self.last = now
         if not moved <= self.moved:
             self.moved |= moved
-            self.recordings, self.copied = [], None
+            self.graphs, self.copied = [], None
 
 
 class CudaGraphs:
-    """Runs the graph of a compiled model, from a recording where it has been called with inputs like these before.
+    """Runs the graph of a compiled model, from a captured graph where it has been called with inputs like these before.
 
     Args:
         overwrites: Whether a call's results are where those of the last one are.
-        lane: What records; for tests.
+        capture: The class of what captures; for tests.
         inner: What runs a graph that is captured, or that cannot be.
     """
 
     captures = True
 
     def __init__(
-        self, overwrites: bool = False, lane: Any = CudaLane, inner: Executor | None = None
+        self, overwrites: bool = False, capture: Any = StreamCapture, inner: Executor | None = None
     ) -> None:
-        self._overwrites, self._lane = overwrites, lane
+        self._overwrites, self._capture_class = overwrites, capture
         self.inner = PlainExecutor() if inner is None else inner
         self._lock = threading.Lock()
         self._reset(None)
@@ -271,7 +271,7 @@ class CudaGraphs:
         return self.inner.failures
 
     def _reset(self, graph_module: GraphModule | None) -> None:
-        self._lanes: dict[Any, Any] = {}
+        self._captures: dict[Any, Any] = {}
         self._latest: Any = None
         self._writes, self.refusal = False, ""
         if graph_module is not None:
@@ -288,34 +288,34 @@ class CudaGraphs:
             warnings.warn(message, stacklevel=9)  # the call of the compiled model
 
     def __deepcopy__(self, memo: Any) -> CudaGraphs:
-        return CudaGraphs(self._overwrites, self._lane, copy.deepcopy(self.inner, memo))
+        return CudaGraphs(self._overwrites, self._capture_class, copy.deepcopy(self.inner, memo))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CudaGraphs, (self._overwrites, CudaLane, self.inner)
+        return CudaGraphs, (self._overwrites, StreamCapture, self.inner)
 
     def replay(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """Returns what the graph returns for inputs like those of the last call, or None where that takes another look.
 
-        They need not be checked before: what is recorded was, with inputs of these sizes.
+        They need not be checked before: what is captured was, with inputs of these sizes.
         """
-        lane = self._latest
-        if lane is None or lane.source.graph_module is not graph_module:
+        capture = self._latest
+        if capture is None or capture.source.graph_module is not graph_module:
             return None
-        index, stream = lane.place
+        index, stream = capture.place
         if _device_in_use() != index or _stream_in_use(index) != stream or _is_capturing():
             return None
         for leaf in leaves:
             if getattr(leaf, "is_nested", False):
                 return None
-        with lane.lock:
-            entry = lane.latest
-            if not entry.matches(*leaves) or lane.source.has_changed():
+        with capture.lock:
+            entry = capture.latest
+            if not entry.matches(*leaves) or capture.source.has_changed():
                 return None
             return entry.replay(leaves, self._overwrites)  # type: ignore[no-any-return]
 
     def __call__(self, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
         """Returns what the graph returns for these inputs."""
-        place = self._lane.takes(leaves)
+        place = self._capture_class.place_of(leaves)
         if place is None or any(map(_has_no_memory, leaves)):
             return self.inner(graph_module, leaves)
         source = self._source
@@ -324,97 +324,99 @@ class CudaGraphs:
                 self._reset(graph_module)
         if self.refusal:
             return self.inner(graph_module, leaves)
-        lane = self._lanes.get(place) or self._new_lane(place)
-        if lane is None or lane.source.graph_module is not graph_module:  # replaced meanwhile
+        capture = self._captures.get(place) or self._new_capture(place)
+        if capture is None or capture.source.graph_module is not graph_module:  # replaced meanwhile
             return self.inner(graph_module, leaves)
-        with lane.lock:
-            outputs = self._run(lane, graph_module, leaves)
+        with capture.lock:
+            outputs = self._run(capture, graph_module, leaves)
         with self._lock:
-            if self._lanes.get(place) is lane:  # nothing has dropped it meanwhile
-                self._latest = None if self.refusal else lane
+            if self._captures.get(place) is capture:  # nothing has dropped it meanwhile
+                self._latest = None if self.refusal else capture
         return outputs
 
-    def _new_lane(self, place: Any) -> Any:
+    def _new_capture(self, place: Any) -> Any:
         with self._lock:
-            if place not in self._lanes and len(self._lanes) < _STREAMS:
-                self._lanes[place] = self._lane(place, self._source)
-            return self._lanes.get(place)
+            if place not in self._captures and len(self._captures) < _STREAMS:
+                self._captures[place] = self._capture_class(place, self._source)
+            return self._captures.get(place)
 
-    def _run(self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
-        """Returns the graph's outputs, from a recording or from a first call that a later one records."""
-        entry: _Entry | None = lane.latest
+    def _run(self, capture: Any, graph_module: GraphModule, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns the graph's outputs, from a captured graph or from a first call that a later one records."""
+        entry: _Entry | None = capture.latest
         if entry is None or not entry.matches(*leaves):
-            key = _key(leaves, lane.source.exact)
-            entry = self._entry_of(lane, key)
+            key = _key(leaves, capture.source.exact)
+            entry = self._entry_of(capture, key)
         if entry is None:
-            if self._writes and lane.entries:
+            if self._writes and capture.entries:
                 self._refuse(
                     "it writes to its buffers, and is called with inputs of several shapes"
                 )
                 return self.inner(graph_module, leaves)
-            return self._run_first(lane, key, graph_module, leaves)
+            return self._run_first(capture, key, graph_module, leaves)
         outputs = entry.replay(leaves, self._overwrites)
         if outputs is None:
             entry.note(leaves)
             outputs = entry.replay(leaves, self._overwrites)
         if outputs is not None:
             return outputs
-        copies = not self._overwrites and (not _use_count or len(entry.recordings) == _HANDED_OUT)
+        copies = not self._overwrites and (not _use_count or len(entry.graphs) == _MAX_LIVE_OUTPUTS)
         if copies and entry.copied is not None:
             outputs = entry.copied.run(leaves, overwrites=True)
         if outputs is None:
             try:
-                recording = self._record(lane, graph_module, leaves, entry.moved)
-            except _NotRecordedError as error:
+                captured = self._capture(capture, graph_module, leaves, entry.moved)
+            except _NotCapturedError as error:
                 self._refuse(str(error))
                 return self.inner(graph_module, leaves)
-            entry.add(recording, copies)
-            outputs = recording.run(leaves, overwrites=True)
-        return _cloned(outputs) if copies else outputs  # type: ignore[return-value]  # it was just recorded
+            entry.add(captured, copies)
+            outputs = captured.run(leaves, overwrites=True)
+        return _cloned(outputs) if copies else outputs  # type: ignore[return-value]  # it was just captured
 
     def _run_first(
-        self, lane: Any, key: tuple[Any, ...], graph_module: GraphModule, leaves: Sequence[Any]
+        self, capture: Any, key: tuple[Any, ...], graph_module: GraphModule, leaves: Sequence[Any]
     ) -> Sequence[Any]:
         """Runs the graph for inputs of new shapes, and keeps an entry for the calls that follow."""
-        outputs: Sequence[Any] = lane.run(lambda: self.inner(graph_module, leaves), leaves)
-        while len(lane.entries) >= _SHAPES:
-            lane.entries.popitem(last=False)
-        # Last: where that call failed, the next one is not recorded, but has to make ready again.
-        lane.entries[key] = lane.latest = _Entry(leaves, lane.source.exact)
+        outputs: Sequence[Any] = capture.run(lambda: self.inner(graph_module, leaves), leaves)
+        while len(capture.entries) >= _SHAPES:
+            capture.entries.popitem(last=False)
+        # Last: where that call failed, the next one is not captured, but has to make ready again.
+        capture.entries[key] = capture.latest = _Entry(leaves, capture.source.exact)
         return outputs
 
     @staticmethod
-    def _entry_of(lane: Any, key: tuple[Any, ...]) -> _Entry | None:
-        entry: _Entry | None = lane.entries.get(key)
+    def _entry_of(capture: Any, key: tuple[Any, ...]) -> _Entry | None:
+        entry: _Entry | None = capture.entries.get(key)
         if entry is not None:
-            lane.entries.move_to_end(key)
-            lane.latest = entry
+            capture.entries.move_to_end(key)
+            capture.latest = entry
         return entry
 
-    def _record(
-        self, lane: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
-    ) -> _Recording:
-        """Returns a new recording of the graph.
+    def _capture(
+        self, capture: Any, graph_module: GraphModule, leaves: Sequence[Any], moved: set[int]
+    ) -> _CapturedGraph:
+        """Captures the graph anew.
 
         Raises:
-            _NotRecordedError: The graph cannot be recorded, or its recording would return an input.
+            _NotCapturedError: The graph cannot be captured, or what is captured would return an input.
         """
         try:
-            if len(lane.entries) > 1:
-                # What TensorRT puts off when shapes change must be done before it is recorded. A model that writes to
+            if len(capture.entries) > 1:
+                # What TensorRT puts off when shapes change must be done before it is captured. A model that writes to
                 # its buffers would write twice, and has one entry.
-                lane.run(lambda: self.inner(graph_module, leaves), leaves)
-            recording = _Recording(lane, lambda read: self.inner(graph_module, read), leaves, moved)
+                capture.run(lambda: self.inner(graph_module, leaves), leaves)
+            captured = _CapturedGraph(
+                capture, lambda read: self.inner(graph_module, read), leaves, moved
+            )
         except RuntimeError as error:
             torch.cuda.synchronize()
-            raise _NotRecordedError(f"it cannot be recorded: {error}") from error
-        if recording.returns_inputs:
-            raise _NotRecordedError("a result is an input, or a view of one")
-        return recording
+            raise _NotCapturedError(f"it cannot be captured: {error}") from error
+        if captured.returns_inputs:
+            raise _NotCapturedError("a result is an input, or a view of one")
+        return captured
 
 
-class _NotRecordedError(Exception):
-    """A graph is not recorded; the text says why."""
+class _NotCapturedError(Exception):
+    """A graph is not captured; the text says why."""
 
 
 def _cloned(outputs: Sequence[Any] | None) -> list[Any]:
@@ -423,11 +425,11 @@ def _cloned(outputs: Sequence[Any] | None) -> list[Any]:
 
 
 def _key(leaves: Sequence[Any], exact: bool) -> tuple[Any, ...]:
-    """Returns what a recording depends on, but for addresses."""
+    """Returns what a captured graph depends on, but for addresses."""
     kinds = []
     for leaf in leaves:
         if isinstance(leaf, Tensor):
-            strides = tuple(leaf.stride() if exact else telling_strides(leaf))
+            strides = tuple(leaf.stride() if exact else significant_strides(leaf))
             leaf = leaf.shape, strides, leaf.dtype, leaf.is_neg(), leaf.is_conj()
         kinds.append(leaf)
     return *kinds, torch.is_inference_mode_enabled()
@@ -443,7 +445,7 @@ def _addresses(leaves: Sequence[Any]) -> list[int]:
 
 
 def _parts(graph_module: GraphModule) -> Iterator[tuple[Any, str]]:
-    """Yields what recordings hold on to: where each module, its code, weight and plan are kept, and the name there.
+    """Yields what captured graphs depend on: the dictionary of each module, weight and plan, and its name there.
 
     To ask the owner for it takes ten times as long, and each call does it.
     """
@@ -477,7 +479,7 @@ def _is_dense(value: Any) -> bool:
 
 
 def _refusal(graph_module: GraphModule) -> str:
-    """Says why a graph cannot be recorded, if that is known beforehand."""
+    """Says why a graph cannot be captured, if that is known beforehand."""
     for module in graph_module.modules():
         if isinstance(module, EngineModule) and module.requires_output_allocator:
             return f"the sizes of what {module.name} returns depend on data"

@@ -3,7 +3,7 @@
 PyTorch runs op by op what is in no engine. Inductor makes a few kernels of all that lies between two engines. The graph
 of a compiled model stays what it is, which is what is saved, given other weights and profiled: it is run differently.
 
-A stretch is the ops that a graph calls one after the other, but for those that need nothing of it, which run before it.
+A segment is the ops that a graph calls one after the other, but for those that need nothing of it, which run before it.
 It ends before a call that is not compiled and takes one of its results, or writes.
 """
 
@@ -34,9 +34,9 @@ _CHANCES = ("dropout_p", "dropout", "train")
 
 
 class InductorFallback:
-    """Runs the graph of a compiled model, with each stretch of ops that stay in PyTorch compiled by Inductor.
+    """Runs the graph of a compiled model, with each segment of ops that stay in PyTorch compiled by Inductor.
 
-    A stretch is compiled when it is first called, and again for other dtypes and sizes, as ``torch.compile`` does it.
+    A segment is compiled when it is first called, and again for other dtypes and sizes, as ``torch.compile`` does it.
     Segments that Inductor cannot compile run op by op, and a warning gives the reason.
 
     Args:
@@ -115,7 +115,7 @@ class InductorFallback:
     def _note(self, error: Exception) -> None:
         first = str(error).strip().partition("\n")[0]
         failure = f"{type(error).__name__}: {textwrap.shorten(first, 300)}"
-        if failure not in self.failures:  # without a compiler it is the same for each stretch
+        if failure not in self.failures:  # without a compiler it is the same for each segment
             self.failures.append(failure)
             warnings.warn(
                 f"inductor: what it cannot compile of the ops that stay in PyTorch runs op by op: {failure}",
@@ -131,7 +131,7 @@ def has_stretches(graph_module: GraphModule) -> bool:
 def _with_stretches(
     graph_module: GraphModule, compiled: Callable[[GraphModule], Callable[..., Any]]
 ) -> Callable[..., Any]:
-    """Returns a graph's ``forward``, of the module and its inputs, that calls each stretch of ops as one.
+    """Returns a graph's ``forward``, of the module and its inputs, that calls each segment of ops as one.
 
     Engines and weights are those that the module has when it is called.
     """
@@ -145,24 +145,24 @@ def _with_stretches(
 
 
 def _pieces(graph: Graph) -> Iterator[Node | Sequence[Node]]:
-    """Yields a graph's nodes in an order in which they can run, those of a stretch together."""
-    stretch: list[Node] = []
+    """Yields a graph's nodes in an order in which they can run, those of a segment together."""
+    segment: list[Node] = []
     for node in graph.nodes:
-        if _is_fit(node, stretch):
-            stretch.append(node)
+        if _is_fit(node, segment):
+            segment.append(node)
             continue
-        if not set(stretch).isdisjoint(node.all_input_nodes) or writes(node):
-            yield from [stretch] if sum(map(_computes, stretch)) >= _LEAST else stretch
-            stretch = []
+        if not set(segment).isdisjoint(node.all_input_nodes) or writes(node):
+            yield from [segment] if sum(map(_computes, segment)) >= _LEAST else segment
+            segment = []
         yield node
 
 
-def _is_fit(node: Node, stretch: Sequence[Node]) -> bool:
-    """Returns whether a node may be part of a stretch that Inductor compiles."""
+def _is_fit(node: Node, segment: Sequence[Node]) -> bool:
+    """Returns whether a node may be part of a segment that Inductor compiles."""
     if node.op != "call_function":
         return False
     if node.target is getitem:
-        return node.args[0] in stretch
+        return node.args[0] in segment
     if not isinstance(node.target, OpOverload) or writes(node):
         return False
     # A copy of a model does not know the values of its nodes; schemas stay.

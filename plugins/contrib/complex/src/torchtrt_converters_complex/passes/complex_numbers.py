@@ -189,7 +189,7 @@ class _Rewriter:
         elif node in self.reasons:
             self.leave(node, self.reasons[node])
         elif node.target in self.settings.torch_executed_ops:
-            self.leave(node, "torch_executed_ops names it.", "kept")
+            self.leave(node, "torch_executed_ops names it.", "user-excluded")
         elif (reason := self.objection(node)) is not None:
             self.leave(node, reason)
         else:

@@ -50,7 +50,7 @@ def unlike_int8_per_channel(node: Node) -> str | None:
 
 @pack.converter(
     torch.ops.aten.fake_quantize_per_tensor_affine.default,
-    unless=unlike_int8,
+    reject_if=unlike_int8,
     supports_dynamic_shapes=True,
 )
 def fake_quantize_per_tensor_affine(
@@ -62,7 +62,7 @@ def fake_quantize_per_tensor_affine(
 
 @pack.converter(
     torch.ops.aten.fake_quantize_per_channel_affine.default,
-    unless=unlike_int8_per_channel,
+    reject_if=unlike_int8_per_channel,
     supports_dynamic_shapes=True,
     keep_constants=True,  # the zero points have no place in a network
 )
@@ -87,7 +87,7 @@ def _quantize_and_dequantize(
 
 
 # A weight that TensorRT is to multiply in int8 must come to it with these layers.
-pack.keep(
+pack.disable_constant_folding(
     torch.ops.aten.fake_quantize_per_tensor_affine.default,
     torch.ops.aten.fake_quantize_per_channel_affine.default,
 )
@@ -157,7 +157,7 @@ def reads_mask(node: Node) -> str | None:
 
 @pack.converter(
     torch.ops.aten.fake_quantize_per_tensor_affine_cachemask.default,
-    unless=(reads_mask, unlike_int8),
+    reject_if=(reads_mask, unlike_int8),
     supports_dynamic_shapes=True,
 )
 def fake_quantize_with_mask(
@@ -169,7 +169,7 @@ def fake_quantize_with_mask(
 
 @pack.converter(
     torch.ops.aten.fake_quantize_per_channel_affine_cachemask.default,
-    unless=(reads_mask, unlike_int8_per_channel),
+    reject_if=(reads_mask, unlike_int8_per_channel),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )

@@ -92,7 +92,7 @@ def _axis(scale: Sequence[int], shape: Sequence[int]) -> int | None:
     DEQUANTIZE["INT4"],
     DEQUANTIZE["FP8"],
     DEQUANTIZE["FP4"],
-    unless=(lacks_format, no_weight, no_int4, no_positive_scale, no_blocks),
+    reject_if=(lacks_format, no_weight, no_int4, no_positive_scale, no_blocks),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -146,7 +146,7 @@ def unknown_scale(node: Node) -> str | None:
 @pack.converter(
     FAKE_QUANTIZE["INT8"],
     FAKE_QUANTIZE["FP8"],
-    unless=(lacks_format, unknown_scale, no_positive_scale),
+    reject_if=(lacks_format, unknown_scale, no_positive_scale),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -181,7 +181,7 @@ def unfit_blocks(node: Node) -> str | None:
 
 @pack.converter(
     *FAKE_QUANTIZE_BLOCKS.values(),
-    unless=(lacks_format, unknown_scale, no_positive_scale, unfit_blocks),
+    reject_if=(lacks_format, unknown_scale, no_positive_scale, unfit_blocks),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )

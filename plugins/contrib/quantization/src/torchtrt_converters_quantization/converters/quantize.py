@@ -33,7 +33,7 @@ QUANTIZE_CHANNELS = f"{LIBRARY}::quantize_per_channel.default"
 DEQUANTIZE_CHANNELS = f"{LIBRARY}::dequantize_per_channel.default"
 
 # A weight that TensorRT is to multiply in int8 must come to it quantized, with its layers.
-pack.keep(*QUANTIZE, *DEQUANTIZE, QUANTIZE_CHANNELS, DEQUANTIZE_CHANNELS)
+pack.disable_constant_folding(*QUANTIZE, *DEQUANTIZE, QUANTIZE_CHANNELS, DEQUANTIZE_CHANNELS)
 
 
 def _known(argument: Any) -> Any:
@@ -116,7 +116,7 @@ def _limited(
 
 @pack.converter(
     *QUANTIZE,
-    unless=(unlike_int8, unlike_range),
+    reject_if=(unlike_int8, unlike_range),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -135,7 +135,7 @@ def quantize(
 
 @pack.converter(
     *DEQUANTIZE,
-    unless=(unlike_int8, not_int8_values),
+    reject_if=(unlike_int8, not_int8_values),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -153,7 +153,7 @@ def dequantize(
 
 @pack.converter(
     QUANTIZE_CHANNELS,
-    unless=(not_a_weight, unlike_int8, unlike_range),
+    reject_if=(not_a_weight, unlike_int8, unlike_range),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )
@@ -174,7 +174,7 @@ def quantize_channels(
 
 @pack.converter(
     DEQUANTIZE_CHANNELS,
-    unless=(not_a_weight, unlike_int8, not_int8_values),
+    reject_if=(not_a_weight, unlike_int8, not_int8_values),
     supports_dynamic_shapes=True,
     keep_constants=True,
 )

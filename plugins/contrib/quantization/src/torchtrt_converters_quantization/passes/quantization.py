@@ -62,7 +62,7 @@ pack.autocast_rule(
     torch.ops.aten.fake_quantize_per_tensor_affine.default,
     torch.ops.aten.fake_quantize_per_channel_affine.default,
 )
-pack.keep(*(name.replace(".", "::", 1) for name in _REWRITES))
+pack.disable_constant_folding(*(name.replace(".", "::", 1) for name in _REWRITES))
 _CHECKS = {
     **dict.fromkeys(DEQUANTIZE.values(), (lacks_format, no_weight, no_positive_scale, no_blocks)),
     **dict.fromkeys(FAKE_QUANTIZE.values(), (lacks_format, unknown_scale, no_positive_scale)),

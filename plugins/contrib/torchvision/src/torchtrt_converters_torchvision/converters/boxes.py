@@ -65,7 +65,7 @@ def size_from_data(node: Node) -> str | None:
 @pack.converter(
     "torchvision::nms",
     requires=Capability.DATA_DEPENDENT_SIZES,
-    unless=(size_from_data, too_many_boxes, unsorted_scores),
+    reject_if=(size_from_data, too_many_boxes, unsorted_scores),
     supports_dynamic_shapes=True,
     requires_output_allocator=True,
 )
@@ -88,7 +88,7 @@ def nms(
 
 def _overlaps(ctx: ConversionContext, boxes: NetworkTensor, threshold: float) -> NetworkTensor:
     """Returns whether a box (row) overlaps one behind it (column) by more than the threshold: bool, ``(n, n)``."""
-    left, top, right, bottom = (slicing.pick(ctx, boxes, 1, place) for place in range(4))
+    left, top, right, bottom = (slicing.select(ctx, boxes, 1, place) for place in range(4))
 
     def each_with_each(kind: str, values: NetworkTensor) -> NetworkTensor:
         rows, columns = shape.unsqueeze(ctx, values, [1]), shape.unsqueeze(ctx, values, [0])
