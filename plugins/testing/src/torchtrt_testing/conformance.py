@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import functools
 import importlib
 import inspect
 import re
@@ -14,18 +12,14 @@ from typing import Any
 import pytest
 import torch
 from torch._ops import OpOverload
-from torch.fx import Node
 
 import torchtrt
 from torchtrt.contract import (
     SchemaArguments,
-    Validator,
     calling_convention,
     qualified_function,
-    to_rejection,
 )
 from torchtrt.errors import FullCompilationError, TorchTRTError, did_you_mean
-from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs import (
     API_VERSION,
     PACKS,
@@ -36,11 +30,8 @@ from torchtrt.packs import (
     loaded_packs,
     problems,
 )
-from torchtrt.packs.info import FIRST_PARTY_TIER
 from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
-from torchtrt.registry import DYNAMO_CONVERTERS
-from torchtrt.settings import CompilationSettings
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
 from torchtrt_testing import fresh, nodes
 from torchtrt_testing.cases import OpCase
@@ -50,9 +41,18 @@ from torchtrt_testing.checking import (
     export,
     is_expected_rejection,
 )
-from torchtrt_testing.pack_cases import first_party_cases
+from torchtrt_testing.conformance_checks import (
+    cases_of_others,
+    faults_of_validators,
+    gives_something,
+    imported,
+    is_custom,
+    is_listed,
+    parametrize,
+    validators_of,
+    why_missing,
+)
 from torchtrt_testing.tensors import USUAL
-from torchtrt_testing.versions import tensorrts
 
 FIXED, VARYING = "fixed sizes", "varying sizes"
 
@@ -185,12 +185,12 @@ class PackConformance:
         """No converter or decomposition waits for an op that PyTorch and the imported libraries do not have."""
         named: list[Any] = [each.target for each in self.registrations]
         named += [each.target for each in self.loaded.pack.decompositions]
-        missing = {name for name in named if isinstance(name, str) and _why_missing(name)}
+        missing = {name for name in named if isinstance(name, str) and why_missing(name)}
         missing -= set(map(canonical_spelling, self.missing_ops))
 
         assert not missing, "\n".join(
             (
-                *filter(None, map(_why_missing, sorted(missing))),
+                *filter(None, map(why_missing, sorted(missing))),
                 "List the library that registers an op in `imports`, or the op in `missing_ops` with the reason.",
             )
         )
@@ -200,13 +200,13 @@ class PackConformance:
         wrong = []
         for each in self.registrations:
             try:
-                function = _imported(each.support.converter_implementation)
+                function = imported(each.support.converter_implementation)
                 target = parse_target(each.target)
                 if calling_convention(function) is CallingConvention.SCHEMA:
                     SchemaArguments(function, target)
             except (TorchTRTError, ImportError, AttributeError) as error:
                 where = qualified_function(each.support.converter_implementation)
-                if not isinstance(each.target, str) or not _why_missing(each.target):
+                if not isinstance(each.target, str) or not why_missing(each.target):
                     wrong.append(f"{where}: {describe(error)}")
 
         assert not wrong, "\n".join(wrong)
@@ -232,9 +232,9 @@ class PackConformance:
 
         A validator that compares a size that varies would fix it for the whole program, and raises here.
         """
-        validators = _validators_of(self.loaded)
+        validators = validators_of(self.loaded)
         ops = [target for target in validators if isinstance(target, OpOverload)]
-        wrong = _faults_of_validators(
+        wrong = faults_of_validators(
             validators, (node for op in ops for node in nodes.nodes_of(op))
         )
 
@@ -247,7 +247,7 @@ class PackConformance:
         patterns = [
             word.replace("::", ".") for word in words if "." in word.strip(".") or "::" in word
         ]
-        missing = [name for name in sorted(self._op_names()) if not _is_listed(name, patterns)]
+        missing = [name for name in sorted(self._op_names()) if not is_listed(name, patterns)]
 
         assert not missing, f"{page} does not name {', '.join(missing)}"
 
@@ -298,7 +298,7 @@ class PackConformance:
             if lacking:
                 pytest.skip(f"{tensorrt} has no {', '.join(map(str, lacking))}")
             exported = export(case, sizes == VARYING)
-            wrong = _faults_of_validators(_validators_of(self.loaded), exported.graph.nodes)
+            wrong = faults_of_validators(validators_of(self.loaded), exported.graph.nodes)
             assert not wrong, "\n".join(wrong)
             try:
                 check_case(case, varying=sizes == VARYING, settings=self.settings)
@@ -363,10 +363,10 @@ class PackConformance:
                 for case in each.each_dtype()
                 for sizes in self._sizes_of(case)
             ]
-            _parametrize(metafunc, ("case", "sizes"), rows, "the pack has no cases")
+            parametrize(metafunc, ("case", "sizes"), rows, "the pack has no cases")
         if "override" in names:
             rows = [pytest.param(case, id=case.label) for case in self._overridden_cases()]
-            _parametrize(
+            parametrize(
                 metafunc, ("override",), rows, "the pack overrides no first-party converter"
             )
         if {"op_info", "dtype"} <= names:
@@ -376,11 +376,11 @@ class PackConformance:
                 for dtype in self.op_info_dtypes
             ]
             reason = "the class names no ops of PyTorch's database in `op_info`"
-            _parametrize(metafunc, ("op_info", "dtype"), rows, reason)
+            parametrize(metafunc, ("op_info", "dtype"), rows, reason)
         if "custom_op" in names:
-            custom = {case.function: case for case in self.cases if _is_custom(case.function)}
+            custom = {case.function: case for case in self.cases if is_custom(case.function)}
             rows = [pytest.param(case, id=case.label) for case in custom.values()]
-            _parametrize(metafunc, ("custom_op",), rows, "no case calls a custom op")
+            parametrize(metafunc, ("custom_op",), rows, "no case calls a custom op")
 
     # What the tests ask
 
@@ -421,7 +421,7 @@ class PackConformance:
             *(
                 each.target
                 for each in self.loaded.pack.decompositions
-                if _gives_something(each.target)
+                if gives_something(each.target)
             ),
         )
         return {
@@ -441,7 +441,7 @@ class PackConformance:
             for each in (found.pack.converters if found else ())
             if each.priority is ConverterPriority.HIGH and not isinstance(each.target, str)
         )
-        return _cases_of_others(self.pack, high)
+        return cases_of_others(self.pack, high)
 
     def _readme(self) -> Path:
         if self.readme is not None:
@@ -452,101 +452,3 @@ class PackConformance:
         pytest.fail(
             "No README.md stands beside a pyproject.toml above this test; `readme` says where the page is."
         )
-
-
-@functools.cache
-def _validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
-    """Returns the validators of a pack's converters by the op that they are asked about."""
-    found: dict[Any, list[Validator]] = {}
-    for each in pack.pack.converters:
-        if each.validate is not None and not _why_missing(each.target):
-            found.setdefault(parse_target(each.target), []).append(each.validate)
-    return found
-
-
-def _faults_of_validators(
-    validators: Mapping[Any, Sequence[Validator]], asked: Iterable[Node]
-) -> list[str]:
-    """Asks a pack's validators about nodes, and returns each error and each change of the graph once."""
-    settings = CompilationSettings()
-    wrong = []
-    for node in asked:
-        if node.op != "call_function" or node.target not in validators:
-            continue
-        name = f"{qualified_name(node.target)} {_outline(node)}"
-        before = nodes.snapshot(node)
-        for validate in validators[node.target]:
-            try:
-                with no_new_assumptions(node.graph):
-                    to_rejection(validate(node, settings))
-            except Exception as error:
-                wrong.append(f"{name}: {describe(error)}")
-        if nodes.snapshot(node) != before:
-            wrong.append(f"{name}: the validator changed the graph")
-    return list(dict.fromkeys(wrong))
-
-
-@functools.cache
-def _cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
-    """Returns the first-party cases of the ops that another, first-party pack converts too."""
-    overridden = [
-        qualified_name(target)
-        for target in targets
-        if any(
-            each.pack.name != pack and each.pack.tier <= FIRST_PARTY_TIER
-            for each in DYNAMO_CONVERTERS.candidates(target)
-        )
-    ]
-    return first_party_cases(*overridden) if overridden else ()
-
-
-def _parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:
-    """Makes a test of each row, on each TensorRT if it wants one; without rows one that is skipped and says why."""
-    on = tensorrts()
-    if not rows:
-        rows, on = [pytest.param(*[None] * len(names), marks=pytest.mark.skip(nothing))], [None]
-    metafunc.parametrize(names, rows)
-    if "tensorrt" in metafunc.fixturenames:
-        metafunc.parametrize("tensorrt", on)
-
-
-def _why_missing(target: Any) -> str | None:
-    """Returns what to know of an op that is not here, such as the closest name; ``None`` for one that is."""
-    try:
-        parse_target(target)
-    except TorchTRTError as error:
-        return str(error)
-    return None
-
-
-def _imported(implementation: Any) -> Any:
-    if not isinstance(implementation, str):
-        return implementation
-    module, _, path = implementation.partition(":")
-    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
-
-
-def _gives_something(target: Any) -> bool:
-    return bool(getattr(getattr(target, "_schema", None), "returns", True))
-
-
-def _is_custom(function: Any) -> bool:
-    return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims", "prim")
-
-
-def _is_listed(name: str, patterns: Iterable[str]) -> bool:
-    spellings = {name, name.removesuffix(".default"), ".".join(name.split(".")[:2])}
-    return any(
-        fnmatch.fnmatchcase(each, pattern.strip(".:")) for pattern in patterns for each in spellings
-    )
-
-
-def _outline(node: Node) -> str:
-    """Returns what a node's tensors are, as a person reads it."""
-    values = [each.meta.get("val") for each in node.all_input_nodes]
-    return ", ".join(
-        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        if isinstance(value, torch.Tensor)
-        else str(value)
-        for value in values
-    )

@@ -10,54 +10,45 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx.traceback import annotate
-from torch.utils import _pytree as pytree
 
 from torchtrt.errors import ExportError, TorchTRTError
-from torchtrt.graphs.memory import storage_of
-from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
+from torchtrt_torchscript.captured_values import BlockRunner, CapturedValues, UnforeseenWriteError
+from torchtrt_torchscript.graphs import Environment
 from torchtrt_torchscript.memory import Memory, StandIn, is_same_memory
-from torchtrt_torchscript.numbers import Undecided, Uninitialized, is_undecided, number_as_tensor
+from torchtrt_torchscript.numbers import Undecided, Uninitialized
+from torchtrt_torchscript.operands import (
+    as_predicate,
+    as_tensors,
+    as_values,
+    description,
+    is_in_rows,
+    knows_another_name,
+)
 from torchtrt_torchscript.site import SITE, Site, source_line
 
 _NO_LIMIT = 2**31 - 1
 """TorchScript writes a number from here on where a loop's trips are not counted."""
 
 
-class BlockRunner(Protocol):
-    """Runs the blocks inside a branch or a loop."""
-
-    graph: torch._C.Graph
-    memory: Memory
-
-    def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
-        """Gives values of the graph their results."""
-
-    def run_block(self, block: Any, env: Environment) -> list[Any]:
-        """Runs the nodes of a block; returns its outputs."""
-
-    def run_node(self, node: torch._C.Node, env: Environment) -> None:
-        """Runs one node."""
-
-
 def run_branch(
     runner: BlockRunner, node: torch._C.Node, condition: Any, env: Environment
 ) -> list[Any]:
     """Returns what a ``prim::If`` makes whose condition is known only when the engine runs."""
-    captured = _Captured(runner, node, env)
+    captured = CapturedValues(runner, node, env)
     while True:
         try:
             return _run_branch(runner, node, condition, captured)
-        except _UnforeseenWriteError as unforeseen:
+        except UnforeseenWriteError as unforeseen:
             captured.will_write(unforeseen.places)
 
 
 def _run_branch(
-    runner: BlockRunner, node: torch._C.Node, condition: Any, captured: _Captured
+    runner: BlockRunner, node: torch._C.Node, condition: Any, captured: CapturedValues
 ) -> list[Any]:
     blocks, count = list(node.blocks()), len(list(node.outputs()))
     ways: dict[int, _Way] = {}
@@ -73,9 +64,9 @@ def _run_branch(
         return [*results, *(given[place] for place in captured.written)]
 
     def branch(index: int) -> Callable[..., tuple[Tensor, ...]]:
-        return lambda *operands: _as_tensors(run(index, operands), operands, node)
+        return lambda *operands: as_tensors(run(index, operands), operands, node)
 
-    predicate = _as_predicate(condition)
+    predicate = as_predicate(condition)
     if straight:
         both = zip(*(run(index, captured.operands) for index in range(2)), strict=True)
         merged = [_either(predicate, pair, node) for pair in both]
@@ -91,13 +82,13 @@ def _run_branch(
 def _branch_values(
     memory: Memory,
     node: torch._C.Node,
-    captured: _Captured,
+    captured: CapturedValues,
     predicate: Any,
     ways: Sequence[_Way],
     merged: Sequence[Any],
 ) -> list[Any]:
     """Returns what a branch makes: the tensors from outside themselves where both ways return them."""
-    values: list[Any] = _as_values(merged[: len(list(node.outputs()))], node)
+    values: list[Any] = as_values(merged[: len(list(node.outputs()))], node)
     for index, value in enumerate(values):
         setting = [way for way in ways if way.results[index] is not Uninitialized]
         if not isinstance(value, Tensor) or not setting:
@@ -144,12 +135,12 @@ def run_loop(
         carried: What the next trip starts with.
         env: The values outside.
     """
-    captured = _Captured(runner, node, env)
+    captured = CapturedValues(runner, node, env)
     runner.memory.reads(carried, node)
     while True:
         try:
             return _run_loop(runner, node, (trip, limit, condition), carried, captured)
-        except _UnforeseenWriteError as unforeseen:
+        except UnforeseenWriteError as unforeseen:
             captured.will_write(unforeseen.places)
 
 
@@ -158,15 +149,15 @@ def _run_loop(
     node: torch._C.Node,
     course: tuple[int, Any, Any],
     carried: Sequence[Any],
-    captured: _Captured,
+    captured: CapturedValues,
 ) -> list[Any]:
     (body,) = node.blocks()
     trip, limit, condition = course
     last = 2 + len(carried)
     written = [captured.operands[place] for place in captured.written]
-    start = _as_tensors((trip, condition, *carried, *written), captured.operands, node)
+    start = as_tensors((trip, condition, *carried, *written), captured.operands, node)
     is_limited = not isinstance(limit, int) or limit < _NO_LIMIT
-    limits = _as_tensors((limit,) if is_limited else (), (), node)
+    limits = as_tensors((limit,) if is_limited else (), (), node)
     ways: list[_Way] = []
     changed: set[int] = set()
 
@@ -184,7 +175,7 @@ def _run_loop(
         with captured.within(given) as inner:
             runner.memory.outlives(inside)
             runner.assign(
-                inner, body.inputs(), (Undecided(inside[0]), *_as_values(inside[2:last], node))
+                inner, body.inputs(), (Undecided(inside[0]), *as_values(inside[2:last], node))
             )
             going, *results = runner.run_block(body, inner)
             ways[:] = [_Way.of(runner.memory, results, (*inside[2:last], *given), node)]
@@ -196,7 +187,7 @@ def _run_loop(
             )
             captured.check_writes(runner.memory, given)
         made = (going, *results, *inside[last:])
-        return (inside[0] + 1, *_as_tensors(made, operands, node))
+        return (inside[0] + 1, *as_tensors(made, operands, node))
 
     with _exporting(
         runner, node, lambda: zip(carried, ways[0].results if ways else carried, strict=True)
@@ -207,7 +198,7 @@ def _run_loop(
     captured.write_back(merged[len(carried) :])
     cells = _Cells(runner.memory, (*carried, *captured.operands), ways[0], changed)
     return _loop_values(
-        runner.memory, node, cells, ran, trip, _as_values(merged[: len(carried)], node)
+        runner.memory, node, cells, ran, trip, as_values(merged[: len(carried)], node)
     )
 
 
@@ -235,7 +226,7 @@ def _loop_values(
                 memory.writes(start, node)
             values[index] = start
             continue
-        if not (cells.way.in_rows[index] and _is_in_rows(start)):
+        if not (cells.way.in_rows[index] and is_in_rows(start)):
             memory.lays_out_anew(value)
         originals = [cells.outside[cell] for cell in sorted(cells.group_of(index))]
         if index in cells.changed:
@@ -295,7 +286,7 @@ class _Cells:
         """Raises an error if a trip writes to a tensor that it knows under another name too."""
         for cell in self.changed:
             if isinstance(self.outside[cell], Tensor) and len(self.group_of(cell)) > 1:
-                raise ExportError(_knows_another_name(node))
+                raise ExportError(knows_another_name(node))
 
 
 @dataclass
@@ -340,7 +331,7 @@ class _Way:
                 if is_tensor and isinstance(each, Tensor) and memory.may_share(result, each)
             }
             same = next((place for place in near if is_same_memory(result, given[place])), None)
-            way.in_rows.append(not is_tensor or _is_in_rows(result))
+            way.in_rows.append(not is_tensor or is_in_rows(result))
             way.same.append(same)
             way.shares.append(near if same is None else {same})
             way.twins.append(
@@ -353,208 +344,6 @@ class _Way:
                 }
             )
         return way
-
-
-class _UnforeseenWriteError(Exception):
-    """The inside writes to operands, at these places, that were not copied for it."""
-
-    def __init__(self, places: Sequence[int]) -> None:
-        super().__init__(places)
-        self.places = places
-
-
-class _Captured:
-    """The values that a branch or a loop's body reads from outside: tensors and sizes become operands.
-
-    Args:
-        runner: Reads attributes and constants early.
-        node: The branch or loop.
-        env: The values outside.
-
-    Attributes:
-        operands: The tensors and symbolic sizes, in order, also those inside lists and dictionaries.
-        written: The places of those operands that the inside writes to.
-        has_writes: Whether the inside writes to any tensor.
-        leaves_unset: Whether some way through leaves a result unset, because it returns early.
-    """
-
-    def __init__(self, runner: BlockRunner, node: torch._C.Node, env: Environment) -> None:
-        self._env, self._node, self._runner = env, node, runner
-        self._trees: dict[int, tuple[list[Any], pytree.TreeSpec, list[int | None]]] = {}
-        self.operands: list[Any] = []
-        self.written: list[int] = []
-        nodes = [inner for block in node.blocks() for inner in all_nodes(block)]
-        writes = [
-            value
-            for each in nodes
-            for value in written_inputs(each)
-            if value.type().kind() == "TensorType"  # not a list
-        ]
-        self.has_writes = bool(writes) or any(
-            each.kind() in ("prim::CallMethod", "prim::fork") for each in nodes
-        )
-        bases = {base_of(value, env).unique() for value in writes}
-        self._read_early(nodes, bases)
-        names = self._names_from_outside(nodes)
-        self.leaves_unset = any(env[name] is Uninitialized for name in names) or any(
-            each.kind() == "prim::Uninitialized" for each in nodes
-        )
-        for name in names:
-            self._add(name)
-        runner.memory.reads(self.operands, node)
-        self.will_write(
-            place
-            for name in names
-            if name in bases and isinstance(env[name], Tensor)
-            for place in self._trees[name][2]
-        )
-
-    def _read_early(self, nodes: Sequence[torch._C.Node], bases: set[int]) -> None:
-        """Reads the attributes and constants of the inside, so that they come from outside.
-
-        Raises:
-            ExportError: The inside stores into an attribute, or writes to what it reads from one.
-        """
-        for each in nodes:
-            is_read = each.kind() == "prim::GetAttr"
-            if each.kind() == "prim::SetAttr":
-                raise ExportError(_stores(self._node, each))
-            if (is_read or each.kind() == "prim::Constant") and all(
-                value.unique() in self._env for value in each.inputs()
-            ):
-                self._runner.run_node(each, self._env)
-            if is_read and each.output().unique() in bases:
-                raise ExportError(_stores(self._node, each))
-
-    def _names_from_outside(self, nodes: Sequence[torch._C.Node]) -> list[int]:
-        """Returns the values that the inside reads and does not make."""
-        blocks = [block for each in (self._node, *nodes) for block in each.blocks()]
-        read = [value for each in nodes for value in each.inputs()]
-        read += [value for block in blocks for value in block.outputs()]
-        made = {
-            value.unique()
-            for each in nodes
-            if each.kind() not in ("prim::GetAttr", "prim::Constant")
-            for value in each.outputs()
-        }
-        return sorted(({value.unique() for value in read} & self._env.keys()) - made)
-
-    def _add(self, name: int) -> None:
-        value = self._env[name]
-        leaves, tree = pytree.tree_flatten(value, is_leaf=is_undecided)
-        places = [self._place_of(leaf) if _is_operand(leaf) else None for leaf in leaves]
-        if isinstance(value, (list, dict)) or any(place is not None for place in places):
-            self._trees[name] = leaves, tree, places
-
-    def _place_of(self, leaf: Any) -> int:
-        """Returns the place of an operand. A tensor with two names has one place."""
-        tensor = _unwrapped(leaf)
-        for place, known in enumerate(self.operands):
-            if (
-                isinstance(tensor, Tensor)
-                and isinstance(known, Tensor)
-                and is_same_memory(tensor, known)
-            ):
-                return place
-        self.operands.append(tensor)
-        return len(self.operands) - 1
-
-    def will_write(self, places: Iterable[int | None]) -> None:
-        """Says that the inside writes to the operands at these places.
-
-        Raises:
-            ExportError: The inside knows such a tensor by another view too.
-        """
-        memory = self._runner.memory
-        self.written = sorted({*self.written, *(place for place in places if place is not None)})
-        for place in self.written:
-            for other, operand in enumerate(self.operands):
-                if (
-                    other != place
-                    and isinstance(operand, Tensor)
-                    and memory.may_share(self.operands[place], operand)
-                ):
-                    raise ExportError(_knows_another_name(self._node))
-
-    def check_writes(self, memory: Memory, given: Sequence[Any]) -> None:
-        """Raises an error, which nobody sees, if the inside has written to an operand that was not copied for it."""
-        unforeseen = [
-            place
-            for place, tensor in enumerate(given)
-            if isinstance(tensor, Tensor)
-            and place not in self.written
-            and memory.is_written(tensor)
-        ]
-        if unforeseen:
-            raise _UnforeseenWriteError(unforeseen)
-
-    def apart(self) -> tuple[Any, ...]:
-        """Returns the operands, with copies of those that are views of the memory of earlier ones."""
-        taken: set[int] = set()
-        apart = []
-        for operand in self.operands:
-            if isinstance(operand, Tensor):
-                number = storage_of(operand)
-                apart.append(operand.clone() if number in taken else operand)
-                taken.add(number)
-            else:
-                apart.append(operand)
-        return tuple(apart)
-
-    def copied(self, operands: Sequence[Any], *, everything: bool) -> list[Any]:
-        """Returns the operands with copies of those that are written, or of every tensor."""
-        return [
-            each.clone()
-            if isinstance(each, Tensor) and (everything or place in self.written)
-            else each
-            for place, each in enumerate(operands)
-        ]
-
-    def write_back(self, results: Sequence[Any]) -> None:
-        """Writes what the inside made of the written operands to the tensors outside."""
-        for place, value in zip(self.written, results, strict=True):
-            self.operands[place].copy_(value)
-            self._runner.memory.writes(self.operands[place], self._node)
-
-    @contextlib.contextmanager
-    def within(self, operands: Sequence[Any]) -> Iterator[Environment]:
-        """Yields the values for the inside; until it returns, the runner has a memory for the inside.
-
-        Raises:
-            ExportError: The inside has changed a list or dictionary from outside.
-        """
-        inner, entered, outer = dict(self._env), {}, self._runner.memory
-        for name, (leaves, tree, places) in self._trees.items():
-            given = [
-                leaf if place is None else _like(leaf, operands[place])
-                for leaf, place in zip(leaves, places, strict=True)
-            ]
-            inner[name] = pytree.tree_unflatten(given, tree)
-            entered[name] = inner[name], given
-        self._runner.memory = Memory()
-        self._runner.memory.outlives(list(operands))
-        try:
-            yield inner
-        finally:
-            self._runner.memory = outer
-        for name, (_, tree, _) in self._trees.items():
-            value, before = entered[name]
-            leaves, after = pytree.tree_flatten(value, is_leaf=is_undecided)
-            if after != tree or any(
-                new is not old for new, old in zip(leaves, before, strict=True)
-            ):
-                message = (
-                    f"{self._node.kind()} depends on data and changes a list or dictionary from outside. Build it "
-                    f"from tensors that the branch or loop returns.\n{source_line(self._node)}"
-                )
-                raise ExportError(message)
-
-
-def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
-    return (
-        f"{node.kind()} depends on data, and inside it the model stores into its attribute {access.s('name')!r}. "
-        f"Store what the branch or loop returns, after it.\n{source_line(access)}"
-    )
 
 
 @contextlib.contextmanager
@@ -571,11 +360,11 @@ def _exporting(
     try:
         with annotate({SITE: Site(node, runner.graph)}):
             yield
-    except (TorchTRTError, _UnforeseenWriteError):
+    except (TorchTRTError, UnforeseenWriteError):
         raise
     except Exception as error:
-        unlike = [pair for pair in made() if _description(pair[0]) != _description(pair[1])]
-        reason = "; ".join(" and ".join(map(_description, pair)) for pair in unlike)
+        unlike = [pair for pair in made() if description(pair[0]) != description(pair[1])]
+        reason = "; ".join(" and ".join(map(description, pair)) for pair in unlike)
         if not unlike:
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         message = (
@@ -586,20 +375,12 @@ def _exporting(
         raise ExportError(message) from (None if unlike else error)
 
 
-def _description(value: Any) -> str:
-    """Returns what must be alike in what the ways through a branch or the trips of a loop make."""
-    value = _unwrapped(value)
-    if isinstance(value, Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-    return "a number"
-
-
 def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
     """Returns the first or the second; one of them where the other is unset, because nothing reads it then."""
     first, second = pair
     if first is Uninitialized or second is Uninitialized:
         return second if first is Uninitialized else first
-    tensors = _as_tensors(pair, (), node)
+    tensors = as_tensors(pair, (), node)
     if len({(tensor.shape, tensor.dtype) for tensor in tensors}) > 1:
         message = (
             f"{node.kind()} depends on data and makes tensors of different shapes or dtypes: "
@@ -607,80 +388,3 @@ def _either(predicate: Any, pair: Sequence[Any], node: torch._C.Node) -> Any:
         )
         raise ExportError(message)
     return torch.where(predicate, *tensors)
-
-
-def _like(leaf: Any, operand: Any) -> Any:
-    return Undecided(operand) if is_undecided(leaf) else operand
-
-
-def _is_operand(leaf: Any) -> bool:
-    return isinstance(leaf, (Undecided, Tensor, torch.SymInt))
-
-
-def _unwrapped(leaf: Any) -> Any:
-    return leaf.tensor if isinstance(leaf, Undecided) else leaf
-
-
-def _as_predicate(condition: Any) -> Any:
-    return number_as_tensor(condition) if isinstance(condition, torch.SymBool) else condition.tensor
-
-
-def _as_tensors(
-    results: Sequence[Any], inputs: Sequence[Any], node: torch._C.Node
-) -> tuple[Tensor, ...]:
-    """Returns what a branch or a loop's body makes as tensors, each with memory of its own, one row after the other.
-
-    Raises:
-        ExportError: It makes something other than tensors and numbers.
-    """
-    taken = {storage_of(each) for each in inputs if isinstance(each, Tensor)}
-    tensors: list[Tensor] = []
-    for result in results:
-        value = _unwrapped(result)
-        if isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
-            value = number_as_tensor(value)
-        if not isinstance(value, Tensor):
-            raise ExportError(_no_tensor(value, node))
-        if storage_of(value) in taken or not _is_in_rows(value):
-            value = value.clone(memory_format=torch.contiguous_format)
-        taken.add(storage_of(value))
-        tensors.append(value)
-    return tuple(tensors)
-
-
-def _is_in_rows(tensor: Tensor) -> bool:
-    """Returns whether a tensor has its elements one row after the other; assumes nothing about sizes that vary."""
-    step: Any = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if str(stride) != str(step):
-            return False
-        step = step * size
-    return str(tensor.storage_offset()) == "0"
-
-
-def _knows_another_name(node: torch._C.Node) -> str:
-    return (
-        f"{node.kind()} depends on data and writes to a tensor of which it knows another view from outside. "
-        f"Take the view inside, or write to a clone.\n{source_line(node)}"
-    )
-
-
-def _no_tensor(value: Any, node: torch._C.Node) -> str:
-    if value is Uninitialized:
-        what = (
-            "returns from inside, before anything is there to return otherwise. Give the result a value of the "
-            "same shape before it"
-        )
-    else:
-        what = f"makes a {type(value).__name__}. What a compiled branch or loop makes must be tensors and numbers"
-    return f"{node.kind()} depends on data and {what}.\n{source_line(node)}"
-
-
-def _as_values(results: Sequence[Any], node: torch._C.Node) -> list[Any]:
-    """Returns what a branch or loop made by its types in the graph: numbers are undecided."""
-    return [
-        Undecided(result)
-        if str(output.type()) in ("int", "float", "bool") and isinstance(result, Tensor)
-        else result
-        for result, output in zip(results, node.outputs(), strict=True)
-    ]

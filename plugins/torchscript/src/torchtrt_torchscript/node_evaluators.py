@@ -7,7 +7,6 @@ computed from them. A number that is read out of a tensor stays ``Undecided``.
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import operator
 import warnings
@@ -18,130 +17,34 @@ import torch
 from torch import Tensor
 
 from torchtrt.errors import ExportError, TorchTRTError
+from torchtrt_torchscript.number_evaluators import (
+    Evaluator,
+    boolean,
+    fraction,
+    integer,
+    maximum,
+    minimum,
+    negated,
+    of_numbers,
+    of_undecided,
+    reading,
+    scalar,
+    square_root,
+    sym_max,
+)
 from torchtrt_torchscript.numbers import (
     DependsOnDataError,
     Undecided,
     Uninitialized,
-    held_number,
     holding,
     is_symbolic,
-    number_as_tensor,
 )
 from torchtrt_torchscript.operators import SCALAR_TYPES
 from torchtrt_torchscript.site import source_line
 
-# PyTorch gives these functions no types.
-_sym_not: Any = torch.sym_not
-_sym_min: Any = torch.sym_min
-_sym_max: Any = torch.sym_max
-_sym_int: Any = torch.sym_int
-_sym_sqrt: Any = torch.sym_sqrt
-_sym_float: Any = torch.sym_float
-
-Evaluator = Callable[..., Any]
-"""Takes the values of a node's inputs, and returns its value, or one per output."""
-
 
 class RaisedError(TorchTRTError, RuntimeError):
     """The model's own ``raise`` was reached while it was compiled: it refuses these inputs."""
-
-
-def _number(function: Callable[..., Any]) -> Evaluator:
-    """Makes an evaluator of a function of numbers that works on 0-d tensors too."""
-
-    def evaluate(*args: Any) -> Any:
-        if not any(isinstance(value, Undecided) for value in args):
-            return function(*args)
-        result = function(*map(_operand, args))
-        return Undecided(result) if isinstance(result, Tensor) else result
-
-    return evaluate
-
-
-def _operand(value: Any) -> Any:
-    if isinstance(value, Undecided):
-        return value.tensor
-    return number_as_tensor(value) if isinstance(value, torch.SymBool) else value
-
-
-def _function(
-    of_tensor: Callable[..., Tensor],
-    dtype: torch.dtype = torch.float64,
-    of_size: Callable[..., Any] | None = None,
-) -> Evaluator:
-    """Makes an evaluator of a function of numbers that depend on data or on sizes that vary: its result depends too.
-
-    Args:
-        of_tensor: The function, of float64 tensors.
-        dtype: What the result is converted to.
-        of_size: The function of symbolic numbers, where there is one.
-    """
-
-    def evaluate(*args: Any) -> Any:
-        if of_size is not None and not any(isinstance(value, Undecided) for value in args):
-            return of_size(*args)
-        operands = (
-            value.tensor if isinstance(value, Undecided) else number_as_tensor(value)
-            for value in args
-        )
-        return Undecided(of_tensor(*(each.to(torch.float64) for each in operands)).to(dtype))
-
-    return evaluate
-
-
-def _read(dtype: torch.dtype, cast: Callable[[Any], Any]) -> Evaluator:
-    """Makes an evaluator that reads a number out of a tensor, or converts a number."""
-
-    def evaluate(value: Any) -> Any:
-        if isinstance(value, Undecided):
-            value = value.tensor
-        if not isinstance(value, Tensor):
-            return cast(value)
-        known = held_number(value)
-        if known is not None:
-            return cast(known)
-        return Undecided(
-            value.reshape(()).to(dtype, copy=True)
-        )  # the tensor may be written to later
-
-    return evaluate
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        if value.dtype is torch.bool:
-            return _read(torch.bool, _boolean)(value)
-        if value.is_floating_point():
-            return _read(torch.float64, _fraction)(value)
-        return _read(torch.int64, _integer)(value)
-    return value
-
-
-def _integer(value: Any) -> Any:
-    return _sym_int(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else int(value)
-
-
-def _fraction(value: Any) -> Any:
-    return _sym_float(value) if isinstance(value, (torch.SymInt, torch.SymFloat)) else float(value)
-
-
-def _boolean(value: Any) -> Any:
-    if isinstance(value, torch.SymBool):
-        return value
-    return value != 0 if isinstance(value, (torch.SymInt, torch.SymFloat)) else bool(value)
-
-
-def _negated(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return torch.logical_not(value)
-    return _sym_not(value) if isinstance(value, torch.SymBool) else not value
-
-
-def _square_root(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return torch.sqrt(value)
-    is_size = isinstance(value, (torch.SymInt, torch.SymFloat))
-    return _sym_sqrt(value) if is_size else math.sqrt(value)
 
 
 def _size(tensor: Tensor, dim: int | None = None) -> Any:
@@ -168,7 +71,7 @@ def _range_length(low: Any, high: Any, step: int) -> Any:
     if all(isinstance(value, int) for value in (low, high, step)):
         return len(range(low, high, step))
     length = -((low - high) // step) if step > 0 else -((high - low) // -step)
-    return _sym_max(length, 0)
+    return sym_max(length, 0)
 
 
 def _constant_tensor(data: Any, dtype: int | None, device: Any, *_: Any) -> Tensor:
@@ -296,23 +199,6 @@ _TYPES_OF_NUMBERS = {
 }
 
 
-def _minimum(first: Any, second: Any = None) -> Any:
-    return _extreme(_sym_min, torch.minimum, first, second)
-
-
-def _maximum(first: Any, second: Any = None) -> Any:
-    return _extreme(_sym_max, torch.maximum, first, second)
-
-
-def _extreme(of_numbers: Any, of_tensors: Any, first: Any, second: Any) -> Any:
-    if second is None:
-        pair = _number(functools.partial(_extreme, of_numbers, of_tensors))
-        return functools.reduce(pair, first)
-    if isinstance(first, Tensor) or isinstance(second, Tensor):
-        return of_tensors(torch.as_tensor(first), torch.as_tensor(second))
-    return of_numbers(first, second)
-
-
 def _device(text: str, index: int | None = None) -> torch.device:
     return torch.device(text) if index is None else torch.device(text, index)
 
@@ -333,79 +219,79 @@ def _percent_format(text: str, *values: Any) -> str:
 
 
 FUNCTIONS: dict[str, Evaluator] = {
-    "aten::exp": _function(torch.exp),
-    "aten::expm1": _function(torch.expm1),
-    "aten::log": _function(
+    "aten::exp": of_undecided(torch.exp),
+    "aten::expm1": of_undecided(torch.expm1),
+    "aten::log": of_undecided(
         lambda value, *base: torch.log(value) / torch.log(*base) if base else torch.log(value)
     ),
-    "aten::log1p": _function(torch.log1p),
-    "aten::log10": _function(torch.log10),
-    "aten::sin": _function(torch.sin),
-    "aten::cos": _function(torch.cos),
-    "aten::tan": _function(torch.tan),
-    "aten::asin": _function(torch.asin),
-    "aten::acos": _function(torch.acos),
-    "aten::atan": _function(torch.atan),
-    "aten::atan2": _function(torch.atan2),
-    "aten::sinh": _function(torch.sinh),
-    "aten::cosh": _function(torch.cosh),
-    "aten::tanh": _function(torch.tanh),
-    "aten::asinh": _function(torch.asinh),
-    "aten::acosh": _function(torch.acosh),
-    "aten::atanh": _function(torch.atanh),
-    "aten::erf": _function(torch.erf),
-    "aten::fabs": _function(torch.abs),
-    "aten::fmod": _function(torch.fmod),
-    "aten::copysign": _function(torch.copysign),
-    "aten::degrees": _function(torch.rad2deg),
-    "aten::radians": _function(torch.deg2rad),
-    "aten::round": _function(torch.round),
-    "aten::floor": _function(torch.floor, torch.int64, math.floor),
-    "aten::ceil": _function(torch.ceil, torch.int64, math.ceil),
-    "aten::isnan": _function(torch.isnan, torch.bool),
-    "aten::isinf": _function(torch.isinf, torch.bool),
-    "aten::isfinite": _function(torch.isfinite, torch.bool),
+    "aten::log1p": of_undecided(torch.log1p),
+    "aten::log10": of_undecided(torch.log10),
+    "aten::sin": of_undecided(torch.sin),
+    "aten::cos": of_undecided(torch.cos),
+    "aten::tan": of_undecided(torch.tan),
+    "aten::asin": of_undecided(torch.asin),
+    "aten::acos": of_undecided(torch.acos),
+    "aten::atan": of_undecided(torch.atan),
+    "aten::atan2": of_undecided(torch.atan2),
+    "aten::sinh": of_undecided(torch.sinh),
+    "aten::cosh": of_undecided(torch.cosh),
+    "aten::tanh": of_undecided(torch.tanh),
+    "aten::asinh": of_undecided(torch.asinh),
+    "aten::acosh": of_undecided(torch.acosh),
+    "aten::atanh": of_undecided(torch.atanh),
+    "aten::erf": of_undecided(torch.erf),
+    "aten::fabs": of_undecided(torch.abs),
+    "aten::fmod": of_undecided(torch.fmod),
+    "aten::copysign": of_undecided(torch.copysign),
+    "aten::degrees": of_undecided(torch.rad2deg),
+    "aten::radians": of_undecided(torch.deg2rad),
+    "aten::round": of_undecided(torch.round),
+    "aten::floor": of_undecided(torch.floor, torch.int64, math.floor),
+    "aten::ceil": of_undecided(torch.ceil, torch.int64, math.ceil),
+    "aten::isnan": of_undecided(torch.isnan, torch.bool),
+    "aten::isinf": of_undecided(torch.isinf, torch.bool),
+    "aten::isfinite": of_undecided(torch.isfinite, torch.bool),
 }
 """The functions of mathematics, of numbers that are not known; of others TorchScript computes them itself."""
 
 EVALUATORS: dict[str, Evaluator] = {
     # Numbers
-    "aten::add": _number(operator.add),
-    "aten::sub": _number(operator.sub),
-    "aten::mul": _number(operator.mul),
-    "aten::div": _number(operator.truediv),
-    "aten::floordiv": _number(operator.floordiv),
-    "aten::remainder": _number(operator.mod),
-    "aten::fmod": _number(math.fmod),
-    "aten::pow": _number(operator.pow),
-    "aten::neg": _number(operator.neg),
-    "aten::abs": _number(abs),
-    "prim::abs": _number(abs),
-    "aten::eq": _number(operator.eq),
-    "aten::ne": _number(operator.ne),
-    "aten::lt": _number(operator.lt),
-    "aten::le": _number(operator.le),
-    "aten::gt": _number(operator.gt),
-    "aten::ge": _number(operator.ge),
-    "aten::__and__": _number(operator.and_),
-    "aten::__or__": _number(operator.or_),
-    "aten::__xor__": _number(operator.xor),
-    "aten::__lshift__": _number(operator.lshift),
-    "aten::__rshift__": _number(operator.rshift),
-    "aten::__not__": _number(_negated),
-    "aten::__round_to_zero_floordiv": _number(_round_to_zero_floordiv),
+    "aten::add": of_numbers(operator.add),
+    "aten::sub": of_numbers(operator.sub),
+    "aten::mul": of_numbers(operator.mul),
+    "aten::div": of_numbers(operator.truediv),
+    "aten::floordiv": of_numbers(operator.floordiv),
+    "aten::remainder": of_numbers(operator.mod),
+    "aten::fmod": of_numbers(math.fmod),
+    "aten::pow": of_numbers(operator.pow),
+    "aten::neg": of_numbers(operator.neg),
+    "aten::abs": of_numbers(abs),
+    "prim::abs": of_numbers(abs),
+    "aten::eq": of_numbers(operator.eq),
+    "aten::ne": of_numbers(operator.ne),
+    "aten::lt": of_numbers(operator.lt),
+    "aten::le": of_numbers(operator.le),
+    "aten::gt": of_numbers(operator.gt),
+    "aten::ge": of_numbers(operator.ge),
+    "aten::__and__": of_numbers(operator.and_),
+    "aten::__or__": of_numbers(operator.or_),
+    "aten::__xor__": of_numbers(operator.xor),
+    "aten::__lshift__": of_numbers(operator.lshift),
+    "aten::__rshift__": of_numbers(operator.rshift),
+    "aten::__not__": of_numbers(negated),
+    "aten::__round_to_zero_floordiv": of_numbers(_round_to_zero_floordiv),
     "aten::__range_length": _range_length,
-    "aten::__derive_index": _number(lambda index, start, step: start + index * step),
-    "prim::min": _number(_minimum),
-    "prim::max": _number(_maximum),
-    "aten::sqrt": _number(_square_root),
-    "aten::Int": _read(torch.int64, _integer),
-    "aten::IntImplicit": _read(torch.int64, _integer),
-    "aten::Float": _read(torch.float64, _fraction),
-    "aten::FloatImplicit": _read(torch.float64, _fraction),
-    "aten::Bool": _read(torch.bool, _boolean),
-    "aten::ScalarImplicit": _scalar,
-    "aten::item": _scalar,
+    "aten::__derive_index": of_numbers(lambda index, start, step: start + index * step),
+    "prim::min": of_numbers(minimum),
+    "prim::max": of_numbers(maximum),
+    "aten::sqrt": of_numbers(square_root),
+    "aten::Int": reading(torch.int64, integer),
+    "aten::IntImplicit": reading(torch.int64, integer),
+    "aten::Float": reading(torch.float64, fraction),
+    "aten::FloatImplicit": reading(torch.float64, fraction),
+    "aten::Bool": reading(torch.bool, boolean),
+    "aten::ScalarImplicit": scalar,
+    "aten::item": scalar,
     "prim::unchecked_cast": lambda value: value,
     "prim::unchecked_unwrap_optional": lambda value: value,
     "aten::_unwrap_optional": lambda value: value,

@@ -1,0 +1,129 @@
+"""The questions that the conformance tests ask about a pack."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from torchtrt.contract import Validator, to_rejection
+from torchtrt.errors import TorchTRTError
+from torchtrt.graphs.symbols import no_new_assumptions
+from torchtrt.packs import LoadedPack
+from torchtrt.packs.info import FIRST_PARTY_TIER
+from torchtrt.packs.problem import describe
+from torchtrt.registry import DYNAMO_CONVERTERS
+from torchtrt.settings import CompilationSettings
+from torchtrt.targets import parse_target, qualified_name
+from torchtrt_testing import nodes
+from torchtrt_testing.cases import OpCase
+from torchtrt_testing.pack_cases import first_party_cases
+from torchtrt_testing.versions import tensorrts
+
+
+def validators_of(pack: LoadedPack) -> dict[Any, list[Validator]]:
+    """Returns the validators of a pack's converters by the op that they are asked about."""
+    found: dict[Any, list[Validator]] = {}
+    for each in pack.pack.converters:
+        if each.validate is not None and not why_missing(each.target):
+            found.setdefault(parse_target(each.target), []).append(each.validate)
+    return found
+
+
+def faults_of_validators(
+    validators: Mapping[Any, Sequence[Validator]], asked: Iterable[Node]
+) -> list[str]:
+    """Asks a pack's validators about nodes, and returns each error and each change of the graph once."""
+    settings = CompilationSettings()
+    wrong = []
+    for node in asked:
+        if node.op != "call_function" or node.target not in validators:
+            continue
+        name = f"{qualified_name(node.target)} {_outline(node)}"
+        before = nodes.snapshot(node)
+        for validate in validators[node.target]:
+            try:
+                with no_new_assumptions(node.graph):
+                    to_rejection(validate(node, settings))
+            except Exception as error:
+                wrong.append(f"{name}: {describe(error)}")
+        if nodes.snapshot(node) != before:
+            wrong.append(f"{name}: the validator changed the graph")
+    return list(dict.fromkeys(wrong))
+
+
+@functools.cache
+def cases_of_others(pack: str, targets: tuple[Any, ...]) -> tuple[OpCase, ...]:
+    """Returns the first-party cases of the ops that another, first-party pack converts too."""
+    overridden = [
+        qualified_name(target)
+        for target in targets
+        if any(
+            each.pack.name != pack and each.pack.tier <= FIRST_PARTY_TIER
+            for each in DYNAMO_CONVERTERS.candidates(target)
+        )
+    ]
+    return first_party_cases(*overridden) if overridden else ()
+
+
+def parametrize(metafunc: Any, names: Sequence[str], rows: list[Any], nothing: str) -> None:
+    """Makes a test of each row, on each TensorRT if it wants one; without rows one that is skipped and says why."""
+    on = tensorrts()
+    if not rows:
+        rows, on = [pytest.param(*[None] * len(names), marks=pytest.mark.skip(nothing))], [None]
+    metafunc.parametrize(names, rows)
+    if "tensorrt" in metafunc.fixturenames:
+        metafunc.parametrize("tensorrt", on)
+
+
+def why_missing(target: Any) -> str | None:
+    """Returns what to know of an op that is not here, such as the closest name; ``None`` for one that is."""
+    try:
+        parse_target(target)
+    except TorchTRTError as error:
+        return str(error)
+    return None
+
+
+def imported(implementation: Any) -> Any:
+    """Returns a converter's function, imported if it is registered as ``module:function``."""
+    if not isinstance(implementation, str):
+        return implementation
+    module, _, path = implementation.partition(":")
+    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+
+
+def gives_something(target: Any) -> bool:
+    """Returns whether an op has results."""
+    return bool(getattr(getattr(target, "_schema", None), "returns", True))
+
+
+def is_custom(function: Any) -> bool:
+    """Returns whether a target is an op of a library other than PyTorch."""
+    return isinstance(function, OpOverload) and function.namespace not in ("aten", "prims", "prim")
+
+
+def is_listed(name: str, patterns: Iterable[str]) -> bool:
+    """Returns whether one of the patterns matches an op's name, with or without its overload."""
+    spellings = {name, name.removesuffix(".default"), ".".join(name.split(".")[:2])}
+    return any(
+        fnmatch.fnmatchcase(each, pattern.strip(".:")) for pattern in patterns for each in spellings
+    )
+
+
+def _outline(node: Node) -> str:
+    """Returns what a node's tensors are, as a person reads it."""
+    values = [each.meta.get("val") for each in node.all_input_nodes]
+    return ", ".join(
+        f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, torch.Tensor)
+        else str(value)
+        for value in values
+    )

@@ -1,0 +1,237 @@
+"""The values that a data-dependent branch or loop reads from outside."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from torchtrt.errors import ExportError
+from torchtrt.graphs.memory import storage_of
+from torchtrt_torchscript.graphs import Environment, all_nodes, base_of, written_inputs
+from torchtrt_torchscript.memory import Memory, is_same_memory
+from torchtrt_torchscript.numbers import Uninitialized, is_undecided
+from torchtrt_torchscript.operands import is_operand, knows_another_name, like, unwrapped
+from torchtrt_torchscript.site import source_line
+
+
+class BlockRunner(Protocol):
+    """Runs the blocks inside a branch or a loop."""
+
+    graph: torch._C.Graph
+    memory: Memory
+
+    def assign(self, env: Environment, values: Iterable[Any], results: Sequence[Any]) -> None:
+        """Gives values of the graph their results."""
+
+    def run_block(self, block: Any, env: Environment) -> list[Any]:
+        """Runs the nodes of a block; returns its outputs."""
+
+    def run_node(self, node: torch._C.Node, env: Environment) -> None:
+        """Runs one node."""
+
+
+class UnforeseenWriteError(Exception):
+    """The inside writes to operands, at these places, that were not copied for it."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        super().__init__(places)
+        self.places = places
+
+
+class CapturedValues:
+    """The values that a branch or a loop's body reads from outside: tensors and sizes become operands.
+
+    Args:
+        runner: Reads attributes and constants early.
+        node: The branch or loop.
+        env: The values outside.
+
+    Attributes:
+        operands: The tensors and symbolic sizes, in order, also those inside lists and dictionaries.
+        written: The places of those operands that the inside writes to.
+        has_writes: Whether the inside writes to any tensor.
+        leaves_unset: Whether some way through leaves a result unset, because it returns early.
+    """
+
+    def __init__(self, runner: BlockRunner, node: torch._C.Node, env: Environment) -> None:
+        self._env, self._node, self._runner = env, node, runner
+        self._trees: dict[int, tuple[list[Any], pytree.TreeSpec, list[int | None]]] = {}
+        self.operands: list[Any] = []
+        self.written: list[int] = []
+        nodes = [inner for block in node.blocks() for inner in all_nodes(block)]
+        writes = [
+            value
+            for each in nodes
+            for value in written_inputs(each)
+            if value.type().kind() == "TensorType"  # not a list
+        ]
+        self.has_writes = bool(writes) or any(
+            each.kind() in ("prim::CallMethod", "prim::fork") for each in nodes
+        )
+        bases = {base_of(value, env).unique() for value in writes}
+        self._read_early(nodes, bases)
+        names = self._names_from_outside(nodes)
+        self.leaves_unset = any(env[name] is Uninitialized for name in names) or any(
+            each.kind() == "prim::Uninitialized" for each in nodes
+        )
+        for name in names:
+            self._add(name)
+        runner.memory.reads(self.operands, node)
+        self.will_write(
+            place
+            for name in names
+            if name in bases and isinstance(env[name], Tensor)
+            for place in self._trees[name][2]
+        )
+
+    def _read_early(self, nodes: Sequence[torch._C.Node], bases: set[int]) -> None:
+        """Reads the attributes and constants of the inside, so that they come from outside.
+
+        Raises:
+            ExportError: The inside stores into an attribute, or writes to what it reads from one.
+        """
+        for each in nodes:
+            is_read = each.kind() == "prim::GetAttr"
+            if each.kind() == "prim::SetAttr":
+                raise ExportError(_stores(self._node, each))
+            if (is_read or each.kind() == "prim::Constant") and all(
+                value.unique() in self._env for value in each.inputs()
+            ):
+                self._runner.run_node(each, self._env)
+            if is_read and each.output().unique() in bases:
+                raise ExportError(_stores(self._node, each))
+
+    def _names_from_outside(self, nodes: Sequence[torch._C.Node]) -> list[int]:
+        """Returns the values that the inside reads and does not make."""
+        blocks = [block for each in (self._node, *nodes) for block in each.blocks()]
+        read = [value for each in nodes for value in each.inputs()]
+        read += [value for block in blocks for value in block.outputs()]
+        made = {
+            value.unique()
+            for each in nodes
+            if each.kind() not in ("prim::GetAttr", "prim::Constant")
+            for value in each.outputs()
+        }
+        return sorted(({value.unique() for value in read} & self._env.keys()) - made)
+
+    def _add(self, name: int) -> None:
+        value = self._env[name]
+        leaves, tree = pytree.tree_flatten(value, is_leaf=is_undecided)
+        places = [self._place_of(leaf) if is_operand(leaf) else None for leaf in leaves]
+        if isinstance(value, (list, dict)) or any(place is not None for place in places):
+            self._trees[name] = leaves, tree, places
+
+    def _place_of(self, leaf: Any) -> int:
+        """Returns the place of an operand. A tensor with two names has one place."""
+        tensor = unwrapped(leaf)
+        for place, known in enumerate(self.operands):
+            if (
+                isinstance(tensor, Tensor)
+                and isinstance(known, Tensor)
+                and is_same_memory(tensor, known)
+            ):
+                return place
+        self.operands.append(tensor)
+        return len(self.operands) - 1
+
+    def will_write(self, places: Iterable[int | None]) -> None:
+        """Says that the inside writes to the operands at these places.
+
+        Raises:
+            ExportError: The inside knows such a tensor by another view too.
+        """
+        memory = self._runner.memory
+        self.written = sorted({*self.written, *(place for place in places if place is not None)})
+        for place in self.written:
+            for other, operand in enumerate(self.operands):
+                if (
+                    other != place
+                    and isinstance(operand, Tensor)
+                    and memory.may_share(self.operands[place], operand)
+                ):
+                    raise ExportError(knows_another_name(self._node))
+
+    def check_writes(self, memory: Memory, given: Sequence[Any]) -> None:
+        """Raises an error, which nobody sees, if the inside has written to an operand that was not copied for it."""
+        unforeseen = [
+            place
+            for place, tensor in enumerate(given)
+            if isinstance(tensor, Tensor)
+            and place not in self.written
+            and memory.is_written(tensor)
+        ]
+        if unforeseen:
+            raise UnforeseenWriteError(unforeseen)
+
+    def apart(self) -> tuple[Any, ...]:
+        """Returns the operands, with copies of those that are views of the memory of earlier ones."""
+        taken: set[int] = set()
+        apart = []
+        for operand in self.operands:
+            if isinstance(operand, Tensor):
+                number = storage_of(operand)
+                apart.append(operand.clone() if number in taken else operand)
+                taken.add(number)
+            else:
+                apart.append(operand)
+        return tuple(apart)
+
+    def copied(self, operands: Sequence[Any], *, everything: bool) -> list[Any]:
+        """Returns the operands with copies of those that are written, or of every tensor."""
+        return [
+            each.clone()
+            if isinstance(each, Tensor) and (everything or place in self.written)
+            else each
+            for place, each in enumerate(operands)
+        ]
+
+    def write_back(self, results: Sequence[Any]) -> None:
+        """Writes what the inside made of the written operands to the tensors outside."""
+        for place, value in zip(self.written, results, strict=True):
+            self.operands[place].copy_(value)
+            self._runner.memory.writes(self.operands[place], self._node)
+
+    @contextlib.contextmanager
+    def within(self, operands: Sequence[Any]) -> Iterator[Environment]:
+        """Yields the values for the inside; until it returns, the runner has a memory for the inside.
+
+        Raises:
+            ExportError: The inside has changed a list or dictionary from outside.
+        """
+        inner, entered, outer = dict(self._env), {}, self._runner.memory
+        for name, (leaves, tree, places) in self._trees.items():
+            given = [
+                leaf if place is None else like(leaf, operands[place])
+                for leaf, place in zip(leaves, places, strict=True)
+            ]
+            inner[name] = pytree.tree_unflatten(given, tree)
+            entered[name] = inner[name], given
+        self._runner.memory = Memory()
+        self._runner.memory.outlives(list(operands))
+        try:
+            yield inner
+        finally:
+            self._runner.memory = outer
+        for name, (_, tree, _) in self._trees.items():
+            value, before = entered[name]
+            leaves, after = pytree.tree_flatten(value, is_leaf=is_undecided)
+            if after != tree or any(
+                new is not old for new, old in zip(leaves, before, strict=True)
+            ):
+                message = (
+                    f"{self._node.kind()} depends on data and changes a list or dictionary from outside. Build it "
+                    f"from tensors that the branch or loop returns.\n{source_line(self._node)}"
+                )
+                raise ExportError(message)
+
+
+def _stores(node: torch._C.Node, access: torch._C.Node) -> str:
+    return (
+        f"{node.kind()} depends on data, and inside it the model stores into its attribute {access.s('name')!r}. "
+        f"Store what the branch or loop returns, after it.\n{source_line(access)}"
+    )
