@@ -11,7 +11,7 @@ from torch.fx import Node
 from torchtrt.conversion import ConversionContext, NetworkTensor, Operand, value_of
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.dtypes import engine_dtype
-from torchtrt_converters_aten_core.impl import elementwise, remainders, shape, types, unary
+from torchtrt_converters_aten_core.impl import elementwise, powers, remainders, shape, types, unary
 from torchtrt_converters_aten_core.impl.formulas import Formula
 from torchtrt_converters_aten_core.impl.shims import reduces_integers_exactly
 from torchtrt_converters_aten_core.registration import converts_elementwise
@@ -240,10 +240,12 @@ def power(ctx: ConversionContext, self: Operand, exponent: Operand) -> NetworkTe
         if exponent == 1:
             return base
         if special is not None and dtype.is_floating_point:
-            return unary.apply(ctx, special, base)
+            for kind in special:
+                base = unary.apply(ctx, kind, base)
+            return base
         if exponent in (2, 3) or (types.is_integer(dtype) and exponent > 0):
             return _repeated_product(ctx, base, int(exponent))
-    return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
+    return powers.power(ctx, base, exponent, dtype)
 
 
 def _power_by_bits(
@@ -275,7 +277,8 @@ def _remainder_of_two(number: Formula) -> Formula:
     return Formula(ctx, elementwise.remainder(ctx, number.tensor, 2, dtype, "floor"))
 
 
-_POWERS = {0.5: "SQRT", -1: "RECIP"}
+_POWERS = {0.5: ("SQRT",), -0.5: ("SQRT", "RECIP"), -1: ("RECIP",)}
+"""The exponents for which PyTorch calls another function, and its layers here."""
 
 
 def _repeated_product(ctx: ConversionContext, base: NetworkTensor, exponent: int) -> NetworkTensor:
