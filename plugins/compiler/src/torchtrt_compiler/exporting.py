@@ -33,6 +33,7 @@ from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
 from torchtrt_compiler.lowering import Program, without_regions, without_transforms
 from torchtrt_compiler.small_sizes import Excluded
+from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock
 from torchtrt_runtime.input_checks import check_strided
 from torchtrt_runtime.report import NarrowedSize
@@ -58,10 +59,13 @@ def export(
         UnsupportedProgramError: The model has a transform that PyTorch cannot apply, such as ``torch.func.grad``.
     """
     _check_kinds(inputs, kwarg_inputs)
-    exported = model
-    if not isinstance(exported, ExportedProgram):
+    if isinstance(model, ExportedProgram):
+        return without_transforms(without_regions(model))
+    with StrideReads() as reads:
         exported = _exported(model, inputs, kwarg_inputs, dynamic_shapes)
-    return without_transforms(without_regions(exported))
+    program = without_transforms(without_regions(exported))
+    reads.keep_in(program)
+    return program
 
 
 def _exported(

@@ -167,6 +167,20 @@ class Restrides(nn.Module):
         return (x + 1).as_strided_((2, 2), (1, 2)) * 2
 
 
+class Asks(nn.Module):
+    """Computes with a stride that Python reads, of a sum that has the strides of the input."""
+
+    def forward(self, x):
+        return x * (x + 1).stride(0)
+
+
+class AsksWhether(nn.Module):
+    """Takes a branch that depends on strides."""
+
+    def forward(self, x):
+        return x * 2 if x.is_contiguous() else x * 3
+
+
 ROWS = torch.arange(12.0).reshape(3, 4)
 COLUMNS = torch.arange(12.0).reshape(4, 3).t()
 
@@ -177,6 +191,8 @@ MODELS = {
     "resized": Resizes(),
     "resized as": ResizesLike(),
     "in place": Restrides(),
+    "in Python": Asks(),
+    "in a condition": AsksWhether(),
 }
 
 
@@ -213,3 +229,29 @@ def test_the_diagonal_of_an_input_in_other_memory_is_refused():
     torch.testing.assert_close(compiled(rows.clone()), model(rows.clone()))
     with pytest.raises(InputError, match="reads memory by strides"):
         compiled(torch.arange(60.0).reshape(10, 6)[:, :2])
+
+
+class ReadsOffset(nn.Module):
+    """Computes with the place of its input in memory."""
+
+    def forward(self, x):
+        return x + x.storage_offset()
+
+
+def test_a_storage_offset_that_python_reads_holds_in_each_call():
+    """An input at another place in its storage is refused, though its strides are those of the example."""
+    x = torch.arange(12.0)
+    compiled = torchtrt.compile(ReadsOffset().eval(), [x[4:8]], min_block_size=1)
+
+    torch.testing.assert_close(compiled(x[4:8]), x[4:8] + 4)
+    with pytest.raises(InputError, match="storage offset 4"):
+        compiled(x[:4])
+
+
+def test_strides_that_pytorchs_own_modules_read_restrict_no_input():
+    """A convolution asks for them, and computes the same values whatever they are."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    compiled = torchtrt.compile(model, [torch.rand(1, 3, 8, 8)], min_block_size=1)
+    x = torch.rand(1, 3, 8, 8).to(memory_format=torch.channels_last)
+
+    torch.testing.assert_close(compiled(x), model(x))

@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import model_line
 from torchtrt_compiler.lowering.aliasing import certain_source
+from torchtrt_compiler.stride_reads import stride_reads
 from torchtrt_runtime.input_checks import InputMemory
 
 aten = torch.ops.aten
@@ -49,10 +50,10 @@ def wraps_by_strides(node: Node) -> bool:
 
 
 def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dict[str, InputMemory]:
-    """Returns the required memory of each input, by name; nothing if the program reads no strides.
+    """Returns the required memory of each input, by name; nothing if neither the program nor the model reads strides.
 
     Elementwise ops give their results the strides of their operands. A program that reads memory by strides
-    therefore computes other values for inputs with other strides.
+    therefore computes other values for inputs with other strides. So does a model whose Python code reads them.
 
     Args:
         exported: The program.
@@ -66,7 +67,8 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
         node for module in modules if isinstance(module, GraphModule) for node in module.graph.nodes
     ]
     reading = [node for node in nodes if node.target in _BY_STRIDES | _IN_PLACE]
-    if not reading and not any(map(wraps_by_strides, nodes)):
+    in_python = stride_reads(exported)
+    if not reading and not in_python.lines and not any(map(wraps_by_strides, nodes)):
         return {}
     read_itself = {_base(node).name for node in reading}
     required = {}
@@ -76,11 +78,13 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
             continue
         order = _order_in_memory(value)
         if order is None:
+            where = f" ({in_python.lines[0]})" if in_python.lines else ""
             raise UnsupportedProgramError(
-                f"The model reads memory by strides, and the input {node.target!r} was exported with gaps between its "
-                "elements in memory. Export the model with contiguous inputs."
+                f"The model reads memory by strides{where}, and the input {node.target!r} was exported with gaps "
+                "between its elements in memory. Export the model with contiguous inputs."
             )
-        offset = int(value.storage_offset()) if node.name in read_itself else None
+        reads_offset = node.name in read_itself or in_python.reads_offset
+        offset = int(value.storage_offset()) if reads_offset else None
         required[str(node.target)] = InputMemory(tuple(order), offset)
     return required
 
