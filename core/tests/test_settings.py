@@ -118,6 +118,13 @@ def test_an_op_cannot_be_both_enabled_and_disabled_for_decomposition():
         )
 
 
+@pytest.mark.parametrize("spelling", [operator.getitem, "_operator.getitem"], ids=str)
+def test_taking_a_result_is_no_op_to_keep_in_pytorch(spelling):
+    """It runs where the op runs whose result it takes."""
+    with pytest.raises(SettingsError, match="Name the op that has the results"):
+        CompilationSettings(torch_executed_ops={spelling, "aten.topk"})
+
+
 def test_preferences_are_by_op():
     """A preference for a packet holds for its overloads."""
     settings = CompilationSettings(converter_preferences={"aten.gelu": "mine"})

@@ -7,6 +7,7 @@ Nothing stores them globally, so two threads can compile with different settings
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -293,6 +294,11 @@ class CompilationSettings:
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
+        if operator.getitem in self.torch_executed_ops:
+            raise SettingsError(
+                "torch_executed_ops names getitem, which takes one of an op's results and runs where the op runs. "
+                "Name the op that has the results."
+            )
         if self.torch_executed_on_failure and self.require_full_compilation:
             raise SettingsError(
                 "torch_executed_on_failure leaves ops in PyTorch, which require_full_compilation forbids. Drop one."
