@@ -21,6 +21,7 @@ from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, shape, types
 from torchtrt_converters_aten_core.impl import padding as padding_impl
 from torchtrt_converters_aten_core.impl.shims import deconvolves
+from torchtrt_converters_aten_core.impl.sizes import per_dimension
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -171,11 +172,6 @@ def _numbers(value: Any) -> list[int]:
     return list(value) if isinstance(value, (list, tuple)) else []
 
 
-def _each(value: Any, count: int) -> tuple[int, ...]:
-    numbers = list(value) if isinstance(value, Sequence) else [value]
-    return tuple(numbers * count if len(numbers) == 1 else numbers)
-
-
 @converts(
     dict.fromkeys(CONVOLUTIONS, False) | dict.fromkeys(TRANSPOSED, True),
     reject_if=_unsupported_convolution,
@@ -199,15 +195,16 @@ def convolution(
     """Converts a convolution or a transposed one."""
     kernel_size = tuple(weight.shape)[2:]
     count = len(kernel_size)
-    stride, dilation = _each(stride, count), _each(dilation, count)
+    stride, dilation = per_dimension(stride, count), per_dimension(dilation, count)
     transposed = is_transposed if transposed is None else transposed
     if padding == "same":
         before, after = _same_padding(kernel_size, dilation)
     else:
-        before = [0] * count if padding == "valid" else list(_each(padding, count))
+        amounts = 0 if isinstance(padding, str) else padding
+        before = list(per_dimension(amounts, count))
         after = list(before)
     if transposed:
-        extra = _each(output_padding, count)
+        extra = per_dimension(output_padding, count)
         after = [padding - more for padding, more in zip(after, extra, strict=True)]
     beyond = [max(0, -amount) for amount in after]
     window = Window(stride, dilation, tuple(before), tuple(max(0, pad) for pad in after), groups)

@@ -23,6 +23,7 @@ from torchtrt.conversion import (
 from torchtrt.tensorrt import trt
 from torchtrt_converters_aten_core.impl import elementwise, matmul, shape, types
 from torchtrt_converters_aten_core.impl.reduction import reduce
+from torchtrt_converters_aten_core.impl.sizes import per_dimension
 from torchtrt_converters_aten_core.registration import converts
 
 aten = torch.ops.aten
@@ -235,17 +236,12 @@ _BOUNDED_BELOW = {
 SPATIAL = {**ADAPTIVE_MAXIMA, **MAXIMA, **MAXIMA_WITH_INDICES, **AVERAGES, **ADAPTIVE_AVERAGES}
 
 
-def _each(value: Any, count: int) -> tuple[int, ...]:
-    numbers = list(value) if isinstance(value, Sequence) else [value]
-    return tuple(numbers * count if len(numbers) == 1 else numbers)
-
-
 def _geometry(
     count: int, kernel_size: Any, stride: Any, padding: Any
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    size = _each(kernel_size, count)
-    steps = _each(stride, count) if stride not in (None, []) else size
-    return size, steps, _each(padding, count)
+    size = per_dimension(kernel_size, count)
+    steps = per_dimension(stride, count) if stride not in (None, []) else size
+    return size, steps, per_dimension(padding, count)
 
 
 def _rounds_alike(size: tuple[int, ...], stride: tuple[int, ...], padding: tuple[int, ...]) -> bool:
@@ -260,7 +256,7 @@ def _unsupported_window(node: Node) -> str | None:
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
         return "TensorRT pools floating-point numbers only"
-    if any(step != 1 for step in _each(getattr(op, "dilation", 1), 1)):
+    if any(step != 1 for step in per_dimension(getattr(op, "dilation", 1), 1)):
         return "TensorRT pools without dilation"
     size, stride, padding = _geometry(SPATIAL[node.target], op.kernel_size, op.stride, op.padding)
     if op.ceil_mode and not _rounds_alike(size, stride, padding):
@@ -357,7 +353,7 @@ def _varying_parts(node: Node) -> str | None:
     tensor = value_of(op.self)
     if not tensor.dtype.is_floating_point:
         return "TensorRT pools floating-point numbers only"
-    wanted = _each(op.output_size, SPATIAL[node.target])
+    wanted = per_dimension(op.output_size, SPATIAL[node.target])
     for size, extent in zip(wanted, tensor.shape[-len(wanted) :], strict=True):
         if size != 1 and not (isinstance(size, int) and isinstance(extent, int) and extent > 0):
             return "parts of a size that is known only at run time have no fixed window"
@@ -369,12 +365,12 @@ def adaptive_average(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[Size], *, count: int
 ) -> NetworkTensor:
     """Converts averages of as many equal parts as asked for."""
-    return _adaptive_average(ctx, self, _each(output_size, count))
+    return _adaptive_average(ctx, self, per_dimension(output_size, count))
 
 
 def _unequal_parts(node: Node) -> str | None:
     op = arguments_of(node)
-    wanted = _each(op.output_size, SPATIAL[node.target])
+    wanted = per_dimension(op.output_size, SPATIAL[node.target])
     extents = value_of(op.self).shape[-len(wanted) :]
     if all(
         isinstance(extent, int) and extent % size == 0
@@ -389,7 +385,7 @@ def adaptive_maximum(
     ctx: ConversionContext, self: NetworkTensor, output_size: Sequence[int], *, count: int
 ) -> tuple[NetworkTensor, None]:
     """Converts the largest element of each of equal parts, where nothing asks for its index."""
-    wanted = _each(output_size, count)
+    wanted = per_dimension(output_size, count)
     extents = tuple(self.shape)[-len(wanted) :]
     steps = tuple(extent // size for extent, size in zip(extents, wanted, strict=True))
     zeros = (0,) * len(steps)

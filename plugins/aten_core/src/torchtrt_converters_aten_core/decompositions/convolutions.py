@@ -11,16 +11,12 @@ import torch
 from torch import Tensor
 
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.impl.sizes import per_dimension
 
 aten = torch.ops.aten
 
 LARGEST_KERNEL = 128
 """The most elements of a kernel: there are about five layers for each."""
-
-
-def _each(value: int | Sequence[int], count: int) -> list[int]:
-    numbers = list(value) if isinstance(value, Sequence) else [value]
-    return numbers * count if len(numbers) == 1 else numbers
 
 
 def _pad(tensor: Tensor, dim: int, before: int, after: int) -> Tensor:
@@ -89,14 +85,17 @@ def _convolution(count: int) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Tensor:
         """Returns a convolution of integers."""
-        gaps = _each(dilation, count)
+        gaps = per_dimension(dilation, count)
         spans = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
         if padding == "same":
             before = [span // 2 for span in spans]
             after = [span - half for span, half in zip(spans, before, strict=True)]
         else:
-            before = after = [0] * count if padding == "valid" else _each(padding, count)
-        return _convolve(input, weight, bias, _each(stride, count), before, after, gaps, groups)
+            amounts = 0 if padding == "valid" else padding
+            before = after = list(per_dimension(amounts, count))
+        return _convolve(
+            input, weight, bias, per_dimension(stride, count), before, after, gaps, groups
+        )
 
     return convolution
 
@@ -113,7 +112,7 @@ def _transposed(count: int) -> Callable[..., Tensor]:
         dilation: Sequence[int] = (1,),
     ) -> Tensor:
         """Returns a transposed convolution of integers: of the input with zeros between its elements."""
-        steps, gaps = _each(stride, count), _each(dilation, count)
+        steps, gaps = per_dimension(stride, count), per_dimension(dilation, count)
         wide = input
         for dim, step in enumerate(steps, start=input.dim() - count):
             if step != 1:
@@ -124,10 +123,13 @@ def _transposed(count: int) -> Callable[..., Tensor]:
         kernel = turned.transpose(1, 2).flatten(0, 1)
         before = [
             gap * (size - 1) - pad
-            for gap, size, pad in zip(gaps, weight.shape[2:], _each(padding, count), strict=True)
+            for gap, size, pad in zip(
+                gaps, weight.shape[2:], per_dimension(padding, count), strict=True
+            )
         ]
         after = [
-            pad + extra for pad, extra in zip(before, _each(output_padding, count), strict=True)
+            pad + extra
+            for pad, extra in zip(before, per_dimension(output_padding, count), strict=True)
         ]
         return _convolve(wide, kernel, bias, [1] * count, before, after, gaps, groups)
 

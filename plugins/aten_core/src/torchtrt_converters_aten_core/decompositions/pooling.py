@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from torchtrt_converters_aten_core import pack
+from torchtrt_converters_aten_core.impl.sizes import per_dimension
 
 aten = torch.ops.aten
 
@@ -34,11 +35,6 @@ class Span:
     reach: list[int]
 
 
-def _each(value: int | Sequence[int], count: int) -> list[int]:
-    numbers = list(value) if isinstance(value, Sequence) else [value]
-    return numbers * count if len(numbers) == 1 else numbers
-
-
 def _fixed(self: Tensor, count: int) -> list[int]:
     lengths = list(self.shape[-count:])
     if not all(isinstance(length, int) for length in lengths):
@@ -56,15 +52,15 @@ def _spans(
     ceil_mode: bool,
 ) -> list[Span]:
     """Returns the windows over each of the last ``count`` dimensions, as many as PyTorch counts."""
-    sizes = _each(kernel_size, count)
-    strides = _each(stride, count) if stride else sizes
+    sizes = per_dimension(kernel_size, count)
+    strides = per_dimension(stride, count) if stride else sizes
     spans = []
     for length, size, step, pad, gap in zip(
         _fixed(self, count),
         sizes,
         strides,
-        _each(padding, count),
-        _each(dilation, count),
+        per_dimension(padding, count),
+        per_dimension(dilation, count),
         strict=True,
     ):
         room = length + 2 * pad - gap * (size - 1) - 1
@@ -81,7 +77,7 @@ def _spans(
 def _parts(self: Tensor, output_size: int | Sequence[int], count: int) -> list[Span]:
     """Returns the parts of adaptive pooling as windows; their sizes differ by places outside of the tensor."""
     spans = []
-    for length, size in zip(_fixed(self, count), _each(output_size, count), strict=True):
+    for length, size in zip(_fixed(self, count), per_dimension(output_size, count), strict=True):
         bounds = [(part * length // size, -(-(part + 1) * length // size)) for part in range(size)]
         widest = max(last - first for first, last in bounds)
         places = [
@@ -152,7 +148,7 @@ def _adaptive_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
     def adaptive_max_pool(self: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Returns the largest element of each part, and its place in the pooled dimensions."""
         if not all(isinstance(length, int) for length in self.shape[-count:]):
-            return _maximum_parts(self, _each(output_size, count))
+            return _maximum_parts(self, per_dimension(output_size, count))
         return _maximum(self, _parts(self, output_size, count))
 
     return adaptive_max_pool
@@ -191,7 +187,7 @@ def _adaptive_average_pool(count: int) -> Callable[..., Tensor]:
         if self.dtype in (torch.float16, torch.bfloat16):
             return adaptive_average_pool(self.to(torch.float32), output_size).to(self.dtype)
         result = self
-        for dim, size in enumerate(_each(output_size, count), self.dim() - count):
+        for dim, size in enumerate(per_dimension(output_size, count), self.dim() - count):
             inside = _inside_parts(self.shape[dim], size, self)
             rows = torch.where(inside, result.movedim(dim, -1).unsqueeze(-2), 0.0)
             result = (rows.sum(-1) / inside.to(self.dtype).sum(-1)).movedim(-1, dim)
@@ -259,8 +255,8 @@ def _fractional_max_pool(count: int) -> Callable[..., tuple[Tensor, Tensor]]:
         self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Returns the largest element of windows at random distances, and its place in the pooled dimensions."""
-        lengths, outputs = _fixed(self, count), _each(output_size, count)
-        sizes, batch = _each(kernel_size, count), self.dim() - count
+        lengths, outputs = _fixed(self, count), per_dimension(output_size, count)
+        sizes, batch = per_dimension(kernel_size, count), self.dim() - count
         flat: Tensor | None = None
         for dim, (length, size, output) in enumerate(zip(lengths, sizes, outputs, strict=True)):
             # Of images the first sample is for the width, of volumes for the depth.

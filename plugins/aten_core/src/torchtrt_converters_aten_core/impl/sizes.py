@@ -245,6 +245,17 @@ def _vector(ctx: ConversionContext, scalar: NetworkTensor) -> NetworkTensor:
     return layer.get_output(0)
 
 
+def per_dimension(value: Any, count: int) -> tuple[int, ...]:
+    """Returns an op's argument such as a stride as one number for each of ``count`` dimensions.
+
+    Args:
+        value: A number for all dimensions, or a sequence with one number, or with one for each.
+        count: How many dimensions there are.
+    """
+    numbers = tuple(value) if isinstance(value, Sequence) else (value,)
+    return numbers * count if len(numbers) == 1 else numbers
+
+
 def is_static(sizes: Sequence[object]) -> TypeGuard[Sequence[int]]:
     """Returns whether every size is a fixed number."""
     return all(isinstance(size, int) for size in sizes)
