@@ -139,6 +139,9 @@ _CHECKS: Mapping[str, _Check] = {
     "autocast": _Check(_is_autocast_dtype, "torch.float16, torch.bfloat16 or None"),
     "autocast_excluded_ops": _OPS,
     "autocast_excluded_nodes": _Check(_are_patterns, "a collection of regular expressions"),
+    "max_engine_bytes": _Check(
+        lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
+    ),
     "workspace_size": _Check(_is_byte_count, "bytes, 0 or more"),
     "optimization_level": _Check(_is_level, "0 to 5 or None"),
     "num_avg_timing_iters": _COUNT,
@@ -208,6 +211,8 @@ class CompilationSettings:
         autocast_excluded_ops: Ops that compute in float32 even so.
         autocast_excluded_nodes: The same for nodes: regular expressions that match a node's whole name, or
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
+        max_engine_bytes: The most bytes of weights of one engine: larger blocks become several engines, which TensorRT
+            builds one after the other in less memory. ``None`` sets no limit.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
@@ -252,6 +257,7 @@ class CompilationSettings:
     autocast: torch.dtype | None = None
     autocast_excluded_ops: frozenset[Target] = frozenset()
     autocast_excluded_nodes: frozenset[str] = frozenset()
+    max_engine_bytes: int | None = None
     workspace_size: int = 0
     optimization_level: int | None = None
     num_avg_timing_iters: int = 1

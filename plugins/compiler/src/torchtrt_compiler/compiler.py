@@ -43,7 +43,7 @@ from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
 from torchtrt_compiler.tuning import tuned
-from torchtrt_compiler.unused_settings import warn_of_unused_settings
+from torchtrt_compiler.unused_settings import warn_of_large_weights, warn_of_unused_settings
 from torchtrt_compiler.verification import Built, closest_reference, verify
 from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
@@ -149,6 +149,7 @@ def _compile_program(
         _tell_narrowed(report, options)
     with stages.stage("partitioning"):
         partition = partition_nodes(program.graph_module.graph, options)
+        warn_of_large_weights(partition, options.max_engine_bytes)
         describe_partition(report, partition)
         if options.require_full_compilation:
             check_complete(report)

@@ -14,6 +14,7 @@ from torchtrt.graphs.nodes import mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt_compiler.partitioning.blocks import Partition, weight_bytes
 
 _OF_OPS = (
     "torch_executed_ops",
@@ -41,6 +42,29 @@ def warn_of_unused_settings(
     if problems:
         lines = "\n  ".join(problems)
         warnings.warn(f"Settings have no effect here:\n  {lines}", SettingsWarning, stacklevel=4)
+
+
+def warn_of_large_weights(partition: Partition, most: int | None) -> None:
+    """Warns of ops that alone have more weights than ``max_engine_bytes``, each of which an engine has to hold."""
+    if most is None:
+        return
+    large = {
+        node: size
+        for block in partition.blocks.values()
+        for node in block
+        if (size := weight_bytes([node])) > most
+    }
+    if large:
+        largest = max(large, key=large.__getitem__)
+        weights = " and ".join(
+            str(each.target) for each in largest.all_input_nodes if each.op == "get_attr"
+        )
+        warnings.warn(
+            f"max_engine_bytes={most:,} is less than single ops need, and their engines are larger. There are "
+            f"{len(large)} such ops; the largest has {large[largest]:,} bytes of weights: {weights}.",
+            SettingsWarning,
+            stacklevel=4,
+        )
 
 
 def _unknown(

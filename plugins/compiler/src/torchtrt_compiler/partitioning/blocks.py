@@ -8,6 +8,7 @@ form one block. No block can depend on itself through PyTorch, and the whole tak
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
     A node stays in PyTorch if no converter accepts it, or if its block would be smaller than ``min_block_size``.
     It also stays there if an engine would need an input whose size has no bound.
     With ``require_full_compilation`` no block is too small.
+    A block whose weights have more than ``max_engine_bytes`` is split.
     """
     reasons: dict[Node, _Reason] = {}
     for node in graph.nodes:
@@ -84,7 +86,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         if not (demoted := _demotions(blocks, smallest)):
             break
         reasons.update(demoted)
-    return Partition(
+    partition = Partition(
         {level: tuple(nodes) for level, nodes in sorted(blocks.items())},
         tuple(
             TorchNode(node, *reasons[node])
@@ -93,6 +95,7 @@ def partition_nodes(graph: Graph, settings: CompilationSettings) -> Partition:
         ),
         levels,
     )
+    return _limited(partition, settings.max_engine_bytes)
 
 
 def split_block(partition: Partition, level: int) -> Partition | None:
@@ -101,8 +104,14 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     It is cut in its middle half, where the fewest tensors go from the first part to the second.
     """
     nodes = partition.blocks[level]
-    if (cut := _best_cut(nodes)) is None:
-        return None
+    count = len(nodes)
+    cut = _best_cut(nodes, range(max(1, count // 4), count - count // 4), count // 2)
+    return None if cut is None else _cut(partition, level, cut)
+
+
+def _cut(partition: Partition, level: int, cut: int) -> Partition:
+    """Returns a partition in which the nodes of one block from the place ``cut`` on are a block of their own."""
+    nodes = partition.blocks[level]
     first = set(nodes[:cut])
     levels = {
         node: old if old < level or node in first else old + 1
@@ -120,6 +129,62 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     return Partition(blocks, partition.torch_nodes, levels)
 
 
+def _limited(partition: Partition, most: int | None) -> Partition:
+    """Returns a partition in which each block has at most so many bytes of weights, or cannot be split further."""
+    level, last = min(partition.blocks, default=0), max(partition.blocks, default=-1)
+    while most is not None and level <= last:
+        nodes = partition.blocks.get(level, ())
+        cut = _cut_by_weights(nodes, most) if weight_bytes(nodes) > most else None
+        if cut is not None:
+            partition = _cut(partition, level, cut)
+            last += 1
+        level += 1
+    return partition
+
+
+def _cut_by_weights(nodes: Sequence[Node], most: int) -> int | None:
+    """Returns where to cut a block so that the weights before the cut have at most ``most`` bytes.
+
+    The last quarter of the fitting places is searched for the fewest crossing tensors. If no place fits, because a
+    single op has more weights, the block is cut as early as possible.
+    """
+    known: set[str] = set()
+    total, fitting = 0, 0
+    for place, node in enumerate(nodes):
+        total += _new_weight_bytes(node, known)
+        if total > most:
+            break
+        fitting = place + 1
+    late = range(fitting, fitting - fitting // 4 - 1, -1)
+    cut = _best_cut(nodes, [place for place in late if 0 < place < len(nodes)], fitting)
+    if cut is None:
+        cut = next((each for each in range(fitting, 0, -1) if _can_cut(nodes, each)), None)
+    if cut is None:
+        cut = next((each for each in range(fitting + 1, len(nodes)) if _can_cut(nodes, each)), None)
+    return cut
+
+
+def _can_cut(nodes: Sequence[Node], place: int) -> bool:
+    return _best_cut(nodes, [place], place) is not None
+
+
+def weight_bytes(nodes: Sequence[Node]) -> int:
+    """Returns the bytes of the weights that nodes read, each weight once."""
+    known: set[str] = set()
+    return sum(_new_weight_bytes(node, known) for node in nodes)
+
+
+def _new_weight_bytes(node: Node, known: set[str]) -> int:
+    """Returns the bytes of the weights that a node reads and that are not known yet."""
+    total = 0
+    for source in node.all_input_nodes:
+        if source.op == "get_attr" and str(source.target) not in known:
+            known.add(str(source.target))
+            value = source.meta.get("val")
+            total += value.nbytes if isinstance(value, torch.Tensor) else 0
+    return total
+
+
 def leave_block(partition: Partition, level: int, reason: str) -> Partition:
     """Returns a partition in which the nodes of one block stay in PyTorch."""
     blocks = dict(partition.blocks)
@@ -127,20 +192,37 @@ def leave_block(partition: Partition, level: int, reason: str) -> Partition:
     return Partition(blocks, (*partition.torch_nodes, *left), partition.levels)
 
 
-def _best_cut(nodes: Sequence[Node]) -> int | None:
-    """Returns where to cut a block in two: how many nodes come before it, or None where no cut is possible."""
-    count = len(nodes)
-    places = {node: place for place, node in enumerate(nodes)}
-    last_readers = [
-        max((places.get(user, 0) for user in _readers(node)), default=0) for node in nodes
-    ]
-    ranks: list[tuple[int, int, int]] = []
-    for cut in range(max(1, count // 4), count - count // 4):
-        crossing = [node for node in nodes[:cut] if last_readers[places[node]] >= cut]
-        if any(map(_must_stay_inside, crossing)):
+def _best_cut(nodes: Sequence[Node], places: Sequence[int], middle: int) -> int | None:
+    """Returns where to cut a block in two: how many nodes come before it, or None where no cut is possible.
+
+    Args:
+        nodes: The block.
+        places: The places to choose from. Fewer tensors go from one part to the other at the chosen place.
+        middle: The place that is preferred among those with equally many tensors.
+    """
+    numbers = {node: number for number, node in enumerate(nodes)}
+    crossing, stuck = (
+        [0] * (len(nodes) + 1),
+        [0] * (len(nodes) + 1),
+    )  # changes from one place to the next
+    for number, node in enumerate(nodes):
+        last = max((numbers.get(user, 0) for user in _readers(node)), default=0)
+        if last <= number:
             continue
-        ranks.append((len(crossing), abs(2 * cut - count), cut))
-    return min(ranks)[-1] if ranks else None
+        for changes in (crossing, stuck) if _must_stay_inside(node) else (crossing,):
+            changes[number + 1] += 1
+            changes[last + 1] -= 1
+    crossing, stuck = list(itertools.accumulate(crossing)), list(itertools.accumulate(stuck))
+    ranks = sorted((crossing[each], abs(each - middle), each) for each in places if not stuck[each])
+    cuts = (cut for _, _, cut in ranks)
+    return next((cut for cut in cuts if _has_input(nodes[:cut]) and _has_input(nodes[cut:])), None)
+
+
+def _has_input(nodes: Sequence[Node]) -> bool:
+    """Returns whether nodes read a tensor from outside that is no weight: an engine needs an input."""
+    inside = set(nodes)
+    sources = (source for node in nodes for source in tensor_inputs(node))
+    return any(source.op != "get_attr" and source not in inside for source in sources)
 
 
 def _must_stay_inside(node: Node) -> bool:
