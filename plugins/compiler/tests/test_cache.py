@@ -239,6 +239,66 @@ def test_the_key_covers_what_changes_an_engine_and_nothing_else(tmp_path, change
     assert [expected] == hits(change(str(tmp_path)))
 
 
+def test_another_checkpoint_is_a_refit_and_not_a_build(tmp_path):
+    """The key of a refittable engine covers no values of weights. Each compilation computes with its own."""
+    old, new = BASE, changed_weight()
+    new[0].weight.data.neg_()
+    x = torch.rand(4, 4)
+
+    assert [False] == hits(compiled(old, tmp_path, [VARYING], immutable_weights=False))
+    for model in (new, old, new):
+        again = compiled(model, tmp_path, [VARYING], immutable_weights=False)
+        assert [True] == hits(again)
+        torch.testing.assert_close(again(x), model(x))
+    assert 1 == len(EngineCache(tmp_path).entries())
+
+
+class Tied(nn.Module):
+    """Two weights, which may be one."""
+
+    def __init__(self, tied):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        if tied:
+            self.second.weight = self.first.weight
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_a_checkpoint_whose_weights_are_no_longer_tied_is_built(tmp_path):
+    """The engine of tied weights has one constant for both."""
+    x = torch.rand(4, 4)
+    for tied in (True, False, True):
+        model = Tied(tied).eval()
+        made = compiled(model, tmp_path, [x], immutable_weights=False)
+        torch.testing.assert_close(made(x), model(x))
+
+
+class Powered(nn.Module):
+    """A power whose layers depend on whether an exponent is 0."""
+
+    def __init__(self, exponent):
+        super().__init__()
+        self.exponent = nn.Parameter(torch.tensor([exponent, 1.5]))
+
+    def forward(self, x):
+        return x**self.exponent
+
+
+def test_an_engine_that_cannot_be_refitted_is_built_again(tmp_path):
+    """Facts about values are compiled in. Where they differ, the new engine takes the place of the old one."""
+    x = torch.tensor([float("nan"), 2.0])
+    found = []
+    for exponent in (2.5, 3.5, 0.0, 2.5, 3.5):
+        model = Powered(exponent).eval()
+        made = compiled(model, tmp_path, [x], immutable_weights=False)
+        torch.testing.assert_close(made(x), model(x), equal_nan=True)
+        found += hits(made)
+
+    assert found == [False, True, False, False, True]
+
+
 def test_the_key_covers_tensorrt_gpu_and_the_code_of_packs(tmp_path, monkeypatch):
     """Another version of TensorRT, another GPU, another version of a pack, and the same version with other code."""
     for version in ("8.6.0", "10.16.1", "11.4.0"):

@@ -196,6 +196,8 @@ def test_a_refitted_model_computes_what_the_new_model_does(
     ]
     agree(new, *results, tolerance=tolerance)
     agree(old, first, kept, loaded, tolerance=tolerance)
+    from_cache = compiled(new, **options)
+    agree(new, from_cache, torchtrt.refit_module_weights(from_cache, new), tolerance=tolerance)
     torchtrt.save(results[0], tmp_path / "refitted.pt2")
     again = torchtrt.load(tmp_path / "refitted.pt2")
     agree(new, again, tolerance=tolerance)

@@ -11,17 +11,17 @@ import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.interpreter import TRTInterpreter
-from torchtrt.conversion.size_ranges import InputProfile, Profile, engine_profiles, profile_input
+from torchtrt.conversion.size_ranges import Profile, engine_profiles, profile_input
 from torchtrt.errors import BuildError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import allow_precisions, create_network, share_profiles
-from torchtrt_compiler.cache.engines import BuiltEngine, EngineStore
+from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
-from torchtrt_compiler.refit.recorders import ProgramWatcher
+from torchtrt_compiler.refit.recorders import BlockWatcher, ProgramWatcher
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.report import BlockReport
 
@@ -175,28 +175,20 @@ def build_engine(
     """
     placeholders = block.graph.find_nodes(op="placeholder")
     inputs = [profile_input(node.name, node.meta["val"], profiles) for node in placeholders]
-
-    def build() -> BuiltEngine:
-        return _build(name, block, inputs, settings, services)
-
-    return services.cache.get_or_build(name, block, inputs, settings, build)
+    watcher = services.watcher.block(block)
+    request = EngineRequest(name, block, inputs, settings, watcher.replaceable())
+    return services.cache.get_or_build(request, lambda: _build(request, watcher, services))
 
 
-def _build(
-    name: str,
-    block: GraphModule,
-    inputs: Sequence[InputProfile],
-    settings: CompilationSettings,
-    services: Services,
-) -> BuiltEngine:
+def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) -> BuiltEngine:
     """Converts one block and builds its engine."""
+    block, inputs, settings = request.block, request.inputs, request.settings
     stages = services.stages
     count = sum(node.op == "call_function" for node in block.graph.nodes)
     with stages.stage("TensorRT start"):
         builder = trt.Builder(logger())  # the first one of a process loads TensorRT's kernels
     with stages.stage("conversion", count):
         network = create_network(builder)
-        watcher = services.watcher.block(block)
         interpreted = TRTInterpreter(
             block, network, inputs, settings, stages.advance, watcher
         ).run()
@@ -208,13 +200,13 @@ def _build(
         inputs,
         interpreted.output_dtypes,
         interpreted.context.requires_output_allocator,
-        name,
+        request.name,
         interpreted.converted_by,
         weights=watcher.recipe(),
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
     )
-    return engine, BlockReport(name, count, interpreted.network.num_layers, len(plan))
+    return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
 
 
 def _compatibility(settings: CompilationSettings) -> dict[str, bool]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import InputProfile
@@ -17,17 +19,29 @@ BuiltEngine = tuple[EngineModule, BlockReport]
 """An engine and its row in the report."""
 
 
+@dataclass(frozen=True)
+class EngineRequest:
+    """Everything that an engine follows from, but for TensorRT and the packs.
+
+    Attributes:
+        name: The block's name.
+        block: The block. Its calls carry their resolutions.
+        inputs: The sizes and dtypes of its inputs, for each profile.
+        settings: The settings of the compilation.
+        replaceable: The block's weights that can be replaced in the engine, by name.
+    """
+
+    name: str
+    block: GraphModule
+    inputs: Sequence[InputProfile]
+    settings: CompilationSettings
+    replaceable: Mapping[str, torch.Tensor]
+
+
 class EngineStore(Protocol):
     """Keeps engines, and the timings from which TensorRT chose their kernels."""
 
-    def get_or_build(
-        self,
-        name: str,
-        block: GraphModule,
-        inputs: Sequence[InputProfile],
-        settings: CompilationSettings,
-        build: Callable[[], BuiltEngine],
-    ) -> BuiltEngine:
+    def get_or_build(self, request: EngineRequest, build: Callable[[], BuiltEngine]) -> BuiltEngine:
         """Returns the engine of a block: one that was kept, or the one that ``build`` returns."""
         ...
 
@@ -43,16 +57,9 @@ class EngineStore(Protocol):
 class NoCache:
     """Keeps nothing: each engine is built."""
 
-    def get_or_build(
-        self,
-        name: str,
-        block: GraphModule,
-        inputs: Sequence[InputProfile],
-        settings: CompilationSettings,
-        build: Callable[[], BuiltEngine],
-    ) -> BuiltEngine:
+    def get_or_build(self, request: EngineRequest, build: Callable[[], BuiltEngine]) -> BuiltEngine:
         """Returns the engine that ``build`` returns."""
-        del name, block, inputs, settings
+        del request
         return build()
 
     def use_timings(self, config: Any) -> None:

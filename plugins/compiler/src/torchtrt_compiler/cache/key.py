@@ -1,6 +1,7 @@
 """The cache key of an engine: one short text for all that the engine follows from.
 
-A key covers the block's graph with all arguments and edges, PyTorch's facts about each value, and the weights.
+A key covers the block's graph with all arguments and edges, PyTorch's facts about each value, and the weights that
+cannot be replaced in an engine.
 It also covers all profiles, the settings, the converters and their code, TensorRT and the GPU. It does not cover names
 of nodes, weights and symbols, and the settings that only led to the graph.
 """
@@ -11,7 +12,7 @@ import functools
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,12 @@ import sympy
 import torch
 from torch.fx import GraphModule, Node
 
-from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.graphs.nodes import resolution_of
 from torchtrt.graphs.symbols import shape_env_of
 from torchtrt.packs.info import LOCAL
-from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
+from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 
@@ -64,18 +64,18 @@ class _NoKeyError(Exception):
     """Something has no text that stands for it."""
 
 
-def engine_key(
-    block: GraphModule, inputs: Sequence[InputProfile], settings: CompilationSettings
-) -> str | None:
+def engine_key(request: EngineRequest) -> str | None:
     """Returns the key of the engine that a block becomes: 64 hexadecimal digits.
 
     Returns:
         None where an engine must not be kept: a converter is the program's own, or the graph holds an unknown object.
     """
+    settings = request.settings
+    has_names = not settings.immutable_weights
     try:
         facts = {
-            "graph": _Graph(block, not settings.immutable_weights).describe(),
-            "profiles": [[str(each.dtype), each.profiles] for each in inputs],
+            "graph": _Graph(request.block, has_names, request.replaceable).describe(),
+            "profiles": [[str(each.dtype), each.profiles] for each in request.inputs],
             "settings": {
                 name: value
                 for name, value in settings_to_json(settings).items()
@@ -119,9 +119,13 @@ def _fingerprint(package: str) -> str:
 class _Graph:
     """One block: its nodes by number, its symbols by the order in which they come."""
 
-    def __init__(self, block: GraphModule, has_weight_names: bool) -> None:
+    def __init__(
+        self, block: GraphModule, has_weight_names: bool, replaceable: Mapping[str, torch.Tensor]
+    ) -> None:
         self.block = block
         self.has_weight_names = has_weight_names
+        self.replaceable = replaceable
+        self.memories: dict[int, int] = {}
         self.symbols: dict[Any, Any] = {}
         self.digests: dict[int, tuple[torch.Tensor, str]] = {}
 
@@ -157,6 +161,8 @@ class _Graph:
         if node.op == "get_attr":
             value = attrgetter(str(node.target))(module)
             name = str(node.target) if self.has_weight_names else ""
+            if name in self.replaceable:
+                return ["get_attr", name, self.place(value)]
             return ["get_attr", name, self.value(value, numbers)]
         target = "" if node.op == "output" else qualified_name(node.target)
         arguments = self.value([node.args, dict(sorted(node.kwargs.items()))], numbers)
@@ -198,6 +204,12 @@ class _Graph:
         ]
         described = [str(value.dtype), value.device.type, sizes]
         return described if hasattr(value, "fake_mode") else [*described, self.content(value)]
+
+    def place(self, value: torch.Tensor) -> list[Any]:
+        """Returns data on a replaceable weight: not its values, but with which other weights it shares memory."""
+        memory = self.memories.setdefault(value.untyped_storage()._cdata, len(self.memories))
+        layout = list(value.shape), list(value.stride()), value.storage_offset()
+        return [str(value.dtype), value.device.type, *layout, memory]
 
     def content(self, value: torch.Tensor) -> str:
         if id(value) not in self.digests:

@@ -16,7 +16,7 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,14 @@ import platformdirs
 from filelock import FileLock
 from torch.fx import GraphModule
 
-from torchtrt.conversion.size_ranges import InputProfile
-from torchtrt.errors import CacheWarning, SettingsError, TorchTRTError
+from torchtrt.errors import CacheWarning, RefitError, SettingsError, TorchTRTError
 from torchtrt.graphs.nodes import resolution_of
-from torchtrt.settings import SWITCHES, CompilationSettings
+from torchtrt.settings import SWITCHES
 from torchtrt.tensorrt import Capability, selection, supports
-from torchtrt_compiler.cache.engines import FOLDER_VARIABLE
+from torchtrt_compiler.cache.engines import FOLDER_VARIABLE, BuiltEngine, EngineRequest
 from torchtrt_compiler.cache.key import engine_key
-from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_compiler.refit.recipe import digest
+from torchtrt_compiler.refit.refitting import refitted_plan
 from torchtrt_runtime.report import BlockReport
 from torchtrt_runtime.serialization.engine_metadata import (
     buffer_of,
@@ -120,23 +120,25 @@ class EngineCache:
 
     def get_or_build(
         self,
-        name: str,
-        block: GraphModule,
-        inputs: Sequence[InputProfile],
-        settings: CompilationSettings,
-        build: Callable[[], tuple[EngineModule, BlockReport]],
-    ) -> tuple[EngineModule, BlockReport]:
-        """Returns a block's engine and its line in the report: those that were kept, or what ``build`` returns."""
-        key = engine_key(block, inputs, settings)
+        request: EngineRequest,
+        build: Callable[[], BuiltEngine],
+    ) -> BuiltEngine:
+        """Returns a block's engine and its line in the report: those that were kept, or what ``build`` returns.
+
+        An engine that was kept with other values of its replaceable weights gets the block's own.
+        """
+        key = engine_key(request)
         if key is None:
             return build()
-        found = self._read(name, block, key)
+        weights = {name: digest(tensor) for name, tensor in request.replaceable.items()}
+        found = self._read(request, key, weights)
         if found is None:
             with self._lock(key[:2]):
-                found = self._read(name, block, key)  # another process may have built it meanwhile
+                # Another process may have built it meanwhile.
+                found = self._read(request, key, weights)
                 if found is None:
                     found = build()
-                    self._keep(key, *found)
+                    self._keep(key, found, weights)
         return found
 
     def entries(self) -> list[CachedEngine]:
@@ -200,9 +202,19 @@ class EngineCache:
         return self.folder / "engines" / f"{key}{_SUFFIX}"
 
     def _read(
-        self, name: str, block: GraphModule, key: str
-    ) -> tuple[EngineModule, BlockReport] | None:
-        """Returns a kept engine, for a block of its own names; None if there is none, or a damaged one."""
+        self, request: EngineRequest, key: str, weights: Mapping[str, str]
+    ) -> BuiltEngine | None:
+        """Returns a kept engine, for a block of its own names and weights.
+
+        Args:
+            request: The block.
+            key: Its key.
+            weights: The digests of its replaceable weights.
+
+        Returns:
+            None if there is no such engine or a damaged one, or if values of its weights are compiled into it.
+        """
+        name, block = request.name, request.block
         path = self._path(key)
         try:
             with path.open("rb") as stream:
@@ -212,7 +224,9 @@ class EngineCache:
             report = BlockReport(**{**header["report"], "name": name, "cached": True})
             description = {**description, "name": name, "converted_by": _converted_by(block)}
             engine = load_engine(description, plan)
-        except FileNotFoundError:
+            if header["weights"] != weights:
+                engine.reload(plan=refitted_plan(engine, request.replaceable))
+        except (FileNotFoundError, RefitError):
             return None
         except (OSError, ValueError, KeyError, TypeError, TorchTRTError):
             with contextlib.suppress(OSError):
@@ -222,8 +236,11 @@ class EngineCache:
             os.utime(path)
         return engine, report
 
-    def _keep(self, key: str, engine: EngineModule, report: BlockReport) -> None:
-        header = json.dumps({"engine": describe_engine(engine), "report": asdict(report)}).encode()
+    def _keep(self, key: str, built: BuiltEngine, weights: Mapping[str, str]) -> None:
+        engine, report = built
+        header = json.dumps(
+            {"engine": describe_engine(engine), "report": asdict(report), "weights": weights}
+        ).encode()
         prefix = _PREFIX.pack(_MAGIC, zlib.crc32(header), len(header))
         with self._warning():
             self._write(self._path(key), [prefix, header, buffer_of(engine.plan)])

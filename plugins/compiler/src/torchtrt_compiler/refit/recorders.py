@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
+import torch
 from torch.fx import GraphModule
 
 from torchtrt.conversion.recording import NoRecorder, WeightRecorder
@@ -16,6 +17,10 @@ class BlockWatcher(WeightRecorder, Protocol):
 
     def recipe(self) -> Mapping[str, Any] | None:
         """Returns how the engine's weights follow from the block's attributes, as data."""
+        ...
+
+    def replaceable(self) -> Mapping[str, torch.Tensor]:
+        """Returns the block's attributes that follow from the model's weights, by name."""
         ...
 
 
@@ -40,6 +45,10 @@ class UnwatchedBlock(NoRecorder):
 
     def recipe(self) -> None:
         """Returns ``None``: the engine's weights cannot be replaced."""
+
+    def replaceable(self) -> Mapping[str, torch.Tensor]:
+        """Returns nothing: no weight can be replaced."""
+        return {}
 
 
 class UnwatchedProgram:

@@ -354,8 +354,13 @@ class BlockRecorder:
 
     def __init__(self, attributes: Mapping[str, torch.Tensor]) -> None:
         self._recorder = Recorder(attributes)
+        self._attributes = attributes
         self._given: dict[str, torch.Tensor] = {}
         self._has_unseen = False
+
+    def replaceable(self) -> Mapping[str, torch.Tensor]:
+        """Returns the attributes that follow from the model's weights, by name."""
+        return self._attributes
 
     def recording(self) -> Any:
         """Records conversion, in a ``with`` block."""

@@ -74,7 +74,7 @@ def refit_module_weights(
         for name, module in compiled.graph_module.named_modules()
         if isinstance(module, EngineModule)
     }
-    plans = {name: _refitted(engine, attributes) for name, engine in engines.items()}
+    plans = {name: refitted_plan(engine, attributes) for name, engine in engines.items()}
     tensors = _new_attributes(compiled, attributes)
     trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
     target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
@@ -216,8 +216,12 @@ def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
     )
 
 
-def _refitted(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> Any:
-    """Returns an engine's plan with the weights that follow from the graph's attributes."""
+def refitted_plan(engine: EngineModule, attributes: Mapping[str, torch.Tensor]) -> Any:
+    """Returns an engine's plan with the weights that follow from the graph's attributes.
+
+    Raises:
+        RefitError: Values of the attributes are compiled in, or TensorRT refused them.
+    """
     if engine.weights is None:
         raise RefitError(
             f"The engine of {engine.name} does not know its weights. Compile the model again."
