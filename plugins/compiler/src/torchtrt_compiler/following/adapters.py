@@ -36,6 +36,19 @@ def named_numbers(model: torch.nn.Module) -> Iterator[tuple[str, dict[str, Any],
             yield (f"{path}.{name}" if path else name), scales, adapter  # type: ignore[misc]
 
 
+def merged_adapters(model: torch.nn.Module) -> list[tuple[str, ...]]:
+    """Returns the adapters that are merged into each layer that has any. PEFT merges them through ``.data``."""
+    layers = sys.modules.get("peft.tuners.tuners_utils")
+    if layers is None:
+        return []
+    merged = (
+        tuple(vars(module).get("merged_adapters", ()))
+        for module in model.modules()
+        if isinstance(module, layers.BaseTunerLayer)
+    )
+    return [each for each in merged if each]
+
+
 def as_tensor(number: float) -> torch.Tensor:
     """Returns the tensor that stands for a number."""
     return torch.tensor(float(number))

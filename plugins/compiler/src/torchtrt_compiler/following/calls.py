@@ -144,7 +144,7 @@ def surroundings() -> Any:
 
 
 def is_traced() -> bool:
-    """Returns whether PyTorch is looking at the model, and not only calling it: only its own code shows what it does."""
+    """Returns whether PyTorch looks into the model, and does not only call it: an engine shows nothing."""
     return (
         torch.compiler.is_compiling()
         or is_tracing()

@@ -107,7 +107,7 @@ def _members(model_class: Any) -> dict[str, Any]:
         "load_state_dict": functools.wraps(model_class.load_state_dict)(load_state_dict),
         "__copy__": lambda self: _again(copy.copy(self.torchtrt.model), _options(self)),
         "__deepcopy__": _deep_copied,
-        "__reduce_ex__": lambda self, protocol: (_again, (self.torchtrt.model, _options(self))),
+        "__reduce_ex__": lambda self, _: (_again, (self.torchtrt.model, _options(self))),
     }
 
 

@@ -22,6 +22,7 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
+from torchtrt_compiler.following.adapters import merged_adapters
 from torchtrt_compiler.following.calls import (
     Call,
     CallReader,
@@ -109,6 +110,7 @@ class Follower:
         self._warned: set[Any] = set()
         self._with_numbers = True
         self._count = 0
+        self._merged = merged_adapters(model)
         self._lock = threading.RLock()
         self._is_stable = threading.Condition(self._lock)
         self._changer: int | None = None
@@ -149,6 +151,7 @@ class Follower:
             for structure in self._structures:
                 for binding in structure.all_bindings():
                     binding.is_stale = True
+                    binding.program.held = {}
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
@@ -236,13 +239,14 @@ class Follower:
                 continue
             if change is Change.WEIGHTS:
                 structure.state = ModelState(self.model)
-            if number or change is Change.WEIGHTS:
-                # Code that changes a structure may write to weights in ways that PyTorch does not count.
                 for binding in structure.all_bindings():
                     binding.is_stale = True
+            if number:
+                self._note_merged()
             self._structures.remove(structure)
             self._structures.append(structure)
             return structure
+        self._note_merged()
         self._count += 1
         if self._count > 2 * _STRUCTURES:
             self._warn(
@@ -252,6 +256,13 @@ class Follower:
             )
         self._structures = [*self._structures[1 - _STRUCTURES :], _Structure(self.model)]
         return self._structures[-1]
+
+    def _note_merged(self) -> None:
+        """Takes all weights again if adapters were merged or unmerged, which writes to them through ``.data``."""
+        merged = merged_adapters(self.model)
+        if merged != self._merged:
+            self.refresh()
+            self._merged = merged
 
     def _chosen(self, structure: _Structure, call: Call, is_new: bool = False) -> Binding | None:
         """Returns a program that takes a call: a known one or a new one; None if PyTorch has to run it."""
@@ -307,6 +318,7 @@ class Follower:
         if binding.program.loaded is None:
             binding.watch(watched)
             binding.program.loaded = binding
+            binding.program.held = binding.marks(watched)
         return binding
 
     def _bound(self, structure: _Structure, call: Call, bounds: Any) -> Binding | None:
@@ -337,17 +349,12 @@ class Follower:
             return True
         message = (
             f"{type(self.model).__name__} has {self._max_programs} compiled programs, the most that max_programs "
-            f"allows, and none takes a call like {_text(call)}."
+            f"allows, and none takes a call like {_text(call)}. Give tensors in place of numbers that vary, declare "
+            "sizes with dynamic_shapes, or allow more."
         )
         if not self._fallback:
-            raise InputError(
-                f"{message} Give tensors in place of numbers that vary, declare sizes with dynamic_shapes, or allow more."
-            )
-        self._warn(
-            ("limit", call.key),
-            f"{message} PyTorch runs such calls. Give tensors in place of numbers that vary, declare sizes with "
-            "dynamic_shapes, or allow more.",
-        )
+            raise InputError(message)
+        self._warn(("limit", call.key), f"PyTorch runs a call: {message}")
         return False
 
     def _programs(self) -> list[Program]:

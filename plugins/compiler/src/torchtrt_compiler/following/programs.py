@@ -16,7 +16,7 @@ from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import writes
 from torchtrt_compiler.compiler import compile as compile_model
 from torchtrt_compiler.compiler import compile_exported, export_traced
-from torchtrt_compiler.following.adapters import as_tensor, named_numbers
+from torchtrt_compiler.following.adapters import as_tensor, merged_adapters, named_numbers
 from torchtrt_compiler.following.calls import Call
 from torchtrt_compiler.following.fingerprint import Fingerprint, fingerprint
 from torchtrt_compiler.following.sizes import Shapes
@@ -36,12 +36,14 @@ class Program:
 
     Attributes:
         loaded: Whose weights are in the engines.
+        held: For each weight in the engines what told it from others.
     """
 
     def __init__(self, compiled: CompiledModule | None, print_: Fingerprint | None) -> None:
         self.compiled = compiled
         self.print = print_
         self.loaded: Binding | None = None
+        self.held: dict[str, Any] = {}
 
     def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Returns whether it was compiled for such arguments."""
@@ -116,10 +118,7 @@ class Binding:
         """Returns whether the program has the model's weights."""
         if self.is_stale or self.program.loaded is not self:
             return False
-        for _, tensor, version, address in self._tensors:
-            if version_of(tensor) != version or address_of(tensor) != address:
-                return False
-        return all(holder.get(key) == value for _, holder, key, value in self._numbers)
+        return not (self._has_changed() or self._scales_differ())
 
     def refit(self, model: torch.nn.Module, state: ModelState) -> None:
         """Gives the model's weights to the program.
@@ -127,30 +126,48 @@ class Binding:
         Raises:
             RefitError: The program takes no such weights.
         """
-        changed = self._changed()
-        self.watch(
-            Watch(model, state)
+        watched = Watch(
+            model, state
         )  # before values are read: the next call sees what changes meanwhile
-        numbers = {name: as_tensor(value) for name, _, _, value in self._numbers}
-        known = {**self.constants, **state.weights, **numbers}
-        weights = {own: known[name] for own, name in self.names.items() if name in known}
-        if self.program.compiled is not None:
-            given = [own for own in weights if changed is None or self.names[own] in changed]
+        program, marks = self.program, self.marks(watched)
+        # Adapters that are merged, or were with another scale, are written into weights through .data.
+        if self._scales_differ() or (merged_adapters(model) and self._has_changed()):
+            program.held = {}
+        changed = [own for own, mark in marks.items() if not _is_same(program.held.get(own), mark)]
+        if changed and program.compiled is not None:
+            numbers = {name: as_tensor(value) for name, _, _, value in watched.numbers}
+            known = {**self.constants, **state.weights, **numbers}
+            weights = {own: known[self.names[own]] for own in marks}
             with torch.inference_mode(False), torch.no_grad():
-                refit_with_memory(self.program.compiled, weights, given)
-        self.program.loaded = self
+                refit_with_memory(program.compiled, weights, changed)
+        program.held = marks
+        program.loaded = self
+        self.watch(watched)
 
-    def _changed(self) -> frozenset[str] | None:
-        """Returns the model's names of the weights that changed; None for all."""
-        if self.is_stale or self.program.loaded is not self:
-            return None
-        tensors = [
-            name
-            for name, tensor, version, address in self._tensors
-            if version_of(tensor) != version or address_of(tensor) != address
-        ]
-        numbers = [name for name, holder, key, value in self._numbers if holder.get(key) != value]
-        return frozenset([*tensors, *numbers])
+    def marks(self, watched: Watch) -> dict[str, Any]:
+        """Returns what tells whether each weight of the program is another one, by the program's names."""
+        marks: dict[str, Any] = {name: mark for name, *mark in watched.tensors}
+        marks |= {name: [value] for name, _, _, value in watched.numbers}
+        for name, tensor in self.constants.items():
+            marks.setdefault(name, [tensor, version_of(tensor), address_of(tensor)])
+        return {own: marks[name] for own, name in self.names.items() if name in marks}
+
+    def _has_changed(self) -> bool:
+        return any(
+            version_of(tensor) != version or address_of(tensor) != address
+            for _, tensor, version, address in self._tensors
+        )
+
+    def _scales_differ(self) -> bool:
+        return any(holder.get(key) != value for _, holder, key, value in self._numbers)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is not None and len(one) == len(other) and all(map(_is_one, one, other))
+
+
+def _is_one(one: Any, other: Any) -> bool:
+    return one is other or (not isinstance(one, torch.Tensor) and bool(one == other))
 
 
 def bind(
