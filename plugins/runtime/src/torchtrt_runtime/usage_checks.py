@@ -87,6 +87,10 @@ class UsageChecks:
         # Whoever loads this has another model's weights, or none.
         return {**self.__dict__, "_watched": []}
 
+    def without_weights(self) -> UsageChecks:
+        """Returns checks that watch no weights."""
+        return UsageChecks({}, self.trains, self.autocast)
+
     def unchanged(self) -> dict[str, torch.Tensor]:
         """Returns the weights that are still what they were, by name."""
         found = {}

@@ -24,7 +24,6 @@ from torchtrt_compiler.following.state import ModelState, address_of, version_of
 from torchtrt_compiler.refit.refitting import refit_with_memory
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
-from torchtrt_runtime.usage_checks import UsageChecks
 
 
 class Program:
@@ -266,5 +265,6 @@ def _freed(compiled: CompiledModule) -> CompiledModule | None:
                 )
             setattr(graph_module.get_submodule(owner), leaf, made[id(value)])
     compiled.graph_module = graph_module
-    compiled.usage_checks = UsageChecks({}, False, compiled.usage_checks.autocast)
+    compiled.usage_checks = compiled.usage_checks.without_weights()
+    compiled.usage_checks.trains = False
     return compiled
