@@ -314,11 +314,31 @@ def test_a_write_to_an_input_is_the_callers_and_other_writes_run_in_pytorch():
     with pytest.warns(FollowWarning, match="container among its arguments"):
         agree(lambda: follower(x, seen), lambda: other(y, expected))
     torch.testing.assert_close(seen, expected)
+    agree(lambda: follower(x, count=True), lambda: other(y, count=True))
     with pytest.warns(FollowWarning, match="changes 'calls'"):
         agree(lambda: follower(x, count=True), lambda: other(y, count=True))
     for _ in range(3):
         agree(lambda: follower(x, count=True), lambda: other(y, count=True))
-    assert 4 == model.calls
+    assert 5 == model.calls
+
+
+def test_a_model_that_prepares_itself_in_its_first_call_is_compiled_in_the_second():
+    """PyTorch runs the first."""
+
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = None
+
+        def forward(self, x):
+            if self.table is None:
+                self.table = [1.0, 2.0]
+            return x * self.table[1]
+
+    follower = followed(made(Lazy))
+    for _ in range(3):
+        agree(follower, made(Lazy), X)
+    assert 1 == len(programs(follower))
 
 
 def test_training_and_gradients_run_in_pytorch():
@@ -354,7 +374,9 @@ def test_what_cannot_be_compiled_runs_in_pytorch_or_raises():
 
     model = made(Branching)
     follower = followed(model)
-    with pytest.warns(FollowWarning, match=r"Branching runs in PyTorch for calls like \(float32\[3, 4\]\)"):
+    with pytest.warns(
+        FollowWarning, match=r"Branching runs in PyTorch for calls like \(float32\[3, 4\]\)"
+    ):
         agree(follower, model, X)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -419,7 +441,7 @@ def test_hooks_of_the_model_run_and_hooks_inside_keep_it_in_pytorch():
 def test_a_followed_model_inside_another_is_a_part_of_it():
     """And runs by itself."""
     inner = followed(made())
-    outer = nn.Sequential(inner, nn.Tanh())
+    outer = nn.Sequential(inner, nn.Tanh()).eval()
     follower = followed(outer)
     expected = nn.Sequential(made(), nn.Tanh())
     agree(follower, expected, X)
@@ -435,7 +457,11 @@ def test_copies_and_pickles_are_followed_and_compile_anew():
     """With weights of their own."""
     follower = followed(made(), dynamic_shapes={"x": {0: (1, 8)}})
     agree(follower, made(), X)
-    for copied in (copy.deepcopy(follower), pickle.loads(pickle.dumps(follower)), copy.copy(follower)):
+    for copied in (
+        copy.deepcopy(follower),
+        pickle.loads(pickle.dumps(follower)),
+        copy.copy(follower),
+    ):
         assert [] == programs(copied)
         agree(copied, made(), X)
         assert 1 == len(programs(copied))
@@ -526,14 +552,14 @@ def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(change):
 
 def test_first_calls_in_several_threads_compile_once_and_eager_calls_go_on():
     """Exporting does not touch the model that others run."""
-    model = made()
+    model, other = made(), made()
     follower = followed(model)
     wrong = []
 
     def call(function):
         try:
             for _ in range(20):
-                agree(function, made(), X)
+                agree(function, other, X)
         except Exception as error:
             wrong.append(error)
 
@@ -547,7 +573,9 @@ def test_first_calls_in_several_threads_compile_once_and_eager_calls_go_on():
     assert 1 == len(programs(follower))
 
 
-@pytest.mark.parametrize("model", [None, torch.relu, torch.export.export(nn.Linear(2, 2), (torch.rand(1, 2),))])
+@pytest.mark.parametrize(
+    "model", [None, torch.relu, torch.export.export(nn.Linear(2, 2), (torch.rand(1, 2),))]
+)
 def test_only_modules_with_python_code_are_followed(model):
     """The error says so."""
     with pytest.raises(InputError, match=r"follow\(\) takes a torch\.nn\.Module"):

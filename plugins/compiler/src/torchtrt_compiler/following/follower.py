@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -33,7 +34,12 @@ from torchtrt_compiler.following.calls import (
 from torchtrt_compiler.following.programs import Binding, Program, Watch, bind
 from torchtrt_compiler.following.sizes import SeenSizes, as_input, end_shapes, fixed
 from torchtrt_compiler.following.state import Change, ModelState
-from torchtrt_compiler.following.tracing import ImpureForwardError, check_traceable, traced_copy
+from torchtrt_compiler.following.tracing import (
+    ImpureForwardError,
+    check_traceable,
+    is_observed,
+    traced_copy,
+)
 from torchtrt_runtime.compiled_module import CompiledModule
 
 _STRUCTURES = 8
@@ -106,7 +112,7 @@ class Follower:
         self._reader = CallReader(model.forward, dynamic_shapes)
         self._sizes: dict[Any, SeenSizes] = {}
         self._structures: list[_Structure] = []  # the one in use last is the last
-        self._impure: dict[Any, str] = {}
+        self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
         self._with_numbers = True
         self._count = 0
@@ -155,7 +161,7 @@ class Follower:
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
-        call = None if is_traced() else self._read(args, kwargs)
+        call = None if is_traced() or is_observed() else self._read(args, kwargs)
         binding = None if call is None else self._binding(call)
         if call is None or binding is None or binding.program.compiled is None:
             return self.model.forward(*args, **kwargs)
@@ -212,7 +218,7 @@ class Follower:
             return self._found(call, place)
 
     def _found(self, call: Call, place: Any) -> Binding | None:
-        if call.key in self._impure:
+        if self._impure[call.key] > 1:
             return None
         structure = self._current_structure()
         if place not in structure.chosen:
@@ -276,11 +282,13 @@ class Follower:
         except _OF_THE_USER:
             raise
         except Exception as error:
+            structure.refused.add(call.key)
+            if isinstance(error, ImpureForwardError):
+                self._impure[call.key] += 1
+                if self._impure[call.key] == 1:  # models prepare themselves in their first call
+                    return None
             if not self._fallback:
                 raise
-            if isinstance(error, ImpureForwardError):
-                self._impure[call.key] = str(error)
-            structure.refused.add(call.key)
             self._warn(
                 ("compile", call.key),
                 f"{type(self.model).__name__} runs in PyTorch for calls like {_text(call)}. {error}",

@@ -74,7 +74,11 @@ class _Values:
     def differences(self) -> Iterator[tuple[str, Any, Any]]:
         """Yields the places that have other values, with the old value and the new one."""
         keys, values = _content(self.live)
-        if keys != self.keys or len(values) != len(self.values):
+        if keys is not None and self.keys is not None and keys != self.keys:
+            new = [key for key in (*keys, *self.keys) if not (key in keys and key in self.keys)]
+            yield f"{self.path}.{new[0]}".lstrip(".") if new else self.path, None, None
+            return
+        if len(values) != len(self.values):
             yield self.path, None, None
             return
         names = keys if keys is not None else range(len(values))

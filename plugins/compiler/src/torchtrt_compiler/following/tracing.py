@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
+import sys
 from collections import OrderedDict, defaultdict, deque
 from types import MethodType
 from typing import Any
@@ -45,7 +46,7 @@ def check_traceable(model: torch.nn.Module) -> None:
         if module is model:  # PyTorch runs these hooks around the program
             continue
         hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-        own = [each for each in hooks if not _is_of_pytorch(each)]
+        own = [each for each in hooks if not _is_pure(each)]
         if own:
             raise UnsupportedProgramError(
                 f"{where} has the forward hook {own[0]!r}, and a program does not repeat what Python code does besides "
@@ -53,9 +54,17 @@ def check_traceable(model: torch.nn.Module) -> None:
             )
 
 
-def _is_of_pytorch(hook: Any) -> bool:
-    """Returns whether a hook computes a weight, as those of ``torch.nn.utils`` do."""
-    return type(hook).__module__.startswith("torch.nn.utils")
+def _is_pure(hook: Any) -> bool:
+    """Returns whether a hook does nothing besides: it computes a weight, or collects what the call returns."""
+    place = getattr(hook, "__module__", None) or type(hook).__module__
+    return place.startswith(("torch.nn.utils", "transformers.utils.output_capturing"))
+
+
+def is_observed() -> bool:
+    """Returns whether hooks of transformers collect what modules inside of the model that is called return."""
+    capturing = sys.modules.get("transformers.utils.output_capturing")
+    collector = getattr(capturing, "_active_collector", None)
+    return collector is not None and collector.get() is not None
 
 
 def traced_copy(model: torch.nn.Module, state: ModelState, with_numbers: bool) -> torch.nn.Module:
@@ -95,7 +104,7 @@ def _watch_forward(model: torch.nn.Module) -> None:
         change, path = state.compare()
         if change is Change.STRUCTURE:
             raise ImpureForwardError(
-                f"Its forward changes {path or 'its attributes'!r}, which a program does not repeat."
+                f"Its forward changes {path!r}, which a program does not repeat."
             )
         _check_unchanged(before, pytree.tree_flatten((args, kwargs)))
         _check_containers(result)

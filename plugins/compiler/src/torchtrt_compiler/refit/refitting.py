@@ -62,6 +62,10 @@ def refit_module_weights(
     recipes = _recipes(compiled)
     given = inner_tensors(_named(new_weights, recipes["weights"]))
     is_whole = not isinstance(new_weights, Mapping)
+    if not is_whole:
+        for names in recipes["shared"]:  # one name stands for all
+            tied = [given[name] for name in names if name in given]
+            given.update({name: tied[0] for name in names if tied and name not in given})
     weights = _Weights(given, recipes, {} if is_whole else compiled.usage_checks.unchanged())
     if is_whole:
         weights.check_complete()
@@ -93,8 +97,13 @@ def refit_with_memory(
         RefitError: As ``refit_module_weights`` does.
     """
     recipes = _recipes(compiled)
-    given = inner_tensors({name: weights[name] for name in changed})
-    _refit(compiled, _Weights(given, recipes, inner_tensors(weights)), True, weights)
+    known = inner_tensors(weights)
+    names = set(inner_tensors({name: weights[name] for name in changed}))
+    for group in (*recipes["shared"], *recipes["overlapping"]):
+        if not names.isdisjoint(group):
+            names |= known.keys() & set(group)
+    given = {name: known[name] for name in names}
+    _refit(compiled, _Weights(given, recipes, known), True, weights)
 
 
 def _recipes(compiled: CompiledModule) -> Mapping[str, Any]:
@@ -213,10 +222,6 @@ class _Weights:
         self.recipes = recipes
         self.known = recipes["weights"]
         self.given = dict(given)
-        for names in recipes["shared"]:
-            tied = [self.given[name] for name in names if name in self.given]
-            for name in names if tied and current else ():
-                self.given.setdefault(name, tied[0])
         self._current = current
         self._check_given()
 
