@@ -470,6 +470,23 @@ def test_copies_and_pickles_are_followed_and_compile_anew():
     agree(follower, made(), X)
 
 
+def test_a_part_may_refer_to_the_followed_model():
+    """As registries of hooks do; the copy that is exported, and copies of its user, have their own."""
+
+    class Registry:
+        """Refers to a model."""
+
+    follower = followed(made())
+    follower.registry = Registry()
+    follower.registry.owner = follower
+    agree(follower, made(), X)
+    copied = copy.deepcopy(follower)
+    assert copied.registry.owner is copied
+    pair = copy.deepcopy(nn.ModuleList([follower.torchtrt.model, follower]))
+    assert pair[1].torchtrt.model is pair[0]
+    agree(pair[1], made(), X)
+
+
 def test_a_replaced_forward_is_the_followed_models_only():
     """As libraries do that move a model before its call; engines run inside."""
     model = made()

@@ -116,7 +116,7 @@ class Follower:
         self._warned: set[Any] = set()
         self._with_numbers = True
         self._count = 0
-        self._merged = merged_adapters(model)
+        self._merged: list[tuple[str, ...]] = []
         self._lock = threading.RLock()
         self._is_stable = threading.Condition(self._lock)
         self._changer: int | None = None

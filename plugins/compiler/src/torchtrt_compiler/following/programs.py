@@ -251,7 +251,8 @@ def _freed(compiled: CompiledModule) -> CompiledModule | None:
     if not any(isinstance(each, EngineModule) for each in graph_module.modules()):
         return None
     nodes = graph_module.graph.nodes
-    kept = {str(node.args[0].target) for node in nodes if writes(node)}  # type: ignore[union-attr]
+    destinations: list[Any] = [node.args[0] for node in nodes if writes(node)]
+    kept = {str(node.target) for node in destinations}
     made: dict[int, torch.Tensor] = {}
     for node in graph_module.graph.find_nodes(op="get_attr"):
         name = str(node.target)

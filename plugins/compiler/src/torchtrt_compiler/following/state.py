@@ -178,11 +178,11 @@ class ModelState:
             if version_of(tensor) != version or address_of(tensor) != address:
                 return Change.STRUCTURE, "a tensor in a container"
         change = Change.NONE
-        for name, holder, key, tensor, form in self._slots:
+        for name, holder, key, old_tensor, form in self._slots:
             now = holder.get(key)
             if form_of(now) != form:  # tensors change theirs in place as well
                 return Change.STRUCTURE, name
-            if now is not tensor:
+            if now is not old_tensor:
                 change = Change.WEIGHTS
         return change, ""
 

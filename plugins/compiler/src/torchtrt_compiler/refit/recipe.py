@@ -110,11 +110,11 @@ class Recipe:
             if needed.intersection(outputs) or (op == SAME and read & following):
                 needed |= read
                 steps.append(step)
-        kept = (
-            {k: v for k, v in each.items() if int(k) in needed}
-            for each in (self.sources, self.constants)
-        )
-        return Recipe(*kept, steps[::-1], results)
+        sources = {number: each for number, each in self.sources.items() if int(number) in needed}
+        constants = {
+            number: each for number, each in self.constants.items() if int(number) in needed
+        }
+        return Recipe(sources, constants, steps[::-1], results)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the recipe as data."""

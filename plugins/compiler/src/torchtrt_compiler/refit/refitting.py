@@ -140,8 +140,11 @@ def _refit(
     if memory is not None:
         for name in written & tensors.keys():
             source = recipe.sources.get(str(recipe.results[name]))
-            if source in memory:
-                tensors[name] = memory[source]
+            if source is None or source not in memory:
+                raise RefitError(
+                    f"The model writes to {name!r}, and nothing says whose memory it is now."
+                )
+            tensors[name] = memory[source]
     trees = compiled.input_tree, compiled.output_tree  # PyTorch warns where its own are copied
     target = compiled if in_place else copy.deepcopy(compiled, {id(each): each for each in trees})
     # A call runs one graph from its beginning to its end: the new one takes the old one's place at once.

@@ -52,11 +52,10 @@ def follow(
         raise InputError(
             f"follow() takes a torch.nn.Module with Python code, not {kind_of(given)}."
         )
-    if is_followed(given):
-        given = given.torchtrt.model
-    follower = Follower(given, settings, dict(dynamic_shapes or {}), max_programs, fallback)
-    followed = object.__new__(_followed_class(type(given)))
-    object.__setattr__(followed, "__dict__", given.__dict__)
+    own: Any = given.torchtrt.model if is_followed(given) else given  # type: ignore[union-attr]
+    follower = Follower(own, settings, dict(dynamic_shapes or {}), max_programs, fallback)
+    followed: Any = object.__new__(_followed_class(type(own)))
+    object.__setattr__(followed, "__dict__", own.__dict__)
     object.__setattr__(followed, _SLOT, follower)
     return followed  # type: ignore[no-any-return]
 
@@ -122,5 +121,10 @@ def _again(model: torch.nn.Module, options: Mapping[str, Any]) -> torch.nn.Modul
 
 
 def _deep_copied(followed: Any, memo: dict[int, Any]) -> torch.nn.Module:
-    model = copy.deepcopy(followed.torchtrt.model, memo)
-    return _again(model, copy.deepcopy(_options(followed), memo))
+    model = followed.torchtrt.model
+    copied = memo[id(followed)] = object.__new__(type(followed))
+    own = copy.deepcopy(model, memo)  # unfinished, if a part of the model refers to what follows it
+    object.__setattr__(copied, "__dict__", vars(own))
+    options = copy.deepcopy(_options(followed), memo)
+    object.__setattr__(copied, _SLOT, follow(own, **options).torchtrt)
+    return copied  # type: ignore[no-any-return]
