@@ -326,11 +326,8 @@ class _WithWeights:
         """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
         marks = _marks(inputs, self._constant)
         given = {_weight_name(place): inputs[place].detach() for place in self._weights}
-        changed = [
-            _weight_name(place)
-            for place, mark, old in zip(self._constant, marks, self._marks, strict=True)
-            if mark[0] is not old[0] or mark[1:] != old[1:]
-        ]
+        # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
+        changed = [_weight_name(place) for place in self._constant]
         try:
             with torch.no_grad(), _disable_current_modes():
                 refit_with_memory(self.compiled, given, changed)

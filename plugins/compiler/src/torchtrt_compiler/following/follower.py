@@ -115,6 +115,7 @@ class Follower:
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
         self._with_numbers = True
+        self._has_trained = False
         self._count = 0
         self._merged: list[tuple[str, ...]] = []
         self._lock = threading.RLock()
@@ -176,6 +177,7 @@ class Follower:
     def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
         """Returns a call that engines may run; None for one that PyTorch runs."""
         if self.model.training:
+            self._has_trained = True
             return None
         leaves = tree_leaves((args, dict(kwargs)))
         if is_seen_through(leaves):
@@ -210,16 +212,24 @@ class Follower:
             if self._changer not in (None, threading.get_ident()):
                 if binding is not None:
                     return binding
-            elif _holds(structure.state) and (binding is None or binding.is_current()):
+            elif self._is_current(structure, binding):
                 return binding
         with self._is_stable:
             while self._changer not in (None, threading.get_ident()):
                 self._is_stable.wait()
             return self._found(call, place)
 
+    def _is_current(self, structure: _Structure, binding: Binding | None) -> bool:
+        if self._has_trained or not _holds(structure.state):
+            return False
+        return binding is None or binding.is_current()
+
     def _found(self, call: Call, place: Any) -> Binding | None:
         if self._impure[call.key] > 1:
             return None
+        if self._has_trained:  # statistics are written to in ways that PyTorch does not count
+            self._has_trained = False
+            self.refresh()
         structure = self._current_structure()
         if place not in structure.chosen:
             if len(structure.chosen) >= _REMEMBERED:
@@ -387,7 +397,7 @@ class Follower:
 
 def _holds(state: ModelState) -> bool:
     try:
-        return state.compare()[0] is Change.NONE
+        return state.holds()
     except RuntimeError:  # another thread changes a container meanwhile
         return False
 

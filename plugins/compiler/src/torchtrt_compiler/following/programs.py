@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -55,6 +55,7 @@ class Program:
         return True
 
 
+_STATISTICS = ("running_mean", "running_var")
 _WatchedTensor = tuple[str, torch.Tensor, int, int]
 """A weight's name, its tensor, its version and its address."""
 _WatchedNumber = tuple[str, dict[str, Any], str, Any]
@@ -104,13 +105,22 @@ class Binding:
         self.written = written
         self.ends = ends
         self.is_stale = False
-        self._tensors: list[_WatchedTensor] = []
+        self._odd: list[_WatchedTensor] = []
+        self._plain: list[torch.Tensor] = []
+        self._versions: list[int] = []
+        self._addresses: list[int] = []
         self._numbers: list[_WatchedNumber] = []
 
     def watch(self, watched: Watch) -> None:
         """Takes the program's weights for those of a moment."""
-        self._tensors = [each for each in watched.tensors if each[0] not in self.written]
+        tensors = [each for each in watched.tensors if each[0] not in self.written]
         self._numbers = watched.numbers
+        # PyTorch answers for all of these in C++.
+        plain = [each for each in tensors if each[2] >= 0 and each[3]]
+        self._odd = [each for each in tensors if each[2] < 0 or not each[3]]
+        self._plain = [each[1] for each in plain]
+        self._versions = [each[2] for each in plain]
+        self._addresses = [each[3] for each in plain]
         self.is_stale = False
 
     def is_current(self) -> bool:
@@ -132,16 +142,31 @@ class Binding:
         # Adapters that are merged, or were with another scale, are written into weights through .data.
         if self._scales_differ() or (merged_adapters(model) and self._has_changed()):
             program.held = {}
-        changed = [own for own, mark in marks.items() if not _is_same(program.held.get(own), mark)]
+        changed = self._with_neighbors(
+            own for own, mark in marks.items() if not _is_same(program.held.get(own), mark)
+        )
         if changed and program.compiled is not None:
             numbers = {name: as_tensor(value) for name, _, _, value in watched.numbers}
             known = {**self.constants, **state.weights, **numbers}
             weights = {own: known[self.names[own]] for own in marks}
+            changed = [own for own in changed if own in weights]
             with torch.inference_mode(False), torch.no_grad():
                 refit_with_memory(program.compiled, weights, changed)
         program.held = marks
         program.loaded = self
         self.watch(watched)
+
+    def _with_neighbors(self, changed: Iterable[str]) -> list[str]:
+        """Returns changed weights, and those that may have changed with them.
+
+        PyTorch does not count what batch normalization writes to its statistics.
+        """
+        modules = {self.names[own].rpartition(".")[0] for own in changed}
+        return [
+            own
+            for own, name in self.names.items()
+            if modules and (name.rpartition(".")[0] in modules or name.endswith(_STATISTICS))
+        ]
 
     def marks(self, watched: Watch) -> dict[str, Any]:
         """Returns what tells whether each weight of the program is another one, by the program's names."""
@@ -152,9 +177,16 @@ class Binding:
         return {own: marks[name] for own, name in self.names.items() if name in marks}
 
     def _has_changed(self) -> bool:
+        try:
+            if [each._version for each in self._plain] != self._versions:
+                return True
+            if [each.data_ptr() for each in self._plain] != self._addresses:
+                return True
+        except RuntimeError:  # one is another kind of tensor now
+            return True
         return any(
             version_of(tensor) != version or address_of(tensor) != address
-            for _, tensor, version, address in self._tensors
+            for _, tensor, version, address in self._odd
         )
 
     def _scales_differ(self) -> bool:

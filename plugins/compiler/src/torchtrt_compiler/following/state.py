@@ -10,6 +10,7 @@ import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -123,6 +124,7 @@ class ModelState:
         self.weights: dict[str, torch.Tensor] = {}
         for path, module in _modules(model):
             self._add_module(path, module)
+        self._snapshot = _Snapshot([values.live for values in self._values])
 
     def _add_module(self, path: str, module: torch.nn.Module) -> None:
         prefix = f"{path}." if path else ""
@@ -167,6 +169,16 @@ class ModelState:
             for name, each in attributes.items():
                 self._look_into(f"{path}.{name}", each, depth - 1)
 
+    def holds(self) -> bool:
+        """Returns whether the model is surely as it was, but for what its tensors are in place."""
+        return self._snapshot.is_same() and not self._has_unnamed_changed()
+
+    def _has_unnamed_changed(self) -> bool:
+        return any(
+            version_of(tensor) != version or address_of(tensor) != address
+            for tensor, version, address in self.unnamed
+        )
+
     def compare(self) -> tuple[Change, str]:
         """Returns how the model differs now, and the place of the first difference."""
         for values in self._values:
@@ -174,9 +186,8 @@ class ModelState:
                 is_tensor = isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)
                 if not is_tensor or path not in self.weights:
                     return Change.STRUCTURE, path
-        for tensor, version, address in self.unnamed:
-            if version_of(tensor) != version or address_of(tensor) != address:
-                return Change.STRUCTURE, "a tensor in a container"
+        if self._has_unnamed_changed():
+            return Change.STRUCTURE, "a tensor in a container"
         change = Change.NONE
         for name, holder, key, old_tensor, form in self._slots:
             now = holder.get(key)
@@ -184,7 +195,35 @@ class ModelState:
                 return Change.STRUCTURE, name
             if now is not old_tensor:
                 change = Change.WEIGHTS
+        self._snapshot = _Snapshot([values.live for values in self._values])
         return change, ""
+
+
+class _Snapshot:
+    """The objects in many containers, compared by identity in one pass without Python code for each.
+
+    Args:
+        containers: The containers.
+    """
+
+    def __init__(self, containers: list[Any]) -> None:
+        self._mappings = [each for each in containers if isinstance(each, Mapping)]
+        self._others = [each for each in containers if not isinstance(each, Mapping)]
+        self._lengths, self._objects = self._read()
+
+    def _read(self) -> tuple[list[int], list[Any]]:
+        values = (each.values() for each in self._mappings)
+        objects = chain(
+            chain.from_iterable(self._mappings),
+            chain.from_iterable(values),
+            chain.from_iterable(self._others),
+        )
+        return [*map(len, self._mappings), *map(len, self._others)], list(objects)
+
+    def is_same(self) -> bool:
+        """Returns whether the containers hold the objects that they held."""
+        lengths, objects = self._read()
+        return lengths == self._lengths and all(map(operator.is_, objects, self._objects))
 
 
 def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
