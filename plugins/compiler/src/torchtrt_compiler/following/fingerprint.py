@@ -22,7 +22,7 @@ _SYMBOL = re.compile(r"\b(?:s|u|zf|zuf)\d+\b")
 
 
 class Fingerprint(NamedTuple):
-    """What a program computes.
+    """A program's computation, to compare.
 
     Attributes:
         text: Equal for programs that compute the same from weights of the same form.

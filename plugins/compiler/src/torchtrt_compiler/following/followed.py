@@ -34,8 +34,8 @@ def follow(
         model: A module. It is not changed, and shares all of its attributes with the result.
         dynamic_shapes: For parameters of ``forward``, the sizes that vary: a ``torchtrt.Input``, or for each dimension
             ``(min, max)``, ``(min, opt, max)`` or a ``torch.export.Dim`` with bounds. Containers nest likewise.
-        max_programs: The most programs that are kept at a time, one for each combination of arguments that are no
-            tensors, structure, dtypes, devices, ranks and ranges of sizes.
+        max_programs: The most programs at a time. Arguments that are no tensors, their structure, and the dtypes,
+            devices and ranks of tensors each need one of their own.
         fallback: Whether PyTorch runs calls that cannot be compiled, with a ``FollowWarning``. Otherwise they raise.
         **settings: Settings of ``torchtrt.compile``; ``immutable_weights`` is False by default.
 

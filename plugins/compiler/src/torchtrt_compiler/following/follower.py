@@ -1,4 +1,4 @@
-"""What a followed model does with a call: which program runs it, and with which weights."""
+"""The program that runs a call of a followed model, and its weights."""
 
 from __future__ import annotations
 
@@ -236,6 +236,8 @@ class Follower:
                 structure.chosen = {}
             structure.chosen[place] = self._chosen(structure, call)
         binding = structure.chosen[place]
+        if binding is None and self._impure[call.key] == 1:
+            del structure.chosen[place]
         if binding is not None and not binding.is_current():
             try:
                 binding.refit(self.model, structure.state)
@@ -292,11 +294,11 @@ class Follower:
         except _OF_THE_USER:
             raise
         except Exception as error:
-            structure.refused.add(call.key)
             if isinstance(error, ImpureForwardError):
                 self._impure[call.key] += 1
                 if self._impure[call.key] == 1:  # models prepare themselves in their first call
                     return None
+            structure.refused.add(call.key)
             if not self._fallback:
                 raise
             self._warn(

@@ -21,6 +21,7 @@ from torchtrt_compiler.following.adapters import numbers_of
 
 _SLOTS = ("_parameters", "_buffers")
 _NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _ATOMS = (
     *_PLAIN, Enum, type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, torch.nn.Module, torch.Generator,
@@ -138,7 +139,7 @@ class ModelState:
             for name, tensor in attributes[kind].items():
                 self._add_slot(prefix + name, attributes[kind], name, tensor)
         for name, value in attributes.items():
-            if name in _SLOTS or name in _NAMESPACES or name.endswith("_hooks"):
+            if name in _OF_EVERY_MODULE:
                 continue
             if isinstance(value, torch.Tensor):
                 self._add_slot(prefix + name, attributes, name, value)
@@ -207,23 +208,28 @@ class _Snapshot:
     """
 
     def __init__(self, containers: list[Any]) -> None:
-        self._mappings = [each for each in containers if isinstance(each, Mapping)]
-        self._others = [each for each in containers if not isinstance(each, Mapping)]
-        self._lengths, self._objects = self._read()
+        full = [each for each in containers if len(each)]
+        self._empty = [each for each in containers if not len(each)]
+        self._mappings = [each for each in full if isinstance(each, Mapping)]
+        self._others = [each for each in full if not isinstance(each, Mapping)]
+        self._lengths = self._sizes()
+        self._held = list(self._objects())
 
-    def _read(self) -> tuple[list[int], list[Any]]:
-        values = (each.values() for each in self._mappings)
-        objects = chain(
+    def _sizes(self) -> list[int]:
+        return [*map(len, self._mappings), *map(len, self._others)]
+
+    def _objects(self) -> Iterator[Any]:
+        return chain(
             chain.from_iterable(self._mappings),
-            chain.from_iterable(values),
+            chain.from_iterable([each.values() for each in self._mappings]),
             chain.from_iterable(self._others),
         )
-        return [*map(len, self._mappings), *map(len, self._others)], list(objects)
 
     def is_same(self) -> bool:
         """Returns whether the containers hold the objects that they held."""
-        lengths, objects = self._read()
-        return lengths == self._lengths and all(map(operator.is_, objects, self._objects))
+        if any(self._empty) or self._sizes() != self._lengths:
+            return False
+        return all(map(operator.is_, self._objects(), self._held))
 
 
 def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
