@@ -341,6 +341,19 @@ def test_a_model_that_prepares_itself_in_its_first_call_is_compiled_in_the_secon
     assert 1 == len(programs(follower))
 
 
+def test_statistics_of_training_are_followed():
+    """PyTorch does not count what batch normalization writes."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
+    follower, images = followed(model), torch.rand(2, 3, 5, 5)
+    agree(follower, model, images)
+    for each in (follower, model):
+        each.train()
+        each(images)
+        each.eval()
+        agree(follower, model, images)
+    assert 1 == len(programs(follower))
+
+
 def test_training_and_gradients_run_in_pytorch():
     """Gradients reach the model's parameters; eval mode with gradients says so once."""
     model = made()
@@ -565,6 +578,35 @@ def test_calls_in_other_threads_compute_with_all_old_or_all_new_weights(change):
 
     assert [] == wrong
     agree(follower, models[1], X)
+
+
+def test_while_weights_change_other_threads_have_those_from_before_or_wait():
+    """Also where a program has not got the last weights yet."""
+    model, before = made(), made()
+    follower = followed(model)
+    agree(follower, model, X)
+    agree(follower, model, X, as_dict=True)
+    for each in (model, before):
+        _write(each)
+    agree(follower, model, X)
+    results = {}
+
+    def call(**options):
+        with torch.no_grad():
+            results[bool(options)] = follower(X, **options)
+
+    threads = [threading.Thread(target=call, kwargs=each) for each in ({}, {"as_dict": True})]
+    with follower.torchtrt.changing():
+        _write(model)
+        for thread in threads:
+            thread.start()
+        threads[0].join(20)
+        assert threads[1].is_alive()
+        _write(model)
+    threads[1].join(20)
+
+    torch.testing.assert_close(results[False], before(X), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(results[True]["rows"], model(X), rtol=1e-4, atol=1e-5)
 
 
 def test_first_calls_in_several_threads_compile_once_and_eager_calls_go_on():

@@ -32,8 +32,8 @@ def follow(
 
     Args:
         model: A module. It is not changed, and shares all of its attributes with the result.
-        dynamic_shapes: For parameters of ``forward``, the sizes that vary: a ``torchtrt.Input``, or for each dimension
-            ``(min, max)``, ``(min, opt, max)`` or a ``torch.export.Dim`` with bounds. Containers nest likewise.
+        dynamic_shapes: For parameters of ``forward``, the sizes that vary: a ``torchtrt.Input``, or a range for each
+            dimension. It is ``(min, max)``, ``(min, opt, max)`` or a ``torch.export.Dim``. Containers nest likewise.
         max_programs: The most programs at a time. Arguments that are no tensors, their structure, and the dtypes,
             devices and ranks of tensors each need one of their own.
         fallback: Whether PyTorch runs calls that cannot be compiled, with a ``FollowWarning``. Otherwise they raise.

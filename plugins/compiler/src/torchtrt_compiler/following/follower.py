@@ -121,6 +121,7 @@ class Follower:
         self._lock = threading.RLock()
         self._is_stable = threading.Condition(self._lock)
         self._changer: int | None = None
+        self._frozen: frozenset[int] = frozenset()
         self._depth = 0
 
     @property
@@ -141,6 +142,8 @@ class Follower:
         with self._is_stable:
             while self._changer not in (None, me):
                 self._is_stable.wait()
+            if not self._depth:
+                self._frozen = self._current_bindings()
             self._changer = me
             self._depth += 1
         try:
@@ -151,6 +154,13 @@ class Follower:
                 if not self._depth:
                     self._changer = None
                     self._is_stable.notify_all()
+
+    def _current_bindings(self) -> frozenset[int]:
+        """Returns the identities of the bindings whose programs have the model's weights."""
+        if not self._structures or not _holds(self._structures[-1].state):
+            return frozenset()
+        bindings = self._structures[-1].all_bindings()
+        return frozenset(id(each) for each in bindings if each.is_current())
 
     def refresh(self) -> None:
         """Lets the next call take all weights again, for writes that PyTorch does not count, as through ``.data``."""
@@ -210,7 +220,7 @@ class Follower:
         if structure is not None and place in structure.chosen:
             binding = structure.chosen.get(place)
             if self._changer not in (None, threading.get_ident()):
-                if binding is not None:
+                if binding is not None and id(binding) in self._frozen:
                     return binding
             elif self._is_current(structure, binding):
                 return binding
