@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -46,6 +46,9 @@ _STRUCTURES = 8
 """The structures of a model whose programs are kept."""
 _REMEMBERED = 1024
 """The shapes of calls for which the program is remembered."""
+_ATTEMPTS = 100
+"""How often a state is read that other threads change meanwhile."""
+_Result = TypeVar("_Result")
 _OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
 """Errors that no call of the model brings about."""
 
@@ -61,7 +64,7 @@ class _Structure:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self.state = ModelState(model)
+        self.state = _steady(lambda: ModelState(model))
         self.bindings: dict[Any, list[Binding]] = {}
         self.chosen: dict[Any, Binding | None] = {}
         self.refused: set[Any] = set()
@@ -261,12 +264,12 @@ class Follower:
         """Returns the structure that the model has, the one in use last first."""
         path = ""
         for number, structure in enumerate(reversed(self._structures)):
-            change, where = structure.state.compare()
+            change, where = _steady(structure.state.compare)
             path = path or where
             if change is Change.STRUCTURE:
                 continue
             if change is Change.WEIGHTS:
-                structure.state = ModelState(self.model)
+                structure.state = _steady(lambda: ModelState(self.model))
                 for binding in structure.all_bindings():
                     binding.is_stale = True
             if number:
@@ -405,6 +408,17 @@ class Follower:
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(message, FollowWarning, stacklevel=6)
+
+
+def _steady(function: Callable[[], _Result]) -> _Result:
+    """Returns what a function returns once no other thread changes a container that it reads."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return function()
+        except RuntimeError as error:
+            if "during iteration" not in str(error):
+                raise
+    return function()
 
 
 def _holds(state: ModelState) -> bool:
