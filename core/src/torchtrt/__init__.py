@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.settings import CompilationSettings
     from torchtrt.tensorrt import trt, use_tensorrt
-    from torchtrt_compiler import Input, compile, explain, profile, refit_module_weights
+    from torchtrt_compiler import Input, compile, explain, follow, profile, refit_module_weights
     from torchtrt_runtime import CompiledModule, RuntimeSettings, load, save, weight_streaming
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
-    "dynamo_tensorrt_converter", "explain", "load", "profile", "refit_module_weights", "save",
+    "dynamo_tensorrt_converter", "explain", "follow", "load", "profile", "refit_module_weights", "save",
     "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
@@ -33,7 +33,14 @@ _LAZY = {
     "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
-    "torchtrt_compiler": ("Input", "compile", "explain", "profile", "refit_module_weights"),
+    "torchtrt_compiler": (
+        "Input",
+        "compile",
+        "explain",
+        "follow",
+        "profile",
+        "refit_module_weights",
+    ),
     "torchtrt_runtime": ("CompiledModule", "RuntimeSettings", "load", "save", "weight_streaming"),
 }
 

@@ -117,6 +117,10 @@ class NoEngineWarning(UserWarning):
     """Nothing of a model became an engine, so that all of it runs in PyTorch."""
 
 
+class FollowWarning(UserWarning):
+    """PyTorch runs a call of a model that ``torchtrt.follow`` returned, or the model is exported again and again."""
+
+
 class InputError(TorchTRTError, ValueError):
     """An input, given to compile for or to run on, does not fit: its kind, dtype, shape or number."""
 

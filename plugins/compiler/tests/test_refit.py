@@ -239,7 +239,6 @@ def test_any_subset_of_weights_may_change(changed, seed):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state.pop("second"), "'second' is missing"),
         (lambda state: state.update(third=torch.rand(2)), "'third' is none of the model's"),
         (
             lambda state: state.update(second=torch.rand(4, 5)),
@@ -269,6 +268,65 @@ def test_weights_that_do_not_fit_are_refused_before_anything_changes(change, mes
     with pytest.raises(RefitError, match=message):
         torchtrt.refit_module_weights(model, state, in_place=True)
     agree(old, model)
+
+
+class Adapted(nn.Module):
+    """A weight with an adapter, of which one output adds the two and the other multiplies them."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(4, 4)
+        self.adapter = nn.Linear(4, 4, bias=False)
+
+    def forward(self, x):
+        merged = x @ (self.base.weight + self.adapter.weight)
+        return self.base(x) + self.adapter(x), merged
+
+
+class Unmerged(Adapted):
+    """The same, without the product."""
+
+    def forward(self, x):
+        return (self.base(x) + self.adapter(x),)
+
+
+def test_a_state_dict_of_some_weights_is_enough(tmp_path):
+    """The others stay as they were, also in a loaded model, which knows none of them."""
+    old, new = made(Unmerged, 0), made(Unmerged, 1)
+    new.base.load_state_dict(old.base.state_dict())
+    adapter = {"adapter.weight": new.adapter.weight}
+    model = compiled(old)
+    torchtrt.save(model, tmp_path / "model.pt2")
+    loaded = torchtrt.load(tmp_path / "model.pt2")
+
+    for each in (model, loaded):
+        torch.testing.assert_close(torchtrt.refit_module_weights(each, adapter)(X), new(X))
+
+
+def test_a_weight_computed_from_given_and_other_weights_needs_their_values(tmp_path):
+    """The model has them as long as it is alive and unchanged; the error names what else to give."""
+    old, new = made(Adapted, 0), made(Adapted, 1)
+    new.base.load_state_dict(old.base.state_dict())
+    adapter = {"adapter.weight": new.adapter.weight}
+    model = compiled(old)
+    torchtrt.save(model, tmp_path / "model.pt2")
+
+    torch.testing.assert_close(torchtrt.refit_module_weights(model, adapter)(X), new(X))
+    loaded = torchtrt.load(tmp_path / "model.pt2")
+    with pytest.raises(RefitError, match=r"'base\.weight' is missing"):
+        torchtrt.refit_module_weights(loaded, adapter)
+    with torch.no_grad():
+        old.base.weight.mul_(2)
+    with pytest.raises(RefitError, match=r"'base\.weight' is missing"):
+        torchtrt.refit_module_weights(model, adapter)
+    torch.testing.assert_close(loaded(X), made(Adapted, 0)(X))
+
+
+def test_one_name_of_a_tied_weight_stands_for_all():
+    """They stay one."""
+    old, new = made(Tied, 0), made(Tied, 1)
+
+    agree(new, torchtrt.refit_module_weights(compiled(old), {"head.weight": new.head.weight}))
 
 
 def fake(*sizes):

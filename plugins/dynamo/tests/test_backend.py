@@ -9,6 +9,7 @@ from torch import nn
 
 from tests.support.processes import run_python
 from torchtrt.errors import NoEngineWarning
+from torchtrt_dynamo import backend
 
 OPTIONS = {"min_block_size": 1}
 
@@ -85,6 +86,46 @@ def test_weights_that_change_are_seen(change):
         else:
             model[0].weight = nn.Parameter(torch.rand(3, 3))
         assert_same(fast(x), model(x))
+
+
+@pytest.mark.parametrize(("immutable", "built"), [(None, 2), (False, 1), (True, 4)])
+def test_weights_that_change_are_refitted(immutable, built, monkeypatch):
+    """From the first change on, or from the second: engines for constant weights are faster."""
+    torch.manual_seed(0)
+    builds = []
+    compile_model = backend.compile_model
+    monkeypatch.setattr(
+        backend, "compile_model", lambda *a, **k: builds.append(k) or compile_model(*a, **k)
+    )
+    model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).eval()
+    settings = {} if immutable is None else {"immutable_weights": immutable}
+    fast = torch.compile(model, backend="torchtrt", options={**OPTIONS, **settings})
+    x = torch.rand(4, 3)
+    with torch.no_grad():
+        assert_same(fast(x), model(x))
+        for value in (2.0, 0.5, 3.0):
+            model[0].weight.mul_(value)
+            model.train()
+            model(x * value)  # PyTorch does not count what this writes to the statistics
+            model.eval()
+            assert_same(fast(x), model(x))
+            assert_same(fast(x), model(x))
+
+    assert built == len(builds)
+
+
+def test_a_refit_keeps_the_buffers_that_calls_write_to():
+    """They are the model's own."""
+    torch.manual_seed(0)
+    model = Running().eval()
+    eager = copy.deepcopy(model)
+    fast, x = compiled(model), torch.rand(4, 3)
+    with torch.no_grad():
+        for _ in range(3):
+            for each in (model, eager):
+                each.linear.weight.mul_(0.5)
+            assert_same(fast(x, 2, 0.5), eager(x, 2, 0.5))
+            torch.testing.assert_close(model.state, eager.state)
 
 
 def test_gradients_and_steps_are_eagers():

@@ -8,6 +8,7 @@ from torchtrt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torchtrt_compiler.compiler import compile, explain
+    from torchtrt_compiler.following import follow
     from torchtrt_compiler.inputs import Input
     from torchtrt_compiler.profiling import CallProfile, ProfileEntry, profile
     from torchtrt_compiler.refit import refit_module_weights
@@ -18,12 +19,14 @@ __all__ = [
     "ProfileEntry",
     "compile",
     "explain",
+    "follow",
     "profile",
     "refit_module_weights",
 ]
 
 _LAZY = {
     "torchtrt_compiler.compiler": ("compile", "explain"),
+    "torchtrt_compiler.following": ("follow",),
     "torchtrt_compiler.inputs": ("Input",),
     "torchtrt_compiler.profiling": ("CallProfile", "ProfileEntry", "profile"),
     "torchtrt_compiler.refit": ("refit_module_weights",),

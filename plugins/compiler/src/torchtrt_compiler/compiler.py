@@ -93,13 +93,29 @@ def compile(
             compile_with = functools.partial(
                 compile, model, inputs, kwarg_inputs=keywords, dynamic_shapes=dynamic_shapes
             )
-            export_again = functools.partial(_export, model, inputs, keywords, dynamic_shapes)
+            export_again = functools.partial(export_traced, model, inputs, keywords, dynamic_shapes)
             return tuned(compile_with, export_again, inputs, keywords, settings)
         report = _checked(options)
         with Stages(report.seconds, options.progress) as stages, torch.no_grad():
             with stages.stage("exporting"):
-                exported = _export(model, inputs, keywords, dynamic_shapes)
+                exported = export_traced(model, inputs, keywords, dynamic_shapes)
             return _compile_program(model, exported, (inputs, keywords), options, report, stages)
+
+
+def compile_exported(
+    model: torch.nn.Module,
+    exported: ExportedProgram,
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> CompiledModule:
+    """Compiles a model that ``export_traced`` has exported; otherwise as ``compile``, without ``tune``."""
+    options = settings_from(settings)
+    with disabling(options.disabled_capabilities):
+        report = _checked(options)
+        with Stages(report.seconds, options.progress) as stages, torch.no_grad():
+            given = inputs, kwarg_inputs
+            return _compile_program(model, exported, given, options, report, stages)
 
 
 def _checked(options: CompilationSettings) -> CompilationReport:
@@ -117,9 +133,15 @@ def _checked(options: CompilationSettings) -> CompilationReport:
     return CompilationReport(describe(), inductor=options.inductor, compute_capabilities=targets)
 
 
-def _export(*arguments: Any) -> ExportedProgram:
+def export_traced(
+    model: torch.nn.Module | ExportedProgram,
+    inputs: Sequence[Any],
+    kwarg_inputs: Mapping[str, Any],
+    dynamic_shapes: Any,
+) -> ExportedProgram:
+    """Returns a model exported while nothing else in the process is being traced."""
     with TRACING, torch.no_grad():
-        return export(*arguments)
+        return export(model, inputs, kwarg_inputs, dynamic_shapes)
 
 
 def _compile_program(

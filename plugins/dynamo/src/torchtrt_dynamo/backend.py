@@ -2,7 +2,8 @@
 
 Graphs come through AOTAutograd: free of writes but for those to inputs at the end, without tensor subclasses and
 autocast regions, and with gradients where they are needed. A forward graph for inference has its weights as constants
-of the engines, and engines are built anew when a weight has changed. One for training has them as inputs.
+of the engines. When a weight has changed, they are built once more, as engines that a refit gives each later weight.
+One for training has them as inputs.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torchtrt.errors import NoEngineWarning, SettingsError, SettingsWarning
+from torchtrt.errors import NoEngineWarning, RefitError, SettingsError, SettingsWarning
 from torchtrt.packs.preferences import settings_from
 from torchtrt_compiler.compiler import compile as compile_model
 from torchtrt_compiler.inputs import Input
+from torchtrt_compiler.refit import refit_with_memory
+from torchtrt_runtime import CompiledModule
 
 aten = torch.ops.aten
 
 ENGINES_KEPT = 8
-"""For how many combinations of unbounded sizes, numbers and states of the weights a graph keeps its engines."""
+"""For how many combinations of unbounded sizes and numbers a graph keeps its engines."""
 
 _MODES: Mapping[str, Mapping[str, Any]] = {
     "default": {},
@@ -56,7 +59,8 @@ def torchtrt(
 
     A size that Dynamo treats as dynamic needs an upper bound for one engine to serve it:
     ``torch._dynamo.mark_dynamic(x, dim, min=, max=)``. Without one, an engine is built for each
-    size when it is first met. So it is for each value of a number that changes, and when a weight has changed.
+    size when it is first met. So it is for each value of a number that changes. Engines get weights that have changed
+    by a refit; unless ``immutable_weights=False`` is among the options, the first change builds them again for that.
 
     Args:
         graph_module: The captured graph, over weights, sizes, numbers and tensors.
@@ -184,20 +188,25 @@ class _Engines:
             for node in graph_module.graph.nodes
             if node.op == "call_function" and node.target is torch.ops.aten.copy_.default
         )
-        self._compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+        self._compiled: OrderedDict[Any, _WithWeights] = OrderedDict()
+        self._has_changed = False
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> Any:
         tensors = [inputs[place] for place in self._roles.tensors]
         key = self._key(inputs, tensors)
-        compiled = self._compiled.get(key)
-        if compiled is None:
+        held = self._compiled.get(key)
+        if held is None or not held.has(inputs):
             with self._lock:
-                compiled = self._compiled.get(key) or self._build(key, inputs, tensors)
-        return compiled(*tensors)
+                held = self._compiled.get(key)
+                if held is not None and not held.has(inputs):
+                    self._has_changed = True
+                    held = held if held.refit(inputs) else None
+                held = held or self._build(key, inputs, tensors)
+        return held.compiled(*tensors)
 
     def _key(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> Any:
-        """Returns what is fixed in an engine: sizes without bounds, numbers, and the state of the weights."""
+        """Returns what is fixed in an engine: sizes without bounds, and numbers."""
         sizes = tuple(
             size
             for tensor, bound in zip(tensors, self._bounds, strict=True)
@@ -209,12 +218,7 @@ class _Engines:
             for place in self._roles.numbers
             if not self._is_size(place)
         )
-        weights = tuple(
-            (id(inputs[place]), inputs[place].data_ptr(), _version(inputs[place]))
-            for place in self._roles.weights
-            if self._placeholders[place] not in self._written
-        )
-        return sizes, numbers, weights
+        return sizes, numbers
 
     def _is_size(self, place: int) -> bool:
         """Returns whether a number is a size of a tensor, which the engines see for themselves."""
@@ -226,12 +230,13 @@ class _Engines:
 
     def _build(
         self, key: Any, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]
-    ) -> Callable[..., Any]:
+    ) -> _WithWeights:
+        self._compiled.pop(key, None)
         while len(self._compiled) >= ENGINES_KEPT:
             self._compiled.popitem(last=False)
             warnings.warn(
-                f"A graph of torch.compile has met more than {ENGINES_KEPT} combinations of sizes without bounds, "
-                "numbers and weights, and builds engines again. Mark sizes that vary with "
+                f"A graph of torch.compile has met more than {ENGINES_KEPT} combinations of sizes without bounds "
+                "and numbers, and builds engines again. Mark sizes that vary with "
                 "torch._dynamo.mark_dynamic(x, dim, min=, max=).",
                 stacklevel=3,
             )
@@ -241,9 +246,19 @@ class _Engines:
             # PyTorch watches the first call with a mode, which no export survives.
             if self._is_broken_off or self._compiled:
                 warnings.simplefilter("ignore", NoEngineWarning)  # one for a whole graph is enough
-            compiled = compile_model(self._over_tensors(inputs), given, **self._settings)
-        self._compiled[key] = compiled
-        return compiled
+            # Engines that cannot take other weights are faster. Weights that changed once change again.
+            may_change = self._has_changed and bool(self._roles.weights)
+            settings = {**({"immutable_weights": False} if may_change else {}), **self._settings}
+            constant = [
+                place
+                for place in self._roles.weights
+                if self._placeholders[place] not in self._written
+            ]
+            marks = _marks(inputs, constant)  # before the values are read
+            compiled = compile_model(self._over_tensors(inputs), given, **settings)
+        compiled.usage_checks = compiled.usage_checks.without_weights()
+        self._compiled[key] = _WithWeights(compiled, self._roles.weights, constant, marks)
+        return self._compiled[key]
 
     def _over_tensors(self, inputs: Sequence[Any]) -> GraphModule:
         """Returns the graph over its tensors only: weights become attributes, numbers constants or sizes."""
@@ -261,7 +276,7 @@ class _Engines:
             replacement: Any = value
             with module.graph.inserting_before(first_call):
                 if isinstance(value, torch.Tensor):
-                    name = f"weight_{place}"
+                    name = _weight_name(place)
                     module.register_buffer(name, value.detach())
                     replacement = module.graph.get_attr(name)
                 elif (found := _dimension_of(node, tensors)) is not None:
@@ -272,6 +287,62 @@ class _Engines:
             node.meta.clear()  # symbols of this trace mean nothing in the next
         module.recompile()
         return module.eval()
+
+
+_Mark = tuple[torch.Tensor, int, int]
+"""A weight, its address and its version."""
+
+
+class _WithWeights:
+    """Engines with the weights that they hold.
+
+    Args:
+        compiled: The engines.
+        weights: The places of the weights among a graph's inputs.
+        constant: The places of those that no call writes to.
+        marks: The constant ones as they are in the engines.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModule,
+        weights: Sequence[int],
+        constant: Sequence[int],
+        marks: Sequence[_Mark],
+    ) -> None:
+        self.compiled = compiled
+        self._weights = weights
+        self._constant = constant
+        self._marks = marks
+
+    def has(self, inputs: Sequence[Any]) -> bool:
+        """Returns whether the engines have the weights among a graph's inputs."""
+        return all(
+            inputs[place] is tensor and tensor.data_ptr() == address and _version(tensor) == version
+            for place, (tensor, address, version) in zip(self._constant, self._marks, strict=True)
+        )
+
+    def refit(self, inputs: Sequence[Any]) -> bool:
+        """Gives the weights among a graph's inputs to the engines, and returns whether they take them."""
+        marks = _marks(inputs, self._constant)
+        given = {_weight_name(place): inputs[place].detach() for place in self._weights}
+        # All of them: PyTorch does not count what eager batch normalization writes to its statistics.
+        changed = [_weight_name(place) for place in self._constant]
+        try:
+            with torch.no_grad(), _disable_current_modes():
+                refit_with_memory(self.compiled, given, changed)
+        except RefitError:  # immutable, or a value of a weight is compiled in
+            return False
+        self._marks = marks
+        return True
+
+
+def _marks(inputs: Sequence[Any], places: Sequence[int]) -> list[_Mark]:
+    return [(inputs[place], inputs[place].data_ptr(), _version(inputs[place])) for place in places]
+
+
+def _weight_name(place: int) -> str:
+    return f"weight_{place}"
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -87,6 +87,20 @@ class UsageChecks:
         # Whoever loads this has another model's weights, or none.
         return {**self.__dict__, "_watched": []}
 
+    def without_weights(self) -> UsageChecks:
+        """Returns checks that watch no weights."""
+        return UsageChecks({}, self.trains, self.autocast)
+
+    def unchanged(self) -> dict[str, torch.Tensor]:
+        """Returns the weights that are still what they were, by name."""
+        found = {}
+        for _, _, weights in self._watched:
+            for name, _, reference, version in weights:
+                weight = reference()
+                if weight is not None and weight._version == version:
+                    found[name] = weight
+        return found
+
     def check_ambient_modes(self) -> None:
         """Raises an ``EngineError`` where autocast is another than it was, or the call is being traced."""
         if (self.was_autocast or is_any_autocast_enabled()) and _autocast() != self.autocast:

@@ -224,8 +224,11 @@ class EngineCache:
             report = BlockReport(**{**header["report"], "name": name, "cached": True})
             description = {**description, "name": name, "converted_by": _converted_by(block)}
             engine = load_engine(description, plan)
-            if header["weights"] != weights:
-                engine.reload(plan=refitted_plan(engine, request.replaceable))
+            known = header["weights"]
+            changed = [each for each, digest in weights.items() if known.get(each) != digest]
+            if changed:
+                attribute = request.replaceable.__getitem__
+                engine.reload(plan=refitted_plan(engine, attribute, changed))
         except (FileNotFoundError, RefitError):
             return None
         except (OSError, ValueError, KeyError, TypeError, TorchTRTError):

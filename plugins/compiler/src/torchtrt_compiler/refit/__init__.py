@@ -2,6 +2,12 @@
 
 from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
 from torchtrt_compiler.refit.recording import ProgramRecorder
-from torchtrt_compiler.refit.refitting import refit_module_weights
+from torchtrt_compiler.refit.refitting import refit_module_weights, refit_with_memory
 
-__all__ = ["ProgramRecorder", "ProgramWatcher", "UnwatchedProgram", "refit_module_weights"]
+__all__ = [
+    "ProgramRecorder",
+    "ProgramWatcher",
+    "UnwatchedProgram",
+    "refit_module_weights",
+    "refit_with_memory",
+]

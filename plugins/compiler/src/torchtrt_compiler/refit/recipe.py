@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,39 @@ class Recipe:
             f"Values that follow from {', '.join(names)} are compiled into {what} as numbers, and would be others with "
             "these weights. Nothing was changed. Compile the model with the new weights."
         )
+
+    def part(self, changed: Collection[str], wanted: Collection[str] = ()) -> Recipe:
+        """Returns the part of the recipe for what follows from some sources.
+
+        A recipe that writes in place has no parts: its steps do not tell which memory tensors share.
+
+        Args:
+            changed: The sources. The results and the checks that follow from one of them are in the part.
+            wanted: More results that are in it.
+        """
+        if any(_is_mutable(op) for op, *_ in self.steps):
+            return self
+        following = {int(number) for number, name in self.sources.items() if name in changed}
+        for _, args, kwargs, outputs in self.steps:
+            if following.intersection(numbers_in([args, kwargs])):
+                following.update(outputs)
+        results = {
+            name: number
+            for name, number in self.results.items()
+            if number in following or name in wanted
+        }
+        needed, steps = set(results.values()), []
+        for step in reversed(self.steps):
+            op, args, kwargs, outputs = step
+            read = set(numbers_in([args, kwargs]))
+            if needed.intersection(outputs) or (op == SAME and read & following):
+                needed |= read
+                steps.append(step)
+        sources = {number: each for number, each in self.sources.items() if int(number) in needed}
+        constants = {
+            number: each for number, each in self.constants.items() if int(number) in needed
+        }
+        return Recipe(sources, constants, steps[::-1], results)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the recipe as data."""

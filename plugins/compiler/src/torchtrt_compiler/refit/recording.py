@@ -306,6 +306,10 @@ class ProgramRecorder:
         for name, tensor in tensors.items():
             self._names.setdefault(_key(tensor), []).append(name)
         others = {_memory(tensors[name]) for name in tensors if name not in optional}
+        by_memory: dict[int, list[str]] = {}
+        for name, tensor in tensors.items():
+            by_memory.setdefault(_memory(tensor), []).append(name)
+        self._overlapping = [names for names in by_memory.values() if len(names) > 1]
         # What shares memory with another weight has its new values, and none of its own to keep.
         self.weights = {
             name: {
@@ -328,6 +332,7 @@ class ProgramRecorder:
         return {
             "weights": self.weights,
             "shared": [names for names in self._names.values() if len(names) > 1],
+            "overlapping": self._overlapping,
             "recipe": self._recorder.recipe(values).to_json(),
         }
 

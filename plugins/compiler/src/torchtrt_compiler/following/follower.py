@@ -1,0 +1,457 @@
+"""The program that runs a call of a followed model, and its weights."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from torchtrt.errors import (
+    FollowWarning,
+    InputError,
+    MissingDistributionError,
+    NoEngineWarning,
+    PackError,
+    RefitError,
+    SettingsError,
+    TensorRTUnavailableError,
+)
+from torchtrt.packs.preferences import settings_from
+from torchtrt_compiler.following.adapters import merged_adapters
+from torchtrt_compiler.following.calls import (
+    Call,
+    CallReader,
+    UnsupportedCallError,
+    is_seen_through,
+    is_traced,
+)
+from torchtrt_compiler.following.programs import Binding, Program, Watch, bind
+from torchtrt_compiler.following.sizes import SeenSizes, as_input, end_shapes, fixed
+from torchtrt_compiler.following.state import Change, ModelState
+from torchtrt_compiler.following.tracing import (
+    ImpureForwardError,
+    check_traceable,
+    is_observed,
+    traced_copy,
+)
+from torchtrt_runtime.compiled_module import CompiledModule
+
+_STRUCTURES = 8
+"""The structures of a model whose programs are kept."""
+_REMEMBERED = 1024
+"""The shapes of calls for which the program is remembered."""
+_ATTEMPTS = 100
+"""How often a state is read that other threads change meanwhile."""
+_Result = TypeVar("_Result")
+_OF_THE_USER = (SettingsError, PackError, TensorRTUnavailableError, MissingDistributionError)
+"""Errors that no call of the model brings about."""
+
+
+class _Structure:
+    """A model as it was, and the programs for it.
+
+    Attributes:
+        state: The state.
+        bindings: The programs for each kind of call.
+        chosen: The one for each kind of call and shapes; None where PyTorch runs the call.
+        refused: The kinds of calls that cannot be compiled.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.state = _steady(lambda: ModelState(model))
+        self.bindings: dict[Any, list[Binding]] = {}
+        self.chosen: dict[Any, Binding | None] = {}
+        self.refused: set[Any] = set()
+
+    def all_bindings(self) -> list[Binding]:
+        """Returns the programs for all kinds of calls."""
+        return [each for held in self.bindings.values() for each in held]
+
+    def drop(self, key: Any, binding: Binding) -> None:
+        """Forgets a program."""
+        self.bindings[key] = [each for each in self.bindings[key] if each is not binding]
+        self.chosen = {place: each for place, each in self.chosen.items() if each is not binding}
+
+
+class Follower:
+    """Runs a model's calls on engines with the weights that the model has.
+
+    Args:
+        model: The model.
+        settings: Settings of ``torchtrt.compile``.
+        dynamic_shapes: Sizes that vary, by parameter.
+        max_programs: The most programs at a time.
+        fallback: Whether PyTorch runs calls that cannot be compiled.
+
+    Attributes:
+        model: The model as PyTorch runs it.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        settings: Mapping[str, Any],
+        dynamic_shapes: Mapping[str, Any],
+        max_programs: int,
+        fallback: bool,
+    ) -> None:
+        settings_from(settings)  # now, not on the first call
+        if not isinstance(max_programs, int) or max_programs < 1:
+            raise SettingsError(f"max_programs is {max_programs!r}. Give a number from 1 on.")
+        self.model = model
+        self.settings = dict(settings)
+        self.options = {
+            "dynamic_shapes": dynamic_shapes, "max_programs": max_programs, "fallback": fallback,
+        }  # fmt: skip
+        self.override: Any = None
+        self._max_programs = max_programs
+        self._fallback = fallback
+        self._reader = CallReader(model.forward, dynamic_shapes)
+        self._sizes: dict[Any, SeenSizes] = {}
+        self._structures: list[_Structure] = []  # the one in use last is the last
+        self._impure: Counter[Any] = Counter()
+        self._warned: set[Any] = set()
+        self._with_numbers = True
+        self._has_trained = False
+        self._count = 0
+        self._merged: list[tuple[str, ...]] = []
+        self._lock = threading.RLock()
+        self._is_stable = threading.Condition(self._lock)
+        self._changer: int | None = None
+        self._frozen: frozenset[int] = frozenset()
+        self._depth = 0
+
+    @property
+    def programs(self) -> list[CompiledModule]:
+        """The compiled models, each with its ``report``: those for the model as it is now come last."""
+        return [each.compiled for each in self._programs() if each.compiled is not None]
+
+    def __repr__(self) -> str:
+        return f"<{type(self.model).__name__} followed by {len(self.programs)} compiled programs>"
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Lets calls in other threads compute with the weights from before, while a ``with`` block changes several.
+
+        Calls that need another program wait for the end of the block.
+        """
+        me = threading.get_ident()
+        with self._is_stable:
+            while self._changer not in (None, me):
+                self._is_stable.wait()
+            if not self._depth:
+                self._frozen = self._current_bindings()
+            self._changer = me
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._is_stable:
+                self._depth -= 1
+                if not self._depth:
+                    self._changer = None
+                    self._is_stable.notify_all()
+
+    def _current_bindings(self) -> frozenset[int]:
+        """Returns the identities of the bindings whose programs have the model's weights."""
+        if not self._structures or not _holds(self._structures[-1].state):
+            return frozenset()
+        bindings = self._structures[-1].all_bindings()
+        return frozenset(id(each) for each in bindings if each.is_current())
+
+    def refresh(self) -> None:
+        """Lets the next call take all weights again, for writes that PyTorch does not count, as through ``.data``."""
+        with self._lock:
+            for structure in self._structures:
+                for binding in structure.all_bindings():
+                    binding.is_stale = True
+                    binding.program.held = {}
+
+    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Returns what the model returns for a call."""
+        call = None if is_traced() or is_observed() else self._read(args, kwargs)
+        binding = None if call is None else self._binding(call)
+        if call is None or binding is None or binding.program.compiled is None:
+            return self.model.forward(*args, **kwargs)
+        try:
+            return binding.program.compiled(*call.args, **call.kwargs)
+        except InputError as error:  # before anything ran
+            self._warn(("input", call.key), f"A call runs in PyTorch: {error}")
+            if not self._fallback:
+                raise
+            return self.model.forward(*args, **kwargs)
+
+    def _read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call | None:
+        """Returns a call that engines may run; None for one that PyTorch runs."""
+        if self.model.training:
+            self._has_trained = True
+            return None
+        leaves = tree_leaves((args, dict(kwargs)))
+        if is_seen_through(leaves):
+            return None
+        if torch.is_grad_enabled() and self._wants_gradients(leaves):
+            self._warn(
+                "gradients",
+                "A call runs in PyTorch, because it may want gradients, which engines do not compute. Call it under "
+                "torch.no_grad() or torch.inference_mode().",
+            )
+            return None
+        try:
+            return self._reader.read(args, kwargs)
+        except UnsupportedCallError as error:
+            self._warn(("call", str(error)), f"A call runs in PyTorch: {error}.")
+        except TypeError:
+            pass  # the model says what is wrong
+        return None
+
+    def _wants_gradients(self, leaves: list[Any]) -> bool:
+        tensors = (leaf for leaf in leaves if isinstance(leaf, torch.Tensor))
+        return any(each.requires_grad for each in tensors) or any(
+            each.requires_grad for each in self.model.parameters()
+        )
+
+    def _binding(self, call: Call) -> Binding | None:
+        """Returns the program for a call, with the model's weights; None if PyTorch runs it."""
+        place = (call.key, call.shapes)
+        structure = self._structures[-1] if self._structures else None
+        if structure is not None and place in structure.chosen:
+            binding = structure.chosen.get(place)
+            if self._changer not in (None, threading.get_ident()):
+                if binding is not None and id(binding) in self._frozen:
+                    return binding
+            elif self._is_current(structure, binding):
+                return binding
+        with self._is_stable:
+            while self._changer not in (None, threading.get_ident()):
+                self._is_stable.wait()
+            return self._found(call, place)
+
+    def _is_current(self, structure: _Structure, binding: Binding | None) -> bool:
+        if self._has_trained or not _holds(structure.state):
+            return False
+        return binding is None or binding.is_current()
+
+    def _found(self, call: Call, place: Any) -> Binding | None:
+        if self._impure[call.key] > 1:
+            return None
+        if self._has_trained:  # statistics are written to in ways that PyTorch does not count
+            self._has_trained = False
+            self.refresh()
+        structure = self._current_structure()
+        if place not in structure.chosen:
+            if len(structure.chosen) >= _REMEMBERED:
+                structure.chosen = {}
+            structure.chosen[place] = self._chosen(structure, call)
+        binding = structure.chosen[place]
+        if binding is None and self._impure[call.key] == 1:
+            del structure.chosen[place]
+        if binding is not None and not binding.is_current():
+            try:
+                binding.refit(self.model, structure.state)
+            except RefitError:  # a value of a weight is compiled in
+                structure.drop(call.key, binding)
+                self._forget(binding.program)
+                binding = structure.chosen[place] = self._chosen(structure, call, is_new=True)
+        return binding
+
+    def _current_structure(self) -> _Structure:
+        """Returns the structure that the model has, the one in use last first."""
+        path = ""
+        for number, structure in enumerate(reversed(self._structures)):
+            change, where = _steady(structure.state.compare)
+            path = path or where
+            if change is Change.STRUCTURE:
+                continue
+            if change is Change.WEIGHTS:
+                structure.state = _steady(lambda: ModelState(self.model))
+                for binding in structure.all_bindings():
+                    binding.is_stale = True
+            if number:
+                self._note_merged()
+            self._structures.remove(structure)
+            self._structures.append(structure)
+            return structure
+        self._note_merged()
+        self._count += 1
+        if self._count > 2 * _STRUCTURES:
+            self._warn(
+                "structure",
+                f"The model has had {self._count} structures, and each is exported anew. The last to change was "
+                f"{path!r}. If each call changes it, follow the modules that do not.",
+            )
+        self._structures = [*self._structures[1 - _STRUCTURES :], _Structure(self.model)]
+        return self._structures[-1]
+
+    def _note_merged(self) -> None:
+        """Takes all weights again if adapters were merged or unmerged, which writes to them through ``.data``."""
+        merged = merged_adapters(self.model)
+        if merged != self._merged:
+            self.refresh()
+            self._merged = merged
+
+    def _chosen(self, structure: _Structure, call: Call, is_new: bool = False) -> Binding | None:
+        """Returns a program that takes a call: a known one or a new one; None if PyTorch has to run it."""
+        for binding in () if is_new else structure.bindings.get(call.key, ()):
+            if binding.program.accepts(call.args, call.kwargs):
+                return binding
+        if call.key in structure.refused:
+            return None
+        try:
+            return self._compiled(structure, call)
+        except _OF_THE_USER:
+            raise
+        except Exception as error:
+            if isinstance(error, ImpureForwardError):
+                self._impure[call.key] += 1
+                if self._impure[call.key] == 1:  # models prepare themselves in their first call
+                    return None
+            structure.refused.add(call.key)
+            if not self._fallback:
+                raise
+            self._warn(
+                ("compile", call.key),
+                f"{type(self.model).__name__} runs in PyTorch for calls like {_text(call)}. {error}",
+            )
+            return None
+
+    def _compiled(self, structure: _Structure, call: Call) -> Binding | None:
+        """Returns a new program for a call, with the model's weights; None where there are too many."""
+        seen = self._sizes.setdefault(call.key, SeenSizes())
+        seen.add(call.shapes)
+        declared = self._reader.declared(call)
+        bounds = seen.bounds(call.shapes, declared)
+        none = fixed(declared)
+        is_varying = bounds != none
+        held = structure.bindings.setdefault(call.key, [])
+        if not (held and is_varying) and not self._has_room(structure, call):
+            return None
+        check_traceable(self.model)
+        watched = Watch(self.model, structure.state)  # before values are read
+        binding = self._bound(structure, call, bounds) if is_varying else None
+        if binding is None:
+            if is_varying:
+                seen.fix()
+                if not self._has_room(structure, call):
+                    return None
+            bounds = none
+            binding = self._bound(structure, call, none)
+        assert binding is not None
+        binding.ends = [end_shapes(call.shapes, bounds, end) for end in (0, 2)]
+        for other in list(held):
+            if all(_accepts(binding.program, call, shapes) for shapes in other.ends):
+                structure.drop(call.key, other)
+                held = structure.bindings[call.key]
+        structure.bindings[call.key] = [*held, binding]
+        if binding.program.loaded is None:
+            binding.watch(watched)
+            binding.program.loaded = binding
+            binding.program.held = binding.marks(watched)
+        return binding
+
+    def _bound(self, structure: _Structure, call: Call, bounds: Any) -> Binding | None:
+        """Returns a program for a call and sizes; None if it does not take the call."""
+        pairs = zip(call.tensors(), bounds, strict=True)
+        inputs = [as_input(tensor, each) for tensor, each in pairs]
+        is_varying = any(bounds)
+        bound = {id(each.program) for each in structure.all_bindings()}
+        known = [each for each in self._programs() if id(each) not in bound]
+        with warnings.catch_warnings():
+            if self._count > 1 or structure.bindings[call.key]:
+                warnings.simplefilter("ignore", NoEngineWarning)
+            settings = {"immutable_weights": False, **self.settings}
+            model = traced_copy(self.model, structure.state, self._with_numbers)
+            try:
+                binding = bind(model, call, inputs, structure.state, settings, known)
+            except InputError:
+                if not is_varying:
+                    raise
+                return None
+        return binding if binding.program.accepts(call.args, call.kwargs) else None
+
+    def _has_room(self, structure: _Structure, call: Call) -> bool:
+        """Returns whether another program may be compiled, and forgets those of other structures for it."""
+        while len(self._programs()) >= self._max_programs and self._structures[0] is not structure:
+            self._structures.pop(0)
+        if len(self._programs()) < self._max_programs:
+            return True
+        message = (
+            f"{type(self.model).__name__} has {self._max_programs} compiled programs, the most that max_programs "
+            f"allows, and none takes a call like {_text(call)}. Give tensors in place of numbers that vary, declare "
+            "sizes with dynamic_shapes, or allow more."
+        )
+        if not self._fallback:
+            raise InputError(message)
+        self._warn(("limit", call.key), f"PyTorch runs a call: {message}")
+        return False
+
+    def _programs(self) -> list[Program]:
+        found: dict[int, Program] = {}
+        for structure in self._structures:
+            for binding in structure.all_bindings():
+                found[id(binding.program)] = binding.program
+        return list(found.values())
+
+    def _forget(self, program: Program) -> None:
+        for structure in self._structures:
+            for key, held in list(structure.bindings.items()):
+                for binding in held:
+                    if binding.program is program:
+                        structure.drop(key, binding)
+
+    def _warn(self, kind: Any, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(message, FollowWarning, stacklevel=6)
+
+
+def _steady(function: Callable[[], _Result]) -> _Result:
+    """Returns what a function returns once no other thread changes a container that it reads."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return function()
+        except RuntimeError as error:
+            if "during iteration" not in str(error):
+                raise
+    return function()
+
+
+def _holds(state: ModelState) -> bool:
+    try:
+        return state.holds()
+    except RuntimeError:  # another thread changes a container meanwhile
+        return False
+
+
+def _accepts(program: Program, call: Call, shapes: Any) -> bool:
+    """Returns whether a program takes a call with other shapes."""
+    tensors = (
+        torch.empty(shape, dtype=tensor.dtype, device="meta")
+        for shape, tensor in zip(shapes, call.tensors(), strict=True)
+    )
+    return program.accepts(*call.with_tensors(tensors))
+
+
+def _text(call: Call) -> str:
+    """Returns a call as it is written, with tensors by their shapes."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, torch.Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{name!r}: {text(each)}" for name, each in value.items()) + "}"
+        if type(value) in (list, tuple):
+            return f"[{', '.join(map(text, value))}]"
+        return (
+            repr(value)
+            if isinstance(value, str | int | float | bool | None)
+            else type(value).__name__
+        )
+
+    named = [f"{name}={text(each)}" for name, each in call.kwargs.items()]
+    return f"({', '.join([*map(text, call.args), *named])})"

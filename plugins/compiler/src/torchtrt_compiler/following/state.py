@@ -1,0 +1,264 @@
+"""The state of a model that its ``forward`` can read, and whether it is still the same.
+
+A program is exported for the Python values that the model had: numbers, switches, lists, and the modules themselves.
+Tensors are another matter: their values can be given to a program, as long as their form is the same.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from itertools import chain
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from torchtrt_compiler.following.adapters import numbers_of
+
+_SLOTS = ("_parameters", "_buffers")
+_NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
+_OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+_ATOMS = (
+    *_PLAIN, Enum, type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, torch.nn.Module, torch.Generator,
+)  # fmt: skip
+_DEEPEST = 6
+"""How many containers and objects inside each other are looked into."""
+
+
+class Change(Enum):
+    """How a model differs from a state of it.
+
+    Attributes:
+        NONE: It does not.
+        WEIGHTS: Tensors were replaced by others of the same form.
+        STRUCTURE: Anything else: another program may be the right one.
+    """
+
+    NONE = 0
+    WEIGHTS = 1
+    STRUCTURE = 2
+
+
+class _Values:
+    """The values of a container, or of an object's attributes.
+
+    Args:
+        path: What leads to it from the model, for messages.
+        live: The container.
+        is_fixed: Whether its values, and not its keys alone, belong to the state.
+    """
+
+    __slots__ = ("is_fixed", "keys", "live", "path", "values")
+
+    def __init__(self, path: str, live: Any, is_fixed: bool = True) -> None:
+        self.path = path
+        self.live = live
+        self.is_fixed = is_fixed
+        self.keys, self.values = _content(live)
+
+    def is_same(self) -> bool:
+        """Returns whether it has the values that it had: the same objects, or equal numbers and text."""
+        keys, values = _content(self.live)
+        if keys != self.keys or len(values) != len(self.values):
+            return False
+        if not self.is_fixed or all(map(operator.is_, values, self.values)):
+            return True
+        if not all(map(_is_equal, values, self.values)):
+            return False
+        self.values = values
+        return True
+
+    def differences(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yields the places that have other values, with the old value and the new one."""
+        keys, values = _content(self.live)
+        if keys is not None and self.keys is not None and keys != self.keys:
+            new = [key for key in (*keys, *self.keys) if not (key in keys and key in self.keys)]
+            yield f"{self.path}.{new[0]}".lstrip(".") if new else self.path, None, None
+            return
+        if len(values) != len(self.values):
+            yield self.path, None, None
+            return
+        names = keys if keys is not None else range(len(values))
+        for name, old, new in zip(names, self.values, values, strict=True):
+            if not _is_equal(old, new):
+                yield (f"{self.path}.{name}" if self.path else str(name)), old, new
+
+
+def _content(live: Any) -> tuple[list[Any] | None, list[Any]]:
+    if isinstance(live, Mapping):
+        return list(live), list(live.values())
+    return None, list(live)
+
+
+def _is_equal(one: Any, other: Any) -> bool:
+    """Returns whether two values are the same object, or numbers or text that nothing tells apart."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if type(one) is tuple:
+        return len(one) == len(other) and all(map(_is_equal, one, other))
+    return isinstance(one, _PLAIN) and repr(one) == repr(other)
+
+
+class ModelState:
+    """A model's state at one time.
+
+    Args:
+        model: The model.
+
+    Attributes:
+        weights: Its tensors by name: parameters, buffers and plain attributes.
+        unnamed: Its tensors in containers, which have no names, with their versions and addresses.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._values: list[_Values] = []
+        self._slots: list[tuple[str, Any, str, torch.Tensor | None, Any]] = []
+        self._seen: dict[int, Any] = {}
+        self.unnamed: list[tuple[torch.Tensor, int, int]] = []
+        self.weights: dict[str, torch.Tensor] = {}
+        for path, module in _modules(model):
+            self._add_module(path, module)
+        self._snapshot = _Snapshot([values.live for values in self._values])
+
+    def _add_module(self, path: str, module: torch.nn.Module) -> None:
+        prefix = f"{path}." if path else ""
+        attributes = vars(module)
+        numbers = numbers_of(module)
+        self._values.append(_Values(path, attributes))
+        for name in _NAMESPACES:
+            self._values.append(_Values(f"{prefix}{name}", attributes[name]))
+        for kind in _SLOTS:
+            self._values.append(_Values(f"{prefix}{kind}", attributes[kind], is_fixed=False))
+            for name, tensor in attributes[kind].items():
+                self._add_slot(prefix + name, attributes[kind], name, tensor)
+        for name, value in attributes.items():
+            if name in _OF_EVERY_MODULE:
+                continue
+            if isinstance(value, torch.Tensor):
+                self._add_slot(prefix + name, attributes, name, value)
+            else:
+                self._look_into(prefix + name, value, _DEEPEST, value is numbers)
+
+    def _add_slot(self, name: str, holder: Any, key: str, tensor: torch.Tensor | None) -> None:
+        self._slots.append((name, holder, key, tensor, form_of(tensor)))
+        if tensor is not None:
+            self.weights[name] = tensor
+
+    def _look_into(self, path: str, value: Any, depth: int, are_numbers: bool = False) -> None:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in self._seen:
+                self._seen[id(value)] = value
+                self.unnamed.append((value, version_of(value), address_of(value)))
+            return
+        if isinstance(value, _ATOMS) or depth == 0 or id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        if isinstance(value, Mapping | list | set | frozenset | deque):
+            self._values.append(_Values(path, value, not are_numbers))
+        for name, each in _parts(value):
+            self._look_into(f"{path}.{name}", each, depth - 1)
+        attributes = getattr(value, "__dict__", None)
+        if type(attributes) is dict and attributes is not value:
+            self._values.append(_Values(path, attributes))
+            for name, each in attributes.items():
+                self._look_into(f"{path}.{name}", each, depth - 1)
+
+    def holds(self) -> bool:
+        """Returns whether the model is surely as it was, but for what its tensors are in place."""
+        return self._snapshot.is_same() and not self._has_unnamed_changed()
+
+    def _has_unnamed_changed(self) -> bool:
+        return any(
+            version_of(tensor) != version or address_of(tensor) != address
+            for tensor, version, address in self.unnamed
+        )
+
+    def compare(self) -> tuple[Change, str]:
+        """Returns how the model differs now, and the place of the first difference."""
+        for values in self._values:
+            for path, old, new in () if values.is_same() else values.differences():
+                is_tensor = isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)
+                if not is_tensor or path not in self.weights:
+                    return Change.STRUCTURE, path
+        if self._has_unnamed_changed():
+            return Change.STRUCTURE, "a tensor in a container"
+        change = Change.NONE
+        for name, holder, key, old_tensor, form in self._slots:
+            now = holder.get(key)
+            if form_of(now) != form:  # tensors change theirs in place as well
+                return Change.STRUCTURE, name
+            if now is not old_tensor:
+                change = Change.WEIGHTS
+        self._snapshot = _Snapshot([values.live for values in self._values])
+        return change, ""
+
+
+class _Snapshot:
+    """The objects in many containers, compared by identity in one pass without Python code for each.
+
+    Args:
+        containers: The containers.
+    """
+
+    def __init__(self, containers: list[Any]) -> None:
+        full = [each for each in containers if len(each)]
+        self._empty = [each for each in containers if not len(each)]
+        self._mappings = [each for each in full if isinstance(each, Mapping)]
+        self._others = [each for each in full if not isinstance(each, Mapping)]
+        self._lengths = self._sizes()
+        self._held = list(self._objects())
+
+    def _sizes(self) -> list[int]:
+        return [*map(len, self._mappings), *map(len, self._others)]
+
+    def _objects(self) -> Iterator[Any]:
+        return chain(
+            chain.from_iterable(self._mappings),
+            chain.from_iterable([each.values() for each in self._mappings]),
+            chain.from_iterable(self._others),
+        )
+
+    def is_same(self) -> bool:
+        """Returns whether the containers hold the objects that they held."""
+        if any(self._empty) or self._sizes() != self._lengths:
+            return False
+        return all(map(operator.is_, self._objects(), self._held))
+
+
+def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Yields modules with all of their names, as the names of their weights follow from them."""
+    yield from model.named_modules(remove_duplicate=False)
+
+
+def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        yield from value.items()
+    elif isinstance(value, list | tuple | set | frozenset | deque):
+        yield from enumerate(value)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Returns a number that changes when a tensor is written to; tensors of inference mode have none."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Returns where a tensor's first element is; 0 for what has no memory of its own."""
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:  # of a subclass that wraps others, or without memory
+        return 0
+
+
+def form_of(tensor: Any) -> Any:
+    """Returns what a program is exported for of a weight; its device is where the inputs are."""
+    if not isinstance(tensor, torch.Tensor):
+        return type(tensor)
+    return type(tensor), tensor.dtype, None if is_lazy(tensor) else tensor.shape, tensor.layout

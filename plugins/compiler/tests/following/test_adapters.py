@@ -1,0 +1,177 @@
+"""Followed models with adapters of PEFT: each state computes what eager PyTorch computes, with few builds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+
+peft = pytest.importorskip("peft")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:{message}:UserWarning")
+    for message in ("Already found a `peft_config`", "Already unmerged", "Already following")
+]
+
+X = torch.rand(3, 8)
+
+
+class Model(nn.Module):
+    """Layers that adapters are for."""
+
+    def __init__(self):
+        super().__init__()
+        self.ids = nn.Embedding(5, 8)
+        self.first = nn.Linear(8, 16)
+        self.convolution = nn.Conv1d(1, 1, 3, padding=1)
+        self.second = nn.Linear(16, 8)
+
+    def forward(self, x):
+        y = self.convolution(self.first(x + self.ids(torch.tensor([1, 2, 3]))).relu()[:, None])
+        return self.second(y[:, 0])
+
+
+def adapter(rank=4, targets=("first", "second", "convolution", "ids"), **options):
+    """Returns the configuration of an adapter that changes results."""
+    return peft.LoraConfig(r=rank, target_modules=list(targets), init_lora_weights=False, **options)
+
+
+def followed(*names, **options):
+    """Returns a model with adapters, followed."""
+    torch.manual_seed(0)
+    model = Model()
+    for name in names:
+        peft.inject_adapter_in_model(adapter(**options), model, name)
+    return torchtrt.follow(model.eval(), min_block_size=1)
+
+
+def layers(model):
+    """Returns the layers with adapters."""
+    return [each for each in model.modules() if isinstance(each, peft.tuners.lora.LoraLayer)]
+
+
+def agree(model):
+    """Compares a call with eager PyTorch, and returns the programs that are there."""
+    with torch.no_grad():
+        torch.testing.assert_close(model(X), model.torchtrt.model(X), rtol=1e-3, atol=1e-4)
+    return model.torchtrt.programs
+
+
+def test_scaling_and_merging_refit():
+    """The program without adapters serves the merged ones."""
+    torch.manual_seed(0)
+    model = torchtrt.follow(nn.Sequential(nn.Linear(8, 8)).eval(), min_block_size=1)
+    agree(model)
+    peft.inject_adapter_in_model(adapter(targets=["0"]), model, "one")
+    programs = agree(model)
+    assert 2 == len(programs)
+    for change in (
+        lambda each: each.set_scale("one", 0.3),
+        lambda each: each.merge(),
+        lambda each: (each.unmerge(), each.set_scale("one", 2), each.merge()),
+        lambda each: each.unmerge(),
+    ):
+        change(model[0])
+        assert {id(each) for each in programs} == {id(each) for each in agree(model)}
+
+
+@pytest.mark.slow  # each state of the adapters is exported
+def test_an_adapter_that_is_loaded_switched_scaled_and_merged_needs_two_programs():
+    """One with adapters and one without; everything else is a refit."""
+    model = followed()
+    (plain,) = agree(model)
+    peft.inject_adapter_in_model(adapter(), model, "one")
+    assert 2 == len(agree(model))
+    peft.inject_adapter_in_model(adapter(), model, "two")
+    agree(model)
+    for change in (
+        lambda each: each.set_adapter("two"),
+        lambda each: each.set_scale("two", 0.3),
+        lambda each: each.set_scale("two", 3),
+        lambda each: each.merge(),
+        lambda each: each.unmerge(),
+        lambda each: each.merge(safe_merge=True),
+        lambda each: (each.unmerge(), each.set_scale("two", 0.5), each.merge()),
+        lambda each: (each.unmerge(), each.set_adapter("one"), each.merge()),
+        lambda each: (each.unmerge(), each.enable_adapters(False)),
+        lambda each: each.enable_adapters(True),
+        lambda each: (each.merge(), each.set_scale("one", 2), each.unmerge()),
+    ):
+        for each in layers(model):
+            change(each)
+        programs = agree(model)
+        assert 2 == len(programs)
+        assert plain in programs
+
+
+def test_weights_of_an_adapter_are_enough():
+    """A state dict of the adapter alone, active or merged."""
+    model = followed("one")
+    before = agree(model)
+    weights = {name: each * 0.5 for name, each in model.state_dict().items() if "lora_" in name}
+    model.load_state_dict(weights, strict=False)
+    assert before == agree(model)
+    for each in layers(model):
+        each.merge()
+    agree(model)
+    for each in layers(model):
+        each.unmerge()
+    model.load_state_dict({name: each * 3 for name, each in weights.items()}, strict=False)
+    for each in layers(model):
+        each.merge()
+    agree(model)
+
+
+def test_other_ranks_and_several_adapters_are_other_programs():
+    """And an adapter with magnitudes (DoRA), whose scale does not only multiply."""
+    model = followed("one")
+    agree(model)
+    peft.inject_adapter_in_model(adapter(rank=2), model, "small")
+    for each in layers(model):
+        each.set_adapter("small")
+    assert 2 == len(agree(model))
+    for each in layers(model):
+        each.set_adapter(["one", "small"])
+    assert 3 == len(agree(model))
+    dora = followed("one", use_dora=True)
+    agree(dora)
+    for each in layers(dora):
+        each.set_scale("one", 0.5)
+    agree(dora)
+
+
+def test_a_model_of_peft_is_followed():
+    """``PeftModel`` around the model; and the model inside of one that is wrapped later."""
+    torch.manual_seed(0)
+    wrapped = peft.get_peft_model(Model(), adapter()).eval()
+    model = torchtrt.follow(wrapped, min_block_size=1)
+    assert isinstance(model, peft.PeftModel)
+    agree(model)
+    model.base_model.merge_adapter()
+    agree(model)
+    with model.disable_adapter():
+        agree(model)
+    model.base_model.unmerge_adapter()
+    agree(model)
+    inner = torchtrt.follow(Model().eval(), min_block_size=1)
+    outer = peft.get_peft_model(inner, adapter()).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(outer(X), inner.torchtrt.model(X), rtol=1e-3, atol=1e-4)
+    assert 1 == len(inner.torchtrt.programs)
+
+
+def test_hotswapping_an_adapter_refits():
+    """PEFT writes the new adapter's weights and scales into the old one's."""
+    from peft.utils.hotswap import hotswap_adapter_from_state_dict
+
+    torch.manual_seed(0)
+    targets = ("first", "second")
+    wrapped = peft.get_peft_model(Model(), adapter(targets=targets)).eval()
+    model = torchtrt.follow(wrapped, min_block_size=1)
+    before = agree(model)
+    state = {name: each * 2 for name, each in wrapped.state_dict().items() if "lora_" in name}
+    hotswap_adapter_from_state_dict(
+        wrapped, state, "default", adapter(targets=targets, lora_alpha=3)
+    )
+    assert before == agree(model)
