@@ -16,6 +16,7 @@ from torchtrt.registry.candidate import Rejection
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.building import Services, build_engine
 from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.engine_names import name_tensors, warn_of_unused_names
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt_compiler.partitioning.blocks import leave_block, split_block
@@ -71,6 +72,7 @@ class EngineBuilder:
             pass
         if had_blocks and not self.report.blocks:
             warn_without_engines(self.report, self.settings.min_block_size)
+        warn_of_unused_names(graph_module, self.settings)
         return graph_module
 
     def attempt(self) -> GraphModule | None:
@@ -78,6 +80,7 @@ class EngineBuilder:
         graph_module, blocks = extract_blocks(
             self.program.graph_module, self.partition, self.program.mutated
         )
+        name_tensors(graph_module, blocks, self.settings)
         engines: dict[str, BuiltEngine] = {}
         for (level, nodes), (name, block) in zip(
             self.partition.blocks.items(), blocks.items(), strict=True
