@@ -130,6 +130,8 @@ class _Execution:
             EngineError: TensorRT refuses the plan, or has no memory for a context.
         """
         module = self.module
+        if len(module.profiles) > 1 and not supports(Capability.SHARED_PROFILES):
+            loaded = None  # its contexts would take the profiles from each other
         with collecting() as log:
             if loaded is None:
                 loaded = module.deserialize(self.device)

@@ -60,13 +60,13 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
     def symbol(of: Any) -> str:
         return symbols.setdefault(of, f"n{len(symbols)}")
 
-    checks = dict(compiled.checks.inputs)
-    read = [str(node.target) for node in whole.inputs]
+    places = compiled.graph_module.graph.find_nodes(op="placeholder")
+    read = [compiled.checks.inputs[places.index(node)] for node in whole.inputs]
     plan = buffer_of(engine.plan)
     with use_module(engine.tensorrt_module):
         inputs = [
-            _describe_input(profile, name, checks[name], symbol)
-            for profile, name in zip(engine.inputs, read, strict=True)
+            _describe_input(profile, *known, symbol)
+            for profile, known in zip(engine.inputs, read, strict=True)
         ]
         outputs = _describe_outputs(compiled, whole, engine, symbol)
     return {
@@ -86,13 +86,13 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
         ],
         "requires_output_allocator": engine.requires_output_allocator,
         "unread_inputs": [
-            name
-            for name, each in checks.items()
-            if isinstance(each, TensorCheck) and name not in read
+            known[0]
+            for known in compiled.checks.inputs
+            if isinstance(known[1], TensorCheck) and known not in read
         ],
         "fixed_inputs": {
             name: each if isinstance(each, bool | int | float | str | None) else repr(each)
-            for name, each in checks.items()
+            for name, each in compiled.checks.inputs
             if not isinstance(each, TensorCheck)
         },
     }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.targets import qualified_name
@@ -61,7 +62,10 @@ def obstacles(graph_module: GraphModule) -> Iterator[str]:
 def _of_results(graph_module: GraphModule) -> Iterator[str]:
     """Yields why results of a model are no outputs of an engine."""
     places: Counter[Any] = Counter()
-    for place, result in enumerate(_results(graph_module)):
+    for place, returned in enumerate(_results(graph_module)):
+        result = returned
+        while isinstance(result, Node) and result.target is torch.ops.aten.clone.default:
+            result = result.args[0]  # a copy, so that results share no memory with the model
         if not isinstance(result, Node):
             yield f"Result {place} is always {result!r}, and no tensor"
         elif result.op == "placeholder":
