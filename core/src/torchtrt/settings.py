@@ -363,7 +363,9 @@ class CompilationSettings:
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
-                hint = did_you_mean(name, known, f"Known: {', '.join(known)}.")
+                hint = did_you_mean(
+                    name, known, "help(torchtrt.CompilationSettings) lists all of them."
+                )
                 raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
         return cls(**keywords)
 

@@ -68,6 +68,17 @@ def _add_commands_on_models(commands: Commands) -> None:
     explain.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
     use = "write a page of the model's nodes, to open in a browser; it needs no network"
     explain.add_argument("--html", type=Path, metavar="FILE", help=use)
+    _add_set(explain)
+
+    summary = "compile a program, write it to a file, and compare it with eager PyTorch"
+    compile_ = _add(commands, "compile", summary, "torchtrt_cli.compile:run")
+    use = "a program saved by torch.export.save, whose sizes vary as it was exported"
+    compile_.add_argument("model", metavar="MODEL.pt2", help=use)
+    use = "write the compiled model, for torchtrt.load"
+    compile_.add_argument("--output", type=Path, metavar="OUT.pt2", help=use)
+    use = "write the plan of a model that is one engine, and its description in OUT.plan.json"
+    compile_.add_argument("--engine", type=Path, metavar="OUT.plan", help=use)
+    _add_set(compile_)
 
     summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
     inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")
@@ -79,8 +90,7 @@ def _add_commands_on_models(commands: Commands) -> None:
         "a program saved by torch.export.save, which is compiled, or a model saved by torchtrt.save"
     )
     profile.add_argument("model", metavar="MODEL.pt2", help=kinds)
-    use = "a setting to compile with, such as autocast=float16; may be given several times"
-    profile.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=use)
+    _add_set(profile)
     use = "how many calls to measure (20)"
     profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
 
@@ -105,13 +115,22 @@ def _add_commands_on_files(commands: Commands) -> None:
 def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:
     """Adds a command with the flags that all have, and returns its parser."""
     parser = commands.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--json", action="store_true", help="print JSON, the same for same packs")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the answer as JSON, in an order that never varies",
+    )
     use = "import a library first, for the ops that it registers; may be given several times"
     parser.add_argument(
         "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
     )
     parser.set_defaults(run=run, recovers=False)
     return parser
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    use = "a setting to compile with, such as autocast=float16; may be given several times"
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=use)
 
 
 def _add_no_load(parser: argparse.ArgumentParser) -> None:

@@ -45,14 +45,11 @@ def export_engine(
         raise InputError(
             f"torchtrt.export_engine() takes what torchtrt.compile() returned, not {kind_of(compiled)}."
         )
+    if compiled.settings.dryrun:
+        raise InputError("The model was compiled with dryrun, which builds no engine.")
     compiled.usage_checks.check_weights()
+    check_exportable(compiled)
     whole = whole_engine(compiled.graph_module)
-    if reasons := list(export_obstacles(compiled)):
-        lines = "".join(f"\n  {reason}." for reason in reasons)
-        raise UnsupportedProgramError(
-            f"A plan holds one engine, and this model is more than that:{lines}\nChange the model, compile it with "
-            "min_block_size=1 or require_full_compilation=True, or keep all of it in a file of torchtrt.save."
-        )
     assert whole is not None
     engine: EngineModule = compiled.graph_module.get_submodule(whole.name)  # type: ignore[assignment]
     description = describe_plan(compiled, whole)
@@ -66,11 +63,23 @@ def export_engine(
         plan_file.write_bytes(memoryview(buffer_of(engine.plan)))
 
 
-def export_obstacles(compiled: CompiledModule) -> Iterator[str]:
+def check_exportable(compiled: CompiledModule) -> None:
+    """Checks that a compiled model, or a dry run, is one engine.
+
+    Raises:
+        UnsupportedProgramError: It is not, or PyTorch computes or checks something of it.
+    """
+    if reasons := list(_obstacles(compiled)):
+        lines = "".join(f"\n  {reason}." for reason in reasons)
+        raise UnsupportedProgramError(
+            f"A plan holds one engine, and this model is more than that:{lines}\nChange the model, compile it with "
+            "min_block_size=1 or require_full_compilation=True, or keep all of it in a file of torchtrt.save."
+        )
+
+
+def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     """Yields the reasons why a compiled model is no plan, each a sentence without a period."""
-    yield from obstacles(compiled.graph_module)
-    if compiled.settings.dryrun:
-        yield "It was compiled with dryrun, which builds no engine"
+    yield from obstacles(compiled.graph_module, compiled.settings.dryrun)
     report = compiled.report
     yield from (
         f"{each.node} ({each.op}) stays in PyTorch: {each.reason.rstrip('.')}"

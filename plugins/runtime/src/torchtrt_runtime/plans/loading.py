@@ -76,7 +76,7 @@ def engine_module(
         )
     with selection.use_module(module):
         engine = _loaded_engine(plan, file, compatible, described)
-        tensors = _tensors(engine, file)
+        tensors = _tensors(engine, file, is_described=described is not None)
     engine.inputs, engine.profiles = tensors.inputs, tensors.profiles
     engine.outputs = dict(tensors.outputs)
     engine.requires_output_allocator = tensors.requires_output_allocator
@@ -107,7 +107,7 @@ def _loaded_engine(
     return engine
 
 
-def _tensors(engine: EngineModule, file: Path) -> PlanTensors:
+def _tensors(engine: EngineModule, file: Path, is_described: bool) -> PlanTensors:
     """Returns the inputs and outputs of an engine.
 
     Raises:
@@ -117,10 +117,14 @@ def _tensors(engine: EngineModule, file: Path) -> PlanTensors:
     with collecting() as log:
         loaded = engine.deserialize(device)
     if loaded.engine is None:
-        raise EngineError(
-            f"{selection.describe()} could not load the plan {file}: {log.text()} A plan is for the TensorRT that "
-            "built it: select that one with torchtrt.use_tensorrt(...)."
+        advice = (
+            f"Engines of it run on {selection.devices()}."
+            if is_described
+            else "A plan is for the TensorRT that built it: select that one with torchtrt.use_tensorrt(...)."
         )
+        reason = log.text().rstrip(".")
+        message = f"{selection.describe()} could not load the plan {file}: {reason}. {advice}"
+        raise EngineError(message)
     try:
         return read_tensors(loaded.engine)
     except TorchTRTError as error:

@@ -38,11 +38,12 @@ def whole_engine(graph_module: GraphModule) -> WholeEngine | None:
     return WholeEngine(str(call.target), tuple(call.args), outputs)
 
 
-def obstacles(graph_module: GraphModule) -> Iterator[str]:
+def obstacles(graph_module: GraphModule, is_dry: bool = False) -> Iterator[str]:
     """Yields the reasons why a partitioned model is more, or less, than one engine, each a sentence without period.
 
     Args:
         graph_module: The graph, with one submodule for each block.
+        is_dry: Whether it is of a dry run, which copies results that no engine makes.
     """
     calls = graph_module.graph.find_nodes(op="call_module")
     if not calls:
@@ -50,7 +51,8 @@ def obstacles(graph_module: GraphModule) -> Iterator[str]:
     if len(calls) > 1:
         yield f"It has {len(calls)} engines: {', '.join(str(each.target) for each in calls)}"
     for node in graph_module.graph.nodes:
-        if node.op == "call_function" and node.target is not operator.getitem:
+        is_copy = is_dry and node.target is torch.ops.aten.clone.default
+        if node.op == "call_function" and node.target is not operator.getitem and not is_copy:
             yield f"PyTorch runs {qualified_name(node.target)} (node {node.name})"
     for call in calls:
         for source in call.all_input_nodes:
