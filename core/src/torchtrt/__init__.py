@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.settings import CompilationSettings
     from torchtrt.tensorrt import trt, use_tensorrt
-    from torchtrt_compiler import Input, compile, explain, profile, refit_module_weights
+    from torchtrt_compiler import (
+        Input,
+        compile,
+        explain,
+        profile,
+        record_compilation,
+        refit_module_weights,
+    )
     from torchtrt_runtime import (
         CompiledModule,
         RuntimeSettings,
@@ -32,7 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
     "dynamo_tensorrt_converter", "engine_module", "explain", "export_engine", "load", "profile",
-    "refit_module_weights", "save", "trt", "use_tensorrt", "weight_streaming",
+    "record_compilation", "refit_module_weights", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
 # Imported on first use: torch.export and the compiler take longer to import than all packs
@@ -41,7 +48,9 @@ _LAZY = {
     "torchtrt.registry": ("DYNAMO_CONVERTERS", "dynamo_tensorrt_converter"),
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
-    "torchtrt_compiler": ("Input", "compile", "explain", "profile", "refit_module_weights"),
+    "torchtrt_compiler": (
+        *("Input", "compile", "explain", "profile", "record_compilation", "refit_module_weights"),
+    ),
     "torchtrt_runtime": (
         *("CompiledModule", "RuntimeSettings", "export_engine", "load", "save"),
         "weight_streaming",

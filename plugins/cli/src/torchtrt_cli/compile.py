@@ -15,6 +15,7 @@ import torchtrt
 from torchtrt.errors import SettingsError, UnsupportedProgramError
 from torchtrt.tensorrt.selection import describe
 from torchtrt_cli.explain import check_uncompiled, read_program
+from torchtrt_cli.keep import keeping, tell_kept
 from torchtrt_cli.output import console, print_json, table
 from torchtrt_cli.settings import parse_settings
 from torchtrt_compiler.comparison import Difference, compare_with_eager, running_objection
@@ -42,14 +43,17 @@ def run(arguments: argparse.Namespace) -> int:
         settings = {"require_full_compilation": True, **settings}
         check_exportable(torchtrt.compile(program, **{**settings, "dryrun": True}))
     print(f"Compiling {path} for {describe()}.", file=sys.stderr)
-    compiled = torchtrt.compile(program, **settings)
+    with keeping(arguments.keep):
+        compiled = torchtrt.compile(program, **settings)
     if arguments.output is not None:
         torchtrt.save(compiled, arguments.output)
         files = [each for each in files if each != arguments.output] + [arguments.output]
     if arguments.engine is not None:
         torchtrt.export_engine(compiled, arguments.engine)
         files.append(beside(arguments.engine))
-    return _show(compiled, program, files, arguments.json)
+    status = _show(compiled, program, files, arguments.json)
+    tell_kept(arguments.keep, arguments.json)
+    return status
 
 
 def _check_places(model: Path, files: Sequence[Path]) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named
+from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
 from torchtrt_cli.settings import parse_settings
@@ -34,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the explanation of a model or of an op."""
     subject: str = arguments.subject
     if subject.endswith(".pt2"):
-        settings = parse_settings(arguments.set)
-        return explain_model(Path(subject), arguments.json, arguments.html, settings)
+        return explain_model(Path(subject), arguments)
     if Path(subject).exists():
         raise UnsupportedProgramError(
             f"{subject} is no op, and no program: those are files of torch.export.save whose names end in .pt2."
@@ -45,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"There is no file {subject}. explain takes a program of torch.export.save in a file whose name ends in "
             ".pt2, or an op, such as aten.gelu."
         )
-    for flag, value in (("--html", arguments.html), ("--set", arguments.set)):
+    flags = {"--html": arguments.html, "--set": arguments.set, "--keep": arguments.keep}
+    for flag, value in flags.items():
         if value:
             raise UnsupportedProgramError(
                 f"{flag} is for a model, a file that ends in .pt2, and {subject} is none."
@@ -73,17 +75,15 @@ _SUFFIXES = {
 }
 
 
-def explain_model(
-    path: Path,
-    as_json: bool,
-    page: Path | None = None,
-    settings: Mapping[str, Any] = MappingProxyType({}),
-) -> int:
+def explain_model(path: Path, arguments: argparse.Namespace) -> int:
     """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
     from torchtrt_compiler.compiler import compile
 
+    as_json: bool = arguments.json
+    page: Path | None = arguments.html
     if page is not None and page.resolve() == path.resolve():
         raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
+    settings = parse_settings(arguments.set)
     check_uncompiled(path, "explain")
     program = read_program(path)
     compiled = compile(program, **{**settings, "dryrun": True})
@@ -101,7 +101,28 @@ def explain_model(
         )
     else:
         console().print(report)
+    if arguments.keep is not None:
+        keep(program, settings, arguments.keep)
+        tell_kept(arguments.keep, as_json)
     return 0
+
+
+def keep(program: ExportedProgram, settings: Mapping[str, Any], folder: Path) -> None:
+    """Records the compilation of a program in a folder, and the profile of its calls where its engines run here."""
+    from torchtrt_compiler.comparison import running_objection
+    from torchtrt_compiler.compiler import compile
+    from torchtrt_compiler.profiling import profile
+
+    with keeping(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the dry run said it
+        compiled = compile(program, **settings)
+    if compiled.settings.dryrun:
+        return
+    if objection := running_objection(compiled):
+        print(f"torchtrt: There is no profile: {objection}.", file=sys.stderr)
+        return
+    args, kwargs = program.example_inputs or ((), {})
+    keep_profile(folder, profile(compiled, *args, **kwargs))
 
 
 def check_uncompiled(path: Path, command: str) -> None:

@@ -69,6 +69,7 @@ def _add_commands_on_models(commands: Commands) -> None:
     use = "write a page of the model's nodes, to open in a browser; it needs no network"
     explain.add_argument("--html", type=Path, metavar="FILE", help=use)
     _add_set(explain)
+    _add_keep(explain, "build the engines too, and write")
 
     summary = "compile a program, write it to a file, and compare it with eager PyTorch"
     compile_ = _add(commands, "compile", summary, "torchtrt_cli.compile:run")
@@ -79,6 +80,7 @@ def _add_commands_on_models(commands: Commands) -> None:
     use = "write the plan of a model that is one engine, and its description in OUT.plan.json"
     compile_.add_argument("--engine", type=Path, metavar="OUT.plan", help=use)
     _add_set(compile_)
+    _add_keep(compile_)
 
     summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
     inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")
@@ -91,6 +93,7 @@ def _add_commands_on_models(commands: Commands) -> None:
     )
     profile.add_argument("model", metavar="MODEL.pt2", help=kinds)
     _add_set(profile)
+    _add_keep(profile)
     use = "how many calls to measure (20)"
     profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
 
@@ -131,6 +134,11 @@ def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.Argu
 def _add_set(parser: argparse.ArgumentParser) -> None:
     use = "a setting to compile with, such as autocast=float16; may be given several times"
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=use)
+
+
+def _add_keep(parser: argparse.ArgumentParser, verb: str = "write") -> None:
+    use = f"{verb} the graph after each step, a log of decisions, TensorRT's layers, and a trace of the calls, if any"
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help=use)
 
 
 def _add_no_load(parser: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ import torchtrt
 from torchtrt.errors import SettingsError
 from torchtrt.graphs.nodes import model_line
 from torchtrt_cli.explain import is_saved_model, read_program
+from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.settings import parse_settings
 from torchtrt_compiler.profile_tables import lines_of, tables_of
@@ -34,10 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         program = read_program(path)
         lines = _lines(torchtrt.compile(program, **{**settings, "dryrun": True}))
-        compiled = torchtrt.compile(program, **settings)
+        with keeping(arguments.keep):
+            compiled = torchtrt.compile(program, **settings)
         if program.example_inputs is not None:
             inputs, keywords = program.example_inputs
     found = torchtrt.profile(compiled, *inputs, calls=arguments.calls, **keywords)
+    if arguments.keep is not None:
+        keep_profile(arguments.keep, found)
+        tell_kept(arguments.keep, arguments.json)
     if arguments.json:
         data = found.to_json()
         for entry in data["entries"]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from torchtrt_compiler.compiler import compile, explain
     from torchtrt_compiler.inputs import Input
     from torchtrt_compiler.profiling import CallProfile, ProfileEntry, profile
+    from torchtrt_compiler.record import record_compilation
     from torchtrt_compiler.refit import refit_module_weights
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "compile",
     "explain",
     "profile",
+    "record_compilation",
     "refit_module_weights",
 ]
 
@@ -26,6 +28,7 @@ _LAZY = {
     "torchtrt_compiler.compiler": ("compile", "explain"),
     "torchtrt_compiler.inputs": ("Input",),
     "torchtrt_compiler.profiling": ("CallProfile", "ProfileEntry", "profile"),
+    "torchtrt_compiler.record": ("record_compilation",),
     "torchtrt_compiler.refit": ("refit_module_weights",),
 }
 
