@@ -110,7 +110,7 @@ class ConversionWarning(UserWarning):
 
 
 class SettingsWarning(UserWarning):
-    """A setting that names ops, nodes or packs changes nothing in a compilation."""
+    """A setting changes nothing in a compilation."""
 
 
 class NoEngineWarning(UserWarning):

@@ -38,8 +38,12 @@ def lazy_names(
     return get, names
 
 
+_OURS = "torchtrt_"
+"""The prefix of the packages of torchtrt's distributions."""
+
+
 def import_part(module: str, name: str) -> ModuleType:
-    """Returns a module of a distribution that may not be installed.
+    """Returns a module of a distribution that may not be installed, or that needs another one that is not.
 
     Args:
         module: The module.
@@ -52,10 +56,12 @@ def import_part(module: str, name: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != package:
+        missing = error.name or ""
+        if "." in missing or not missing.startswith(_OURS):
             raise
-        distribution = package.replace("_", "-")
+        distribution = missing.replace("_", "-")
+        verb = "is in" if missing == package else "needs"
         raise MissingDistributionError(
-            f"{name} is in the distribution {distribution}, which is not installed. "
+            f"{name} {verb} the distribution {distribution}, which is not installed. "
             f"Run `pip install {distribution}`."
         ) from None

@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from torchtrt.errors import TorchTRTError
+from torchtrt.errors import PackWarning, TorchTRTError
+from torchtrt.lazy import import_part
 from torchtrt.packs.problem import describe
 from torchtrt_cli.output import answers_to, told_alone
 from torchtrt_cli.parser import make_parser
@@ -31,13 +33,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stdout = sys.stdout
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
-        with answers_to(stdout), redirect_stdout(sys.stderr), told_alone():
+        with (
+            answers_to(stdout),
+            redirect_stdout(sys.stderr),
+            told_alone(),
+            warnings.catch_warnings(),
+        ):
+            if parsed.lists_problems:
+                warnings.simplefilter("ignore", PackWarning)
             if not (parsed.recovers or getattr(parsed, "no_load", False)):
                 _load_packs()
             for library in parsed.imports:
                 _import(library)
             module, _, function = parsed.run.partition(":")
-            status = int(getattr(importlib.import_module(module), function)(parsed))
+            command = import_part(module, "The command torchtrt")
+            status = int(getattr(command, function)(parsed))
         stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has seen enough

@@ -20,7 +20,8 @@ LOCK = "torchtrt.lock"
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line.
 
-    ``run`` of what it parses is the function to call, and ``recovers`` whether it works without packs and PyTorch.
+    ``run`` of what it parses is the function to call, ``recovers`` whether it works without packs and PyTorch, and
+    ``lists_problems`` whether its answer has the problems of packs.
     """
     parser = argparse.ArgumentParser(
         prog="torchtrt", description="Shows which converter packs there are and what they convert."
@@ -38,12 +39,13 @@ def _add_commands_on_packs(commands: Commands) -> None:
     summary = "list the installed packs, in use or not, and every problem with them"
     packs = _add(commands, "packs", summary, "torchtrt_cli.packs:run")
     _add_no_load(packs)
+    packs.set_defaults(lists_problems=True)
 
     summary = "look for everything that is wrong here, asking the packs too, and say what to do"
     doctor = _add(commands, "doctor", summary, "torchtrt_cli.doctor:run")
     _add_no_load(doctor)
     use = f"compare with the file that `torchtrt lock` wrote, ./{LOCK} if none is named: who converts what"
-    doctor.set_defaults(recovers=True)
+    doctor.set_defaults(recovers=True, lists_problems=True)
     doctor.add_argument("--locked", nargs="?", const=LOCK, metavar="FILE", help=use)
 
     summary = f"write into ./{LOCK} who converts what, to keep and to compare"
@@ -127,7 +129,7 @@ def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.Argu
     parser.add_argument(
         "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
     )
-    parser.set_defaults(run=run, recovers=False)
+    parser.set_defaults(run=run, recovers=False, lists_problems=False)
     return parser
 
 
