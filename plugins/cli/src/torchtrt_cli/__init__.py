@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 
 from torchtrt.errors import PackWarning, TorchTRTError
-from torchtrt.lazy import import_part
+from torchtrt.lazy import missing_distribution
 from torchtrt.packs.problem import describe
 from torchtrt_cli.output import answers_to, told_alone
 from torchtrt_cli.parser import make_parser
@@ -46,8 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for library in parsed.imports:
                 _import(library)
             module, _, function = parsed.run.partition(":")
-            command = import_part(module, "The command torchtrt")
-            status = int(getattr(command, function)(parsed))
+            status = int(getattr(importlib.import_module(module), function)(parsed))
         stdout.flush()
         return status
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -55,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        missing = missing_distribution(error, "This command")
+        if missing is None:
+            raise
+        print(f"torchtrt: {missing}", file=sys.stderr)
         return 2
 
 

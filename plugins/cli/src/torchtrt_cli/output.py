@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
-from torchtrt.lazy import import_part
-
 if TYPE_CHECKING:
     from torchtrt_runtime.tables import Listing
 
@@ -60,6 +58,6 @@ def print_json(value: Any) -> None:
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Listing:
     """Returns a table to print, which no width breaks a name of."""
-    tables = import_part("torchtrt_runtime.tables", "The printing of tables")
-    listing: Listing = tables.Listing(title, headings, rows)
-    return listing
+    from torchtrt_runtime.tables import Listing  # of a distribution that may be missing
+
+    return Listing(title, headings, rows)

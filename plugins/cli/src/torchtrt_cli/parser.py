@@ -20,8 +20,8 @@ LOCK = "torchtrt.lock"
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line.
 
-    ``run`` of what it parses is the function to call, ``recovers`` whether it works without packs and PyTorch, and
-    ``lists_problems`` whether its answer has the problems of packs.
+    Of what it parses, ``run`` is the function to call. ``recovers`` tells whether it works without packs and PyTorch,
+    and ``lists_problems`` whether its answer has the problems of packs.
     """
     parser = argparse.ArgumentParser(
         prog="torchtrt", description="Shows which converter packs there are and what they convert."

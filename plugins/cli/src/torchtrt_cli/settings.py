@@ -16,9 +16,9 @@ from torchtrt.settings import SWITCHES, CompilationSettings
 def parse_settings(texts: Iterable[str]) -> dict[str, Any]:
     """Returns settings as keyword arguments of ``torchtrt.compile``.
 
-    A text is ``name=value``. A value is read by the setting's type: a switch as ``true`` or ``false``, a dtype by its
-    name, ``none`` where a setting may be None, and a collection with commas, or as Python writes it. A collection that
-    is given several times has the elements of all of them.
+    A text is ``name=value``, and the setting's type decides how the value is read. A switch is ``true`` or ``false``,
+    and a dtype has its name. ``none`` stands for None where a setting may be None. A collection has commas, or the form
+    that it has in Python. One that is given several times has the elements of all of them.
 
     Raises:
         SettingsError: A text has another form, or names a setting that there is not, or one has an unusable value.
