@@ -217,3 +217,15 @@ def test_explain_takes_settings_and_says_that_a_file_is_missing(program, tmp_pat
         assert f"There is no file {name}" in capsys.readouterr().err
     assert main(["explain", "aten.gelu", "--set", "dryrun=1"]) == 2
     assert "--set is for a model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["explain", "profile"])
+def test_a_record_is_kept_with_the_profile(program, tmp_path, capsys, command):
+    """And never written over another."""
+    arguments = [command, str(program), "--keep", str(tmp_path), "--set", "min_block_size=1"]
+    assert main(arguments) == 0
+    assert "profile.trace.json" in capsys.readouterr().out
+    files = {each.relative_to(tmp_path).as_posix() for each in tmp_path.rglob("*.*")}
+    assert {"compilation.log", "layers/block_0.json", "profile.trace.json"} <= files
+    assert main(arguments) == 2
+    assert "is not empty" in capsys.readouterr().err

@@ -157,14 +157,14 @@ class FolderRecord:
     def partition(self, report: CompilationReport) -> None:
         """Writes a line for each block, and for each node that stays in PyTorch."""
         for block in report.blocks:
-            self.decision("block", f"{block.name}: {block.nodes} nodes")
+            self.decision("block", f"{block.name}: nodes={block.nodes}")
         for entry in report.in_torch:
             self.decision("in PyTorch", f"{entry.node} ({entry.op}): {entry.reason}")
 
     def engine(self, engine: EngineModule, row: BlockReport, seconds: float) -> None:
         """Writes a line for an engine, and TensorRT's information on its layers into a file."""
         kind = "cached" if row.cached else "built"
-        sizes = f"{row.nodes} nodes, {row.layers} layers, {row.plan_bytes} bytes"
+        sizes = f"nodes={row.nodes} layers={row.layers} bytes={row.plan_bytes}"
         self.decision(kind, f"{row.name} in {seconds:.3f} s: {sizes}")
         try:
             text = layer_information(engine)
