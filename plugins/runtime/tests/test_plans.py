@@ -170,23 +170,51 @@ def test_a_model_that_pytorch_completes_is_refused_with_each_reason(also, said, 
     assert list(tmp_path.iterdir()) == []
 
 
+def varying(model, *inputs):
+    """Returns a model compiled from a program whose first sizes vary as the code lets them."""
+    rows = torch.export.Dim.AUTO(min=1, max=64)
+    sizes = tuple({0: rows} for _ in inputs)
+    return torchtrt.compile(
+        torch.export.export(model, inputs, dynamic_shapes=(sizes,)), min_block_size=1
+    )
+
+
+class Called(nn.Module):
+    """Calls a function with its inputs."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
 def test_a_condition_of_the_export_is_refused(tmp_path):
-    """Other tools would not check it."""
-
-    class Halves(nn.Module):
-        def forward(self, x):
-            return x.reshape(x.shape[0] // 2, 8).relu() if x.shape[0] % 2 == 0 else x
-
-    rows = torch.export.Dim("rows", min=2, max=8)
-    program = torch.export.export(Halves(), (torch.rand(4, 4),), dynamic_shapes=({0: 2 * rows},))
-    compiled = torchtrt.compile(program, min_block_size=1)
-    if not compiled.checks.assumptions:  # what PyTorch proves from the dimension is no guard
+    """Other tools would not check it. It is told once, in terms of the model's inputs."""
+    compiled = varying(Called(lambda x: x.relu() if x.shape[0] != 7 else x + 1), torch.rand(3, 4))
+    with pytest.raises(UnsupportedProgramError) as caught:
         torchtrt.export_engine(compiled, tmp_path / "m.plan")
-        with pytest.raises(InputError, match=r"2\*n0"):
-            torchtrt.engine_module(tmp_path / "m.plan")(torch.rand(5, 4))
-    else:
-        with pytest.raises(UnsupportedProgramError, match="a condition under which"):
-            torchtrt.export_engine(compiled, tmp_path / "m.plan")
+    assert str(caught.value).count(".shape[0] != 7, a condition under which") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_size_that_follows_from_another_is_checked_by_the_description(tmp_path):
+    """The engine's profiles have both ranges, and no more."""
+    rows = torch.export.Dim(
+        "rows", min=2, max=8
+    )  # so that none of the sizes is 1, a condition that follows
+    model = Called(lambda x, y: x.relu().reshape(-1, 8) + y)
+    program = torch.export.export(
+        model, (torch.rand(6, 4), torch.rand(3, 8)), dynamic_shapes=(({0: 2 * rows}, {0: rows}),)
+    )
+    compiled = torchtrt.compile(program, min_block_size=1)
+    torchtrt.export_engine(compiled, tmp_path / "m.plan")
+    module = torchtrt.engine_module(tmp_path / "m.plan")
+    x, y = torch.rand(10, 4), torch.rand(5, 8)
+    torch.testing.assert_close(module(x, y)[0], model(x, y))
+    with pytest.raises(InputError, match="must be 2\\*"):
+        module(torch.rand(8, 4), y)
 
 
 def test_names_without_effect_are_a_warning():
