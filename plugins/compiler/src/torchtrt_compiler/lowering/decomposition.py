@@ -138,6 +138,7 @@ class _Resolver:
         return resolution, parts
 
     def _outcome(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
+        """Returns the resolution of a node, and the graph to put in its place if there is one."""
         if writes(node):
             reason = "It writes to a buffer or an input, which PyTorch does."
             return _rejected(node, reason, "write"), None

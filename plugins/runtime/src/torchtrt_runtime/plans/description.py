@@ -101,6 +101,7 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
 def _describe_input(
     profile: InputProfile, name: str, check: TensorCheck, symbol: Callable[[Any], str]
 ) -> dict[str, Any]:
+    """Returns the entry of an input: its names, dtypes, sizes and profiles."""
     return {
         "name": profile.name,
         "model_input": name,

@@ -129,6 +129,7 @@ def _as_code(checks: InputChecks) -> Callable[[Any], str]:
 
 
 def _check_names(what: str, wanted: Sequence[str] | None, names: Sequence[str]) -> None:
+    """Checks that an engine has the names that are wanted, if any are."""
     if isinstance(wanted, str):
         raise InputError(
             f"{what}_names={wanted!r} is one text. Give a sequence of names: [{wanted!r}]."
