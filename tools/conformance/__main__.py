@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 from tools.conformance import golden
 from tools.conformance.running import Found, run
@@ -52,8 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
         found.append(entry)
         _tell(entry, chosen.all)
     _summarize(found, versions)
-    print(f"{len(found)} samples of {len(names)} ops in {time.monotonic() - started:.0f} s")
+    seconds = time.monotonic() - started
+    print(f"{_counted(found, 'sample')} of {_counted(names, 'op')} in {seconds:.0f} s")
     return golden.keep(found, chosen.accept_worse) if chosen.write else 0
+
+
+def _counted(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _tell(entry: Found, all_of_them: bool) -> None:

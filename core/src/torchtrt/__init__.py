@@ -16,15 +16,31 @@ if TYPE_CHECKING:
     from torchtrt.registry import DYNAMO_CONVERTERS, dynamo_tensorrt_converter
     from torchtrt.settings import CompilationSettings
     from torchtrt.tensorrt import trt, use_tensorrt
-    from torchtrt_compiler import Input, compile, explain, follow, profile, refit_module_weights
-    from torchtrt_runtime import CompiledModule, RuntimeSettings, load, save, weight_streaming
+    from torchtrt_compiler import (
+        Input,
+        compile,
+        explain,
+        follow,
+        profile,
+        record_compilation,
+        refit_module_weights,
+    )
+    from torchtrt_runtime import (
+        CompiledModule,
+        RuntimeSettings,
+        export_engine,
+        load,
+        save,
+        weight_streaming,
+    )
+    from torchtrt_runtime.plans.loading import engine_module
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DYNAMO_CONVERTERS", "CompilationSettings", "CompiledModule", "Input", "RuntimeSettings", "compile",
-    "dynamo_tensorrt_converter", "explain", "follow", "load", "profile", "refit_module_weights", "save",
-    "trt", "use_tensorrt", "weight_streaming",
+    "dynamo_tensorrt_converter", "engine_module", "explain", "export_engine", "follow", "load", "profile",
+    "record_compilation", "refit_module_weights", "save", "trt", "use_tensorrt", "weight_streaming",
 ]  # fmt: skip
 
 # Imported on first use: torch.export and the compiler take longer to import than all packs
@@ -34,14 +50,22 @@ _LAZY = {
     "torchtrt.settings": ("CompilationSettings",),
     "torchtrt.tensorrt": ("trt", "use_tensorrt"),
     "torchtrt_compiler": (
-        "Input",
-        "compile",
-        "explain",
-        "follow",
-        "profile",
-        "refit_module_weights",
+        *(
+            "Input",
+            "compile",
+            "explain",
+            "follow",
+            "profile",
+            "record_compilation",
+            "refit_module_weights",
+        ),
     ),
-    "torchtrt_runtime": ("CompiledModule", "RuntimeSettings", "load", "save", "weight_streaming"),
+    "torchtrt_runtime": (
+        *("CompiledModule", "RuntimeSettings", "export_engine", "load", "save"),
+        "weight_streaming",
+    ),
+    # The package has a module of this name.
+    "torchtrt_runtime.plans.loading": ("engine_module",),
 }
 
 

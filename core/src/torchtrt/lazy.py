@@ -38,8 +38,12 @@ def lazy_names(
     return get, names
 
 
+_OURS = "torchtrt_"
+"""The prefix of the packages of torchtrt's distributions."""
+
+
 def import_part(module: str, name: str) -> ModuleType:
-    """Returns a module of a distribution that may not be installed.
+    """Returns a module of a distribution that may not be installed, or that needs another one that is not.
 
     Args:
         module: The module.
@@ -48,14 +52,31 @@ def import_part(module: str, name: str) -> ModuleType:
     Raises:
         MissingDistributionError: The distribution is not installed.
     """
-    package = module.partition(".")[0]
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name != package:
+        missing = missing_distribution(error, name, module.partition(".")[0])
+        if missing is None:
             raise
-        distribution = package.replace("_", "-")
-        raise MissingDistributionError(
-            f"{name} is in the distribution {distribution}, which is not installed. "
-            f"Run `pip install {distribution}`."
-        ) from None
+        raise missing from None
+
+
+def missing_distribution(
+    error: ModuleNotFoundError, name: str, package: str = ""
+) -> MissingDistributionError | None:
+    """Returns the error for a distribution of torchtrt that is not installed; ``None`` if another module is missing.
+
+    Args:
+        error: What the import raised.
+        name: What the import was for, for the message.
+        package: The package that has it.
+    """
+    missing = error.name or ""
+    if "." in missing or not missing.startswith(_OURS):
+        return None
+    distribution = missing.replace("_", "-")
+    verb = "is in" if missing == package else "needs"
+    return MissingDistributionError(
+        f"{name} {verb} the distribution {distribution}, which is not installed. "
+        f"Run `pip install {distribution}`."
+    )

@@ -98,6 +98,22 @@ def _layers_named(value: Any) -> frozenset[Capability] | None:
     return frozenset(_LAYERS[name] for name in names)
 
 
+def _are_names(value: Any) -> bool:
+    """Returns whether a value is a sequence of different names that TensorRT can give to tensors."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    are_names = all(isinstance(name, str) and _is_tensor_name(name) for name in value)
+    return are_names and len(set(value)) == len(value)
+
+
+def _is_tensor_name(name: str) -> bool:
+    return name.isprintable() and 0 < len(name.encode()) < _LONGEST_NAME
+
+
+_LONGEST_NAME = 4096
+"""The bytes of a name in TensorRT, with the zero at its end."""
+
+
 def _are_patterns(value: Any) -> bool:
     return not isinstance(value, str) and all(_is_pattern(each) for each in value)
 
@@ -118,6 +134,7 @@ class _Check:
 _SWITCH = _Check(_is_switch, "True or False")
 _OPS = _Check(_is_op_or_collection, "an op, or a collection of ops")
 _COUNT = _Check(_is_count, "an integer from 1 to 2**31 - 1")
+_NAMES = _Check(_are_names, "a sequence of different names: printable text of 1 to 4,095 bytes")
 _INTEGER_OR_NONE = _Check(
     lambda value: value is None or is_integer(value), "0 to 2**31 - 1, or None"
 )
@@ -164,6 +181,8 @@ _CHECKS: Mapping[str, _Check] = {
         _are_targets, "'8.6', a collection of such texts, 'all', 'current' or None"
     ),
     "user_allocation": _SWITCH,
+    "input_names": _NAMES,
+    "output_names": _NAMES,
     "runtime_cache": _Check(_is_path, "a folder or None"),
     "kernel_specialization": _Check(
         lambda value: value in (None, "lazy", "eager", "none"), "'lazy', 'eager', 'none' or None"
@@ -229,6 +248,9 @@ class CompilationSettings:
         target_compute_capabilities: The GPUs that engines of TensorRT for RTX run on: ``"8.6"``, several, ``"all"``
             supported ones, or ``"current"`` for the GPU of this machine. ``None`` leaves its default.
         user_allocation: Engines allocate no memory while they run, so that your own CUDA graphs can capture them.
+        input_names: The names of the engine's inputs, in the order of the model's: for a model that becomes one engine.
+            Empty for the names of the model's own inputs.
+        output_names: The names of the engine's outputs, in the order of the model's results, likewise.
         runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.
         kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``
             or ``"none"``. ``None`` leaves its default.
@@ -271,6 +293,8 @@ class CompilationSettings:
     max_aux_streams: int | None = None
     target_compute_capabilities: str | Sequence[str] | None = None
     user_allocation: bool = False
+    input_names: Sequence[str] = ()
+    output_names: Sequence[str] = ()
     runtime_cache: str | os.PathLike[str] | None = None
     kernel_specialization: str | None = None
     verify: str | None = None
@@ -297,6 +321,8 @@ class CompilationSettings:
         targets = self.target_compute_capabilities or ()
         targets = (targets,) if isinstance(targets, str) else tuple(targets)
         object.__setattr__(self, "target_compute_capabilities", targets)
+        for name in ("input_names", "output_names"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         preferences = self.converter_preferences.items()
         by_target = {target: pack for spec, pack in preferences for target in parse_targets(spec)}
         object.__setattr__(self, "converter_preferences", MappingProxyType(by_target))
@@ -304,6 +330,10 @@ class CompilationSettings:
             raise SettingsError(
                 "torch_executed_ops names getitem, which takes one of an op's results and runs where the op runs. "
                 "Name the op that has the results."
+            )
+        if shared := set(self.input_names) & set(self.output_names):
+            raise SettingsError(
+                f"input_names and output_names both have {', '.join(sorted(shared))}. Names are of one tensor each."
             )
         if self.torch_executed_on_failure and self.require_full_compilation:
             raise SettingsError(
@@ -345,7 +375,9 @@ class CompilationSettings:
         known = [spec.name for spec in dataclasses.fields(cls)]
         for name in keywords:
             if name not in known:
-                hint = did_you_mean(name, known, f"Known: {', '.join(known)}.")
+                hint = did_you_mean(
+                    name, known, "help(torchtrt.CompilationSettings) lists all of them."
+                )
                 raise SettingsError(f"torchtrt has no setting named {name!r}. {hint}")
         return cls(**keywords)
 

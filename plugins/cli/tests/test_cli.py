@@ -23,7 +23,7 @@ from torchtrt.packs.coverage import share
 from torchtrt.packs.state import _state
 from torchtrt_cli import main
 from torchtrt_cli.coverage import coverages
-from torchtrt_cli.output import Listing
+from torchtrt_runtime.tables import Listing
 
 SILU = share(coverages()["aten_core"].ops["nn.functional.silu"].letters())
 """What the installed pack tells of its coverage."""

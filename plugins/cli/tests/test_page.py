@@ -170,6 +170,22 @@ def test_every_node_is_on_the_page(program, page):
     assert len(core["versions"]) == len(core["ops"]["tanh"]["float16"])
 
 
+def test_the_layers_of_current_tensorrt_are_drawn(tmp_path):
+    """With the nodes that become them, and why others do not."""
+    model = torch.nn.GroupNorm(2, 4).eval()
+    path, page = tmp_path / "model.pt2", tmp_path / "model.html"
+    torch.export.save(torch.export.export(model, (torch.rand(2, 4, 3),)), path)
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        assert 0 == main(["explain", str(path), "--html", str(page), "--set", "min_block_size=1"])
+
+    text = page.read_text(encoding="utf-8")
+    (use,) = data_of(text)["layers"]
+    assert ("NORMALIZATION_V2", ["group_norm"]) == (use["capability"], use["nodes"])
+    assert "data.layers.map" in text
+    assert "showLayers();" in text
+    assert "uses" in {attributes.get("id") for attributes, _ in Elements(text).of("div")}
+
+
 def test_nodes_of_inner_graphs_are_on_the_page():
     """The branches of a condition, with the node that they are inside of."""
 

@@ -300,3 +300,27 @@ def test_nothing_that_a_check_gives_stops_the_doctor(site, source_of_pack, answe
     assert ("check-failed", "asked") == found["zz"]
     assert code == found["junk"][0]
     assert what in found["junk"][1]
+
+
+@pytest.mark.parametrize("command", ["packs", "doctor"])
+def test_a_broken_pack_is_told_once_where_problems_are_listed(site, command):
+    """The list has the problem, so no warning does."""
+    site.unpack(site.wheel("broken", "raise ValueError('on purpose')"))
+
+    done = site.run("-m", "torchtrt", command)
+
+    said = re.sub(r"\s+", " ", done.stdout + done.stderr)
+    assert said.count("Pack 'broken'") == 1
+    assert "problem: Pack 'broken'" in said
+
+
+@pytest.mark.parametrize("command", ["packs", "doctor", "explain aten.relu", "inspect x.pt2"])
+def test_a_missing_distribution_of_torchtrt_is_named(site, install, command):
+    """As one that another one needs, which an installation without dependencies lacks."""
+    install({"torchtrt_runtime.py": "raise ModuleNotFoundError('gone', name='torchtrt_runtime')"})
+
+    done = site.run("-m", "torchtrt", *command.split())
+
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "needs the distribution torchtrt-runtime, which is not installed" in done.stderr

@@ -210,6 +210,7 @@ def test_what_compiling_warns_of_is_said_once(times):
     assert len(warned) == 2
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")  # of cuda_graphs, on a CPU
 @pytest.mark.usefixtures("on_a_gpu")
 def test_what_inductor_cannot_compile_is_not_kept_however_fast(monkeypatch, recwarn):
     """The report says why, and no warning does: nothing of it is left in the model."""
@@ -326,6 +327,7 @@ class Counter(nn.Module):
         return self.linear(x) + self.calls
 
 
+@pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")  # of cuda_graphs, on a CPU
 @pytest.mark.parametrize("graphs", [False, True])
 def test_measuring_changes_nothing(graphs):
     """Neither the model's buffers nor their versions that count for its weights."""

@@ -1,4 +1,4 @@
-"""No setting that names ops, nodes or packs is silently ignored."""
+"""No setting is silently ignored."""
 
 import warnings
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torchtrt
+import torchtrt_rtx
 from tests.support.modules import Function
 from torchtrt.errors import SettingsWarning
 
@@ -123,3 +124,24 @@ def test_a_preferred_pack_that_rejects_each_node_is_named():
         torchtrt.compile(
             model, [torch.rand(1, 2, 3, 4)], min_block_size=1, converter_preferences=preferred
         )
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks what a machine without a GPU says")
+@pytest.mark.parametrize("graphs", [True, "overwrite"])
+def test_cuda_graphs_without_a_gpu_are_told(graphs):
+    """Calls run, one by one, which somebody who measures them must know."""
+    (text,) = told(cuda_graphs=graphs)
+
+    assert f"cuda_graphs={graphs!r} replays calls on a GPU, and PyTorch finds none" in text
+
+
+def test_a_setting_for_another_machine_is_used():
+    """TensorRT for RTX builds here for GPUs elsewhere, and says which setting it needs not."""
+    if not torchtrt_rtx.VERSIONS:
+        pytest.skip("the wheels of TensorRT for RTX are not installed")
+    with torchtrt.use_tensorrt("rtx"):
+        (text,) = told(cuda_graphs=True, hardware_compatible=True)
+
+    assert "cuda_graphs" not in text
+    assert "hardware_compatible=True: engines of rtx@" in text
+    assert "target_compute_capabilities" in text

@@ -11,7 +11,8 @@ from torchtrt.errors import SettingsError, TensorRTUnavailableError, Verificatio
 from torchtrt.registry import dynamo_tensorrt_converter
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.probes import answering_for
-from torchtrt_compiler import verification
+from torchtrt_compiler import comparison, verification
+from torchtrt_compiler.comparison import largest_difference
 from torchtrt_compiler.verification import closest_reference
 
 REFERENCE = "reference@11.4.0"
@@ -63,10 +64,9 @@ def test_a_wrong_network_is_an_error_that_names_output_sizes_and_difference(monk
     """A converter that is wrong by 1 for each element."""
 
     def off_by_one(actual, expected, rate):
-        return largest(actual + 1, expected, rate)
+        return largest_difference(actual + 1, expected, rate)
 
-    largest = verification._largest
-    monkeypatch.setattr(verification, "_largest", off_by_one)
+    monkeypatch.setattr(comparison, "largest_difference", off_by_one)
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
 
     with torchtrt.use_tensorrt(REFERENCE), pytest.raises(VerificationError) as caught:
@@ -130,18 +130,20 @@ def test_memory_that_the_model_writes_to_is_unchanged():
         ([math.nan], [1.0], math.inf),
         ([1.0, 2.0], [1.0, 2.5], 0.5),
         ([1.0], [1.0, 2.0], math.inf),
+        ([1000.01, 0.00001], [1000.0, 0.0], 0.01),
+        ([1000.01, 0.001], [1000.0, 0.0], 0.001),
     ],
 )
 def test_the_largest_difference(mine, theirs, expected):
     """Equal infinities and NaN in both do not differ."""
-    difference, _ = verification._largest(torch.tensor(mine), torch.tensor(theirs), 1e-4)
+    difference = largest_difference(torch.tensor(mine), torch.tensor(theirs), 1e-4).difference
 
-    assert expected == difference
+    assert difference == pytest.approx(expected, rel=0.01)
 
 
 def test_integers_are_equal_or_differ():
     """They have no tolerance."""
-    assert (1, 0) == verification._largest(torch.tensor([2]), torch.tensor([3]), 0.5)
+    assert (1, 0, (0,)) == largest_difference(torch.tensor([2]), torch.tensor([3]), 0.5)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ from torchtrt_runtime.executors import cuda_graphs
 from torchtrt_runtime.executors.cuda_graphs import CudaGraphs
 from torchtrt_runtime.executors.inductor import InductorFallback
 
+# Without a GPU the setting has no effect; here the tape gives it one.
+pytestmark = pytest.mark.filterwarnings("ignore::torchtrt.errors.SettingsWarning")
+
 
 class Tape:
     """Records a call by keeping what it reads and writes; a replay calls again, and writes where the first wrote."""

@@ -21,7 +21,7 @@ from torchtrt.conversion.results import check_result
 from torchtrt.conversion.size_ranges import InputProfile
 from torchtrt.conversion.values import is_network_tensor
 from torchtrt.errors import ConversionError
-from torchtrt.graphs.nodes import model_line, resolution_of
+from torchtrt.graphs.nodes import engine_names, model_line, resolution_of
 from torchtrt.graphs.symbols import no_new_assumptions
 from torchtrt.packs.problem import raised_at
 from torchtrt.registry import Candidate
@@ -179,8 +179,9 @@ class TRTInterpreter:
         """Marks the block's outputs."""
         taken = {profile.name for profile in self.inputs}
         sources: Any = node.args[0]
+        names = engine_names(node)
         for index, source in enumerate(sources):
-            name = f"output_{index}"
+            name = names[index] if names else f"output_{index}"
             while name in taken:
                 name += "_"
             dtype = source.meta["val"].dtype

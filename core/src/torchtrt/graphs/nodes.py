@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import attrgetter
 
 import torch
@@ -13,6 +14,7 @@ from torchtrt.registry.candidate import RejectionCode, Resolution
 _RESOLUTION = "torchtrt_resolution"
 _LEFT = "torchtrt_left_in_torch"
 _MISSED = "torchtrt_missed_layers"
+_ENGINE_NAMES = "torchtrt_engine_names"
 
 
 def resolution_of(node: Node) -> Resolution | None:
@@ -57,6 +59,22 @@ def missed_layers(node: Node) -> dict[Capability, str]:
     """Returns the reasons that ``miss_layer`` was given."""
     missed: dict[Capability, str] = node.meta.get(_MISSED, {})
     return missed
+
+
+def name_in_engine(node: Node, names: Sequence[str]) -> None:
+    """Names tensors of the engine that a block becomes.
+
+    Args:
+        node: An input of the block, or its output node.
+        names: The input's name, or the names of all outputs.
+    """
+    node.meta[_ENGINE_NAMES] = tuple(names)
+
+
+def engine_names(node: Node) -> tuple[str, ...]:
+    """Returns the names that ``name_in_engine`` was given; empty if there are none."""
+    names: tuple[str, ...] = node.meta.get(_ENGINE_NAMES, ())
+    return names
 
 
 def inner_graphs(node: Node) -> list[GraphModule]:

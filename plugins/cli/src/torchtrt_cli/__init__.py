@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 
-from torchtrt.errors import TorchTRTError
+from torchtrt.errors import PackWarning, TorchTRTError
+from torchtrt.lazy import missing_distribution
 from torchtrt.packs.problem import describe
 from torchtrt_cli.output import answers_to, told_alone
 from torchtrt_cli.parser import make_parser
@@ -31,7 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stdout = sys.stdout
     try:
         # Standard output is the answer's alone, whatever packs and libraries print.
-        with answers_to(stdout), redirect_stdout(sys.stderr), told_alone():
+        with (
+            answers_to(stdout),
+            redirect_stdout(sys.stderr),
+            told_alone(),
+            warnings.catch_warnings(),
+        ):
+            if parsed.lists_problems:
+                warnings.simplefilter("ignore", PackWarning)
             if not (parsed.recovers or getattr(parsed, "no_load", False)):
                 _load_packs()
             for library in parsed.imports:
@@ -45,6 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except TorchTRTError as error:
         print(f"torchtrt: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        missing = missing_distribution(error, "This command")
+        if missing is None:
+            raise
+        print(f"torchtrt: {missing}", file=sys.stderr)
         return 2
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -21,8 +24,10 @@ from torchtrt.registry import decompositions
 from torchtrt.targets import Target, parse_targets, qualified_name
 from torchtrt_cli.converters import candidate_table, candidates_as_json, candidates_for
 from torchtrt_cli.coverage import coverages, named
+from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
 from torchtrt_cli.packs import problem_as_json
+from torchtrt_cli.settings import parse_settings
 from torchtrt_compiler.lowering.decomposition import decomposition_for
 from torchtrt_runtime.serialization.inspection import inspect_file
 
@@ -31,31 +36,57 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the explanation of a model or of an op."""
     subject: str = arguments.subject
     if subject.endswith(".pt2"):
-        return explain_model(Path(subject), arguments.json, arguments.html)
+        return explain_model(Path(subject), arguments)
     if Path(subject).exists():
         raise UnsupportedProgramError(
             f"{subject} is no op, and no program: those are files of torch.export.save whose names end in .pt2."
         )
-    if arguments.html is not None:
+    if is_like_a_file(subject):
         raise UnsupportedProgramError(
-            f"--html writes the page of a model, a file that ends in .pt2, and {subject} is none."
+            f"There is no file {subject}. explain takes a program of torch.export.save in a file whose name ends in "
+            ".pt2, or an op, such as aten.gelu."
         )
+    flags = {"--html": arguments.html, "--set": arguments.set, "--keep": arguments.keep}
+    for flag, value in flags.items():
+        if value:
+            raise UnsupportedProgramError(
+                f"{flag} is for a model, a file that ends in .pt2, and {subject} is none."
+            )
     return explain_op(subject, arguments.json)
 
 
-def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
+def is_like_a_file(subject: str) -> bool:
+    """Returns whether somebody who wrote this means a file: it has a folder, or the suffix of a model."""
+    return "/" in subject or "\\" in subject or Path(subject).suffix in _SUFFIXES
+
+
+_SUFFIXES = {
+    ".pt",
+    ".pth",
+    ".ts",
+    ".onnx",
+    ".plan",
+    ".engine",
+    ".trt",
+    ".ep",
+    ".zip",
+    ".safetensors",
+    ".bin",
+}
+
+
+def explain_model(path: Path, arguments: argparse.Namespace) -> int:
     """Tells which converters a saved program's nodes get, and what stays in PyTorch and why: printed, or as a page."""
     from torchtrt_compiler.compiler import compile
 
+    as_json: bool = arguments.json
+    page: Path | None = arguments.html
     if page is not None and page.resolve() == path.resolve():
         raise UnsupportedProgramError(f"--html {page} would overwrite the model.")
-    if is_saved_model(path):
-        raise UnsupportedProgramError(
-            f"{path} is compiled already: `torchtrt inspect {path}` shows what it holds, and explain takes a "
-            "program of torch.export.save."
-        )
+    settings = parse_settings(arguments.set)
+    check_uncompiled(path, "explain")
     program = read_program(path)
-    compiled = compile(program, dryrun=True)
+    compiled = compile(program, **{**settings, "dryrun": True})
     report = compiled.report
     if page is not None:
         from torchtrt_cli.page import write_page
@@ -70,7 +101,45 @@ def explain_model(path: Path, as_json: bool, page: Path | None = None) -> int:
         )
     else:
         console().print(report)
+    if arguments.keep is not None:
+        keep(program, settings, arguments.keep)
+        tell_kept(arguments.keep, as_json)
     return 0
+
+
+def keep(program: ExportedProgram, settings: Mapping[str, Any], folder: Path) -> None:
+    """Records the compilation of a program in a folder, and the profile of its calls where its engines run here."""
+    from torchtrt_compiler.comparison import running_objection
+    from torchtrt_compiler.compiler import compile
+    from torchtrt_compiler.profiling import profile
+
+    with keeping(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the dry run said it
+        compiled = compile(program, **settings)
+    if compiled.settings.dryrun:
+        return
+    if objection := running_objection(compiled):
+        print(f"torchtrt: There is no profile: {objection}.", file=sys.stderr)
+        return
+    args, kwargs = program.example_inputs or ((), {})
+    keep_profile(folder, profile(compiled, *args, **kwargs))
+
+
+def check_uncompiled(path: Path, command: str) -> None:
+    """Checks that a file is no compiled model.
+
+    Args:
+        path: The file.
+        command: The command that takes programs.
+
+    Raises:
+        UnsupportedProgramError: It is one.
+    """
+    if is_saved_model(path):
+        raise UnsupportedProgramError(
+            f"{path} is compiled already: `torchtrt inspect {path}` shows what it holds, and {command} takes a "
+            "program of torch.export.save."
+        )
 
 
 def read_program(path: Path) -> ExportedProgram:

@@ -8,11 +8,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
-from torchtrt_runtime.tables import Listing
+if TYPE_CHECKING:
+    from torchtrt_runtime.tables import Listing
 
 _stream: ContextVar[TextIO | None] = ContextVar("torchtrt_answers", default=None)
 
@@ -57,4 +58,6 @@ def print_json(value: Any) -> None:
 
 def table(title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Listing:
     """Returns a table to print, which no width breaks a name of."""
+    from torchtrt_runtime.tables import Listing  # of a distribution that may be missing
+
     return Listing(title, headings, rows)

@@ -20,7 +20,8 @@ LOCK = "torchtrt.lock"
 def make_parser() -> argparse.ArgumentParser:
     """Returns the parser of the command line.
 
-    ``run`` of what it parses is the function to call, and ``recovers`` whether it works without packs and PyTorch.
+    Of what it parses, ``run`` is the function to call. ``recovers`` tells whether it works without packs and PyTorch,
+    and ``lists_problems`` whether its answer has the problems of packs.
     """
     parser = argparse.ArgumentParser(
         prog="torchtrt", description="Shows which converter packs there are and what they convert."
@@ -38,12 +39,13 @@ def _add_commands_on_packs(commands: Commands) -> None:
     summary = "list the installed packs, in use or not, and every problem with them"
     packs = _add(commands, "packs", summary, "torchtrt_cli.packs:run")
     _add_no_load(packs)
+    packs.set_defaults(lists_problems=True)
 
     summary = "look for everything that is wrong here, asking the packs too, and say what to do"
     doctor = _add(commands, "doctor", summary, "torchtrt_cli.doctor:run")
     _add_no_load(doctor)
     use = f"compare with the file that `torchtrt lock` wrote, ./{LOCK} if none is named: who converts what"
-    doctor.set_defaults(recovers=True)
+    doctor.set_defaults(recovers=True, lists_problems=True)
     doctor.add_argument("--locked", nargs="?", const=LOCK, metavar="FILE", help=use)
 
     summary = f"write into ./{LOCK} who converts what, to keep and to compare"
@@ -68,6 +70,19 @@ def _add_commands_on_models(commands: Commands) -> None:
     explain.add_argument("subject", metavar="MODEL.pt2|OP", help=kinds)
     use = "write a page of the model's nodes, to open in a browser; it needs no network"
     explain.add_argument("--html", type=Path, metavar="FILE", help=use)
+    _add_set(explain)
+    _add_keep(explain, "build the engines too, and write")
+
+    summary = "compile a program, write it to a file, and compare it with eager PyTorch"
+    compile_ = _add(commands, "compile", summary, "torchtrt_cli.compile:run")
+    use = "a program saved by torch.export.save, whose sizes vary as it was exported"
+    compile_.add_argument("model", metavar="MODEL.pt2", help=use)
+    use = "write the compiled model, for torchtrt.load"
+    compile_.add_argument("--output", type=Path, metavar="OUT.pt2", help=use)
+    use = "write the plan of a model that is one engine, and its description in OUT.plan.json"
+    compile_.add_argument("--engine", type=Path, metavar="OUT.plan", help=use)
+    _add_set(compile_)
+    _add_keep(compile_)
 
     summary = "show what a saved model holds: inputs, engines, settings, and who converted what"
     inspect = _add(commands, "inspect", summary, "torchtrt_cli.inspect:run")
@@ -79,8 +94,8 @@ def _add_commands_on_models(commands: Commands) -> None:
         "a program saved by torch.export.save, which is compiled, or a model saved by torchtrt.save"
     )
     profile.add_argument("model", metavar="MODEL.pt2", help=kinds)
-    use = "a setting to compile with, such as autocast=float16; may be given several times"
-    profile.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=use)
+    _add_set(profile)
+    _add_keep(profile)
     use = "how many calls to measure (20)"
     profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
 
@@ -105,13 +120,27 @@ def _add_commands_on_files(commands: Commands) -> None:
 def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:
     """Adds a command with the flags that all have, and returns its parser."""
     parser = commands.add_parser(name, help=summary, description=summary)
-    parser.add_argument("--json", action="store_true", help="print JSON, the same for same packs")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print the answer as JSON, in an order that never varies",
+    )
     use = "import a library first, for the ops that it registers; may be given several times"
     parser.add_argument(
         "--import", dest="imports", action="append", default=[], metavar="LIBRARY", help=use
     )
-    parser.set_defaults(run=run, recovers=False)
+    parser.set_defaults(run=run, recovers=False, lists_problems=False)
     return parser
+
+
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    use = "a setting to compile with, such as autocast=float16; may be given several times"
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help=use)
+
+
+def _add_keep(parser: argparse.ArgumentParser, verb: str = "write") -> None:
+    use = f"{verb} the graph after each step, a log of decisions, TensorRT's layers, and a trace of the calls, if any"
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help=use)
 
 
 def _add_no_load(parser: argparse.ArgumentParser) -> None:

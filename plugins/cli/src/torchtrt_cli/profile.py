@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ast
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,16 @@ import torchtrt
 from torchtrt.errors import SettingsError
 from torchtrt.graphs.nodes import model_line
 from torchtrt_cli.explain import is_saved_model, read_program
+from torchtrt_cli.keep import keep_profile, keeping, tell_kept
 from torchtrt_cli.output import console, print_json
+from torchtrt_cli.settings import parse_settings
 from torchtrt_compiler.profile_tables import lines_of, tables_of
 from torchtrt_runtime import CompiledModule
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints where the time of a model's calls goes."""
-    path, settings = Path(arguments.model), dict(map(_setting, arguments.set))
+    path, settings = Path(arguments.model), parse_settings(arguments.set)
     lines: Mapping[str, str] = {}
     inputs: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = {}
@@ -34,10 +35,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         program = read_program(path)
         lines = _lines(torchtrt.compile(program, **{**settings, "dryrun": True}))
-        compiled = torchtrt.compile(program, **settings)
+        with keeping(arguments.keep):
+            compiled = torchtrt.compile(program, **settings)
         if program.example_inputs is not None:
             inputs, keywords = program.example_inputs
     found = torchtrt.profile(compiled, *inputs, calls=arguments.calls, **keywords)
+    if arguments.keep is not None:
+        keep_profile(arguments.keep, found)
+        tell_kept(arguments.keep, arguments.json)
     if arguments.json:
         data = found.to_json()
         for entry in data["entries"]:
@@ -57,17 +62,3 @@ def _lines(compiled: CompiledModule) -> dict[str, str]:
         if isinstance(module, torch.fx.GraphModule)
     )
     return {node.name: model_line(node) for graph in graphs for node in graph.nodes}
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    """Returns a setting of the form ``name=value``: a number, a name of a dtype, or whatever Python can read."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise SettingsError(f"--set {text}: write --set name=value, as --set autocast=float16.")
-    dtype = getattr(torch, value, None)
-    if isinstance(dtype, torch.dtype):
-        return name, dtype
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value

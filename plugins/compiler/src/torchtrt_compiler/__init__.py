@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from torchtrt_compiler.following import follow
     from torchtrt_compiler.inputs import Input
     from torchtrt_compiler.profiling import CallProfile, ProfileEntry, profile
+    from torchtrt_compiler.record import record_compilation
     from torchtrt_compiler.refit import refit_module_weights
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "explain",
     "follow",
     "profile",
+    "record_compilation",
     "refit_module_weights",
 ]
 
@@ -29,6 +31,7 @@ _LAZY = {
     "torchtrt_compiler.following": ("follow",),
     "torchtrt_compiler.inputs": ("Input",),
     "torchtrt_compiler.profiling": ("CallProfile", "ProfileEntry", "profile"),
+    "torchtrt_compiler.record": ("record_compilation",),
     "torchtrt_compiler.refit": ("refit_module_weights",),
 }
 

@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 from torchtrt.conversion.interpreter import TRTInterpreter
 from torchtrt.conversion.size_ranges import Profile, engine_profiles, profile_input
 from torchtrt.errors import BuildError, SettingsError
+from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
@@ -174,7 +175,9 @@ def build_engine(
         BuildError: TensorRT refused the network.
     """
     placeholders = block.graph.find_nodes(op="placeholder")
-    inputs = [profile_input(node.name, node.meta["val"], profiles) for node in placeholders]
+    names = ["".join(engine_names(node)) or node.name for node in placeholders]
+    values = [node.meta["val"] for node in placeholders]
+    inputs = [profile_input(*each, profiles) for each in zip(names, values, strict=True)]
     watcher = services.watcher.block(block)
     request = EngineRequest(name, block, inputs, settings, watcher.replaceable())
     return services.cache.get_or_build(request, lambda: _build(request, watcher, services))

@@ -39,6 +39,7 @@ from torchtrt_compiler.lowering import (
 )
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
+from torchtrt_compiler.record import current_record, recording
 from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
@@ -96,7 +97,7 @@ def compile(
             export_again = functools.partial(export_traced, model, inputs, keywords, dynamic_shapes)
             return tuned(compile_with, export_again, inputs, keywords, settings)
         report = _checked(options)
-        with Stages(report.seconds, options.progress) as stages, torch.no_grad():
+        with Stages(report.seconds, options.progress) as stages, torch.no_grad(), recording():
             with stages.stage("exporting"):
                 exported = export_traced(model, inputs, keywords, dynamic_shapes)
             return _compile_program(model, exported, (inputs, keywords), options, report, stages)
@@ -185,6 +186,7 @@ def _compile_program(
         builder = EngineBuilder(program, partition, profiles, options, report, services)
         graph_module, blocks = builder.run(), builder.blocks
     decompose_added_ops(graph_module, exported)
+    current_record().graph("compiled", graph_module)
     interface = CallInterface(
         program.input_tree,
         program.output_tree,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 from collections.abc import Sequence
 
@@ -16,9 +17,11 @@ from torchtrt.registry.candidate import Rejection
 from torchtrt.settings import CompilationSettings
 from torchtrt_compiler.building import Services, build_engine
 from torchtrt_compiler.cache.engines import BuiltEngine
+from torchtrt_compiler.engine_names import name_tensors, warn_of_unused_names
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.partitioning import Partition, extract_blocks, partition_nodes
 from torchtrt_compiler.partitioning.blocks import leave_block, split_block
+from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.reporting import describe_partition, warn_without_engines
 from torchtrt_runtime.report import CompilationReport
 
@@ -56,6 +59,7 @@ class EngineBuilder:
         self.built: dict[tuple[str, tuple[Node, ...]], BuiltEngine] = {}
         self.blocks: dict[str, GraphModule] = {}
         self.unbuilt = 0
+        self.record = current_record()
 
     def run(self) -> GraphModule:
         """Returns the graph with an engine for each block.
@@ -71,6 +75,7 @@ class EngineBuilder:
             pass
         if had_blocks and not self.report.blocks:
             warn_without_engines(self.report, self.settings.min_block_size)
+        warn_of_unused_names(graph_module, self.settings)
         return graph_module
 
     def attempt(self) -> GraphModule | None:
@@ -78,6 +83,7 @@ class EngineBuilder:
         graph_module, blocks = extract_blocks(
             self.program.graph_module, self.partition, self.program.mutated
         )
+        name_tensors(graph_module, blocks, self.settings)
         engines: dict[str, BuiltEngine] = {}
         for (level, nodes), (name, block) in zip(
             self.partition.blocks.items(), blocks.items(), strict=True
@@ -85,9 +91,10 @@ class EngineBuilder:
             key = name, nodes
             try:
                 if key not in self.built:
-                    self.built[key] = build_engine(
-                        name, block, self.profiles, self.settings, self.services
-                    )
+                    start = time.perf_counter()
+                    made = build_engine(name, block, self.profiles, self.settings, self.services)
+                    self.record.engine(*made, time.perf_counter() - start)
+                    self.built[key] = made
             except BuildError as error:
                 self.reduce(level, error)
                 return None
@@ -107,6 +114,7 @@ class EngineBuilder:
         if smaller is not None:
             count = len(self.partition.blocks[level])
             self.report.splits.append(f"A block of {count} nodes became two engines: {error}")
+            self.record.decision("split", self.report.splits[-1])
             self.partition = smaller
             return
         self.unbuilt += 1
@@ -116,6 +124,7 @@ class EngineBuilder:
             raise error
         if may_fail:
             _warn(error)
+        self.record.decision("not built", names_of(self.partition.blocks[level]), error)
         self.partition = leave_block(self.partition, level, str(error))
         describe_partition(self.report, self.partition)
 
@@ -126,6 +135,7 @@ class EngineBuilder:
         if resolution is None or not failed or not self.settings.torch_executed_on_failure:
             raise error
         _warn(error)
+        self.record.decision("failed", names_of(failed), error)
         for node in failed:
             remember_resolution(node, _failed(resolution, str(error)))
         graph = self.program.graph_module.graph

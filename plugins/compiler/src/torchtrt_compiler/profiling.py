@@ -54,6 +54,7 @@ class ProfileEntry:
         milliseconds: The median time per call.
         nodes: The nodes of the model's graph that it computes, as far as its name tells.
         calls: How often it runs in one call.
+        position: Its place in the order of the first call, from 0; -1 for kernels, whose order is unknown.
     """
 
     place: str
@@ -62,6 +63,7 @@ class ProfileEntry:
     milliseconds: float
     nodes: tuple[str, ...] = ()
     calls: int = 1
+    position: int = -1
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,16 @@ class CallProfile:
     def to_json(self) -> dict[str, Any]:
         """Returns the profile as data that ``json.dumps`` accepts."""
         return dataclasses.asdict(self)
+
+    def to_chrome_trace(self) -> dict[str, Any]:
+        """Returns one call in the format of Chrome's traces, as data that ``json.dumps`` accepts.
+
+        Layers and ops follow each other in the order of a call, each with its median time. Nothing tells the order and
+        the gaps of kernels, so they follow each other in a row of their own.
+        """
+        from torchtrt_compiler.profile_traces import trace_of
+
+        return trace_of(self)
 
     def __rich_console__(self, *_: object) -> Iterator[object]:
         """Yields tables. Only rich calls this, so rich is installed."""
@@ -291,7 +303,7 @@ class _Profiler(torch.fx.Interpreter):
 
     def entries(self, calls: int) -> Iterator[ProfileEntry]:
         """Yields what was noted, and the kernels of engines that are one layer."""
-        for part, times in self.seen.items():
+        for position, (part, times) in enumerate(self.seen.items()):
             yield ProfileEntry(
                 part.place,
                 part.kind,
@@ -299,6 +311,7 @@ class _Profiler(torch.fx.Interpreter):
                 statistics.median(times),
                 part.nodes,
                 self.counts[part],
+                position,
             )
         for engine in self.engines.values():
             names = {part.name for part in self.seen if part.place == engine.name}

@@ -17,6 +17,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt.dtypes import dtype_name
 from torchtrt.tensorrt.probes import DISABLED, disabled
 from torchtrt_compiler.partitioning import Partition
+from torchtrt_compiler.record import current_record
 from torchtrt_runtime.report import BlockReport, CompilationReport, ConvertedOps, LayerUse
 
 
@@ -39,6 +40,7 @@ def describe_partition(report: CompilationReport, partition: Partition) -> None:
     ]
     sizes = map(len, partition.blocks.values())
     report.blocks = [BlockReport(f"block_{index}", size) for index, size in enumerate(sizes)]
+    current_record().partition(report)
 
 
 def count_converters(nodes: Iterable[Node]) -> Iterable[ConvertedOps]:

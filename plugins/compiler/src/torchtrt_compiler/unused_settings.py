@@ -1,4 +1,4 @@
-"""Finds the settings that name ops or packs and change nothing in a compilation."""
+"""Finds the settings that change nothing in a compilation: by its ops and packs, the TensorRT and the machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -14,6 +15,7 @@ from torchtrt.graphs.nodes import mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
 from torchtrt_compiler.partitioning.blocks import Partition, weight_bytes
 
 _OF_OPS = (
@@ -30,7 +32,7 @@ def warn_of_unused_settings(
     lowered: GraphModule,
     asked: Collection[Any],
 ) -> None:
-    """Warns, once, about settings that name ops, nodes or packs and change nothing.
+    """Warns, once, about settings that change nothing.
 
     Args:
         settings: The settings of the compilation.
@@ -38,7 +40,11 @@ def warn_of_unused_settings(
         lowered: The program after it, whose calls carry their resolutions.
         asked: The ops that lowering looked up.
     """
-    problems = [*_unknown(settings, exported, asked), *_not_preferred(settings, lowered)]
+    problems = [
+        *_unknown(settings, exported, asked),
+        *_not_preferred(settings, lowered),
+        *_of_machine(settings),
+    ]
     if problems:
         lines = "\n  ".join(problems)
         warnings.warn(f"Settings have no effect here:\n  {lines}", SettingsWarning, stacklevel=4)
@@ -88,6 +94,23 @@ def _unknown(
         for name, overloads in _by_packet(settings.autocast_excluded_ops).items():
             if overloads.isdisjoint(kept):
                 yield f"autocast_excluded_ops names {name}, {_why_unused(overloads, called)}."
+
+
+def _of_machine(settings: CompilationSettings) -> Iterator[str]:
+    """Yields the settings that the TensorRT in use, or this machine, has no use for."""
+    has_gpu = torch.cuda.is_available()
+    # Where engines run on no CPU, they are for another machine.
+    runs_here = has_gpu or not device_objection(torch.device("cpu"))
+    if settings.cuda_graphs in (True, "overwrite") and runs_here and not has_gpu:
+        yield (
+            f"cuda_graphs={settings.cuda_graphs!r} replays calls on a GPU, and PyTorch finds none: calls on the CPU "
+            "run as without it."
+        )
+    if settings.hardware_compatible and (targets := default_compute_capabilities()):
+        yield (
+            f"hardware_compatible=True: engines of {describe()} run on GPUs of compute capability "
+            f"{', '.join(targets)} without it. target_compute_capabilities chooses among them."
+        )
 
 
 def _why_unused(overloads: set[Any], called: set[Any]) -> str:

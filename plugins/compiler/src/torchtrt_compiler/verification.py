@@ -7,14 +7,13 @@ capabilities of the TensorRT in use. It checks lowering and conversion; it canno
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
-from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import Profile
 from torchtrt.errors import TensorRTUnavailableError, VerificationError
@@ -25,15 +24,11 @@ from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.probes import answering_for
 from torchtrt_compiler.building import Services, build_engine
 from torchtrt_compiler.cache.engines import NoCache
-from torchtrt_compiler.profiling import example_leaves, unchanged
+from torchtrt_compiler.comparison import differences, inputs_at_limits
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit import UnwatchedProgram
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.report import VerifiedOutput
-
-_BOUNDS = ("min", "opt", "max")
-_TOLERANCES = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float64: 1e-4, torch.float32: 1e-4}
-"""The relative tolerance of results that were computed in a dtype, and the absolute one of results around 1."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +61,11 @@ def verify(compiled: CompiledModule, built: Built) -> list[VerifiedOutput]:
     """
     version = closest_reference()
     on_reference = _on_reference(compiled, built, f"reference@{version}")
-    rows: list[VerifiedOutput] = []
-    seen: set[Any] = set()
-    for leaves in _inputs(compiled, built):
-        sizes = tuple(tuple(each.shape) for each in leaves if isinstance(each, torch.Tensor))
-        if sizes not in seen:
-            seen.add(sizes)
-            rows += _compared(on_reference, built, leaves, sizes, f"reference@{version}")
+    rows = [
+        VerifiedOutput(f"reference@{version}", each.output, sizes, each.largest, each.tolerance)
+        for sizes, leaves in inputs_at_limits(compiled, built.inputs)
+        for each in differences(on_reference, built.model, leaves, sizes)
+    ]
     if failed := [row for row in rows if not row.agrees]:
         raise VerificationError("\n".join(map(str, failed)), tuple(rows))
     return rows
@@ -114,70 +107,3 @@ def _on_reference(compiled: CompiledModule, built: Built, tensorrt: str) -> Comp
             engine, _ = build_engine(name, block, built.profiles, plain, services)
             setattr(graph_module, name, engine)
     return CompiledModule(graph_module, compiled.interface, compiled.report, plain)
-
-
-def _inputs(compiled: CompiledModule, built: Built) -> Iterator[list[Any]]:
-    """Yields flattened inputs: the examples that were given, and generated ones at the limits of each range."""
-    args, keywords = built.inputs
-    given = compiled.flatten(tuple(args), keywords) if args or keywords else []
-    is_example = [type(each) in (torch.Tensor, torch.nn.Parameter) for each in given]
-    for profile in compiled.checks.profiles:
-        for bound in _BOUNDS:
-            sizes = {symbol: getattr(limits, bound) for symbol, limits in profile.items()}
-            leaves = example_leaves(compiled, sizes)
-            for place, each in enumerate(given):
-                if is_example[place] and each.shape == leaves[place].shape:
-                    leaves[place] = each.detach().clone()
-            yield leaves
-    if given and all(is_example) and compiled.checks.profiles[0]:
-        yield [each.detach().clone() for each in given]
-
-
-def _compared(
-    on_reference: CompiledModule,
-    built: Built,
-    leaves: Sequence[Any],
-    sizes: tuple[tuple[int, ...], ...],
-    tensorrt: str,
-) -> Iterator[VerifiedOutput]:
-    """Yields the largest difference of each output for some inputs."""
-    model = built.model.module() if isinstance(built.model, ExportedProgram) else built.model
-    with unchanged(on_reference, leaves) as restore:
-        expected = _called(model, on_reference, leaves)
-        restore()
-        actual = _called(on_reference, on_reference, leaves)
-    rate = _TOLERANCES.get(built.settings.autocast or torch.float32, 0.0)
-    for place, (mine, theirs) in enumerate(zip(actual, expected, strict=True)):
-        if isinstance(theirs, torch.Tensor):
-            difference, tolerance = _largest(mine, theirs, rate)
-            yield VerifiedOutput(tensorrt, f"output {place}", sizes, difference, tolerance)
-
-
-def _called(model: Any, interface: CompiledModule, leaves: Sequence[Any]) -> list[Any]:
-    """Returns a model's flattened results for copies of inputs."""
-    copies = [each.clone() if isinstance(each, torch.Tensor) else each for each in leaves]
-    args, kwargs = pytree.tree_unflatten(copies, interface.input_tree)
-    with torch.no_grad(), torch.random.fork_rng():
-        torch.manual_seed(0)
-        results = pytree.tree_leaves(model(*args, **kwargs))
-    return [each.clone() if isinstance(each, torch.Tensor) else each for each in results]
-
-
-def _largest(mine: torch.Tensor, theirs: torch.Tensor, rate: float) -> tuple[float, float]:
-    """Returns the difference of the element that exceeds its tolerance the most, and its tolerance.
-
-    Equal infinities, and NaN in both, do not differ. NaN in one of them, and another shape, differ infinitely.
-    """
-    if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
-        return float("inf"), 0.0
-    if not theirs.numel():
-        return 0.0, 0.0
-    is_number = theirs.dtype.is_floating_point or theirs.dtype.is_complex
-    rate = max(rate, _TOLERANCES.get(theirs.dtype, 1e-4)) if is_number else 0.0
-    wide = torch.complex128 if theirs.dtype.is_complex else torch.float64
-    left, right = mine.to(wide), theirs.to(wide)
-    same = (left == right) | (left.isnan() & right.isnan())
-    difference = (left - right).abs().masked_fill(same, 0.0).nan_to_num(nan=float("inf"))
-    tolerance = rate * (1 + right.abs().nan_to_num(nan=0.0, posinf=0.0))
-    worst = int((difference - tolerance).argmax())
-    return float(difference.reshape(-1)[worst]), float(tolerance.reshape(-1)[worst])

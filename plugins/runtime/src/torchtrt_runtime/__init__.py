@@ -9,6 +9,7 @@ from torchtrt.lazy import lazy_names
 if TYPE_CHECKING:
     from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
     from torchtrt_runtime.engine_module import EngineModule
+    from torchtrt_runtime.plans.exporting import export_engine
     from torchtrt_runtime.runtime_settings import RuntimeSettings
     from torchtrt_runtime.serialization.inspection import inspect_file
     from torchtrt_runtime.serialization.saving import load, save
@@ -20,6 +21,7 @@ __all__ = [
     "EngineModule",
     "RuntimeSettings",
     "WeightStreaming",
+    "export_engine",
     "inspect_file",
     "load",
     "save",
@@ -29,6 +31,7 @@ __all__ = [
 _LAZY = {
     "torchtrt_runtime.compiled_module": ("CallInterface", "CompiledModule"),
     "torchtrt_runtime.engine_module": ("EngineModule",),
+    "torchtrt_runtime.plans.exporting": ("export_engine",),
     "torchtrt_runtime.runtime_settings": ("RuntimeSettings",),
     "torchtrt_runtime.serialization.inspection": ("inspect_file",),
     "torchtrt_runtime.serialization.saving": ("load", "save"),

@@ -253,9 +253,23 @@ class CompiledModule(torch.nn.Module):
             by_name = {**dict(zip(names, args, strict=False)), **kwargs}
             if len(args) + len(kwargs) == len(names) and by_name.keys() == set(names):
                 return [by_name[name] for name in names]  # a program's inputs, given by name
+            problem = _misplaced(names, len(args), kwargs) if self._flat_inputs >= 0 else ""
             raise InputError(
-                f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {error}"
+                f"The inputs are not as those that the model was compiled for ({', '.join(names)}): {problem or error}"
             ) from None
+
+
+def _misplaced(names: Sequence[str], count: int, keywords: Mapping[str, Any]) -> str:
+    """Returns which inputs are missing, are given twice or do not exist, for ``count`` of them by place."""
+    found = {
+        "missing": [name for name in names[count:] if name not in keywords],
+        "given twice": [name for name in names[:count] if name in keywords],
+        "unknown": [name for name in keywords if name not in names],
+    }
+    parts = [f"{what}: {', '.join(map(repr, each))}" for what, each in found.items() if each]
+    if count > len(names):
+        parts.append(f"{count} are given by place")
+    return "; ".join(parts)
 
 
 def _whole_engine(graph_module: GraphModule) -> str | None:

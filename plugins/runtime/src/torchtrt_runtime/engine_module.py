@@ -114,7 +114,7 @@ class _Execution:
         self.wanted_dtypes = [output.wanted for output in self.outputs]
         self.widens = any(output.dtype is not output.wanted for output in self.outputs)
         self.caches = self._find_caches() if supports(Capability.KV_CACHE_UPDATE) else {}
-        self.profiles = engine_profiles(module.inputs)
+        self.profiles = module.profiles or engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
@@ -130,6 +130,8 @@ class _Execution:
             EngineError: TensorRT refuses the plan, or has no memory for a context.
         """
         module = self.module
+        if len(module.profiles) > 1 and not supports(Capability.SHARED_PROFILES):
+            loaded = None  # its contexts would take the profiles from each other
         with ErrorLog() as log:
             if loaded is None:
                 loaded = module.deserialize(self.device)
@@ -297,9 +299,11 @@ class EngineModule(torch.nn.Module):
         weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
             finds room for.
         runtime_settings: How the runtime executes it.
+        profiles: The optimization profiles of a plan of another tool; empty for the distinct ones of the inputs.
     """
 
     weight_budget: int | None = None
+    profiles: tuple[tuple[Ranges, ...], ...] = ()
     runtime_settings = RuntimeSettings()
 
     def __init__(  # noqa: PLR0913  (a saved file names each of them)

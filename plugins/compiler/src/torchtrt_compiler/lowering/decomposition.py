@@ -41,6 +41,7 @@ from torchtrt_compiler.lowering.cleanup import remove_no_ops
 from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.functionalization import rewrite_writes
 from torchtrt_compiler.lowering.known_sizes import settle_sizes
+from torchtrt_compiler.record import current_record, names_of
 from torchtrt_compiler.torch_internals import (
     FakeTensor,
     decomposition_table,
@@ -128,6 +129,16 @@ class _Resolver:
     def resolve(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
         """Returns what becomes of a node: its resolution, and the graph to put in its place if there is one."""
         self.asked.add(node.target)
+        resolution, parts = self._outcome(node, depth)
+        record = current_record()
+        record.lookup(node, resolution)
+        if parts is not None:
+            made = (part for part in parts.graph.nodes if part.op == "call_function")
+            record.decision("decomposed", f"{node.name} into", names_of(made))
+        return resolution, parts
+
+    def _outcome(self, node: Node, depth: int) -> tuple[Resolution, GraphModule | None]:
+        """Returns the resolution of a node, and the graph to put in its place if there is one."""
         if writes(node):
             reason = "It writes to a buffer or an input, which PyTorch does."
             return _rejected(node, reason, "write"), None

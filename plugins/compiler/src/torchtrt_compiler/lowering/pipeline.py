@@ -15,6 +15,7 @@ from torchtrt_compiler.lowering.constant_folding import fold_constants
 from torchtrt_compiler.lowering.decomposition import resolve_nodes
 from torchtrt_compiler.lowering.known_sizes import known_sizes
 from torchtrt_compiler.lowering.program import Program, open_program
+from torchtrt_compiler.record import current_record
 from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
 
 
@@ -33,10 +34,13 @@ def lower(
         watcher: Records what is computed from weights.
     """
     watcher = UnwatchedProgram() if watcher is None else watcher
+    record = current_record()
+    record.graph("exported", exported.graph_module)
     program = open_program(exported)
     remove_no_ops(program.graph_module)
     with watcher.recording():
         fold_constants(program.graph_module, program.mutated, keep_quantized=True)
+        record.graph("opened", program.graph_module)
         if settings.autocast is not None or not _is_left_to_pytorch(program, settings):
             _run_passes(program, settings)
         known = known_sizes(program.guards)
@@ -44,6 +48,7 @@ def lower(
         fold_constants(program.graph_module, program.mutated)  # of decompositions
     program.graph_module.graph.lint()
     program.graph_module.recompile()
+    record.graph("lowered", program.graph_module)
     return program
 
 
@@ -55,12 +60,17 @@ def _is_left_to_pytorch(program: Program, settings: CompilationSettings) -> bool
 
 def _run_passes(program: Program, settings: CompilationSettings) -> None:
     """Runs the packs' passes, and lists those that changed the graph."""
+    record = current_record()
     before = _fingerprint(program.graph_module)
     for lowering_pass in lowering_passes():
         lowering_pass.run(program.graph_module, settings)
         after = _fingerprint(program.graph_module)
         if after != before:
             program.passes.append(str(lowering_pass))
+            program.graph_module.recompile()
+            record.graph(f"{lowering_pass.pack.name}.{lowering_pass.name}", program.graph_module)
+        else:
+            record.decision("pass", f"{lowering_pass} changes nothing")
         before = after
 
 

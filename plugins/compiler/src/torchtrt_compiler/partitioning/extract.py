@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -72,6 +73,9 @@ class _Extraction:
             for source in dict.fromkeys(s for node in members for s in tensor_inputs(node))
             if source not in inside and not self.is_constant(source)
         ]
+        # Engines have the inputs and results of the model in its order: tools that have no names go by it.
+        placeholders = self.source.graph.find_nodes(op="placeholder")
+        inputs.sort(key=_Places(placeholders))
         for source in inputs:
             env[source] = graph.placeholder(source.name)
             env[source].meta = dict(source.meta)
@@ -81,6 +85,7 @@ class _Extraction:
         outputs = [
             node for node in members if any(self.leaves(node, user, inside) for user in node.users)
         ]
+        outputs.sort(key=_Places(self.source.graph.output_node().all_input_nodes))
         graph.output(tuple(env[node] for node in outputs))
         self.blocks[name] = GraphModule(self.source, graph, class_name="Block")
         call = self.graph.call_module(name, tuple(self.copy(source) for source in inputs))
@@ -98,6 +103,16 @@ class _Extraction:
         if is_scalar(user):
             return any(self.leaves(user, further, inside) for further in user.users)
         return user not in inside
+
+
+class _Places(dict[Node, int]):
+    """The places of nodes. Others come after them."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        super().__init__((node, place) for place, node in enumerate(nodes))
+
+    def __call__(self, node: Node) -> int:
+        return self.get(node, len(self))
 
 
 def _copy(node: Node, graph: Graph, env: dict[Node, Node]) -> Node:

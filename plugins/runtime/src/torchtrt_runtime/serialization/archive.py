@@ -13,7 +13,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import threading
 import warnings
 import zipfile
@@ -27,9 +26,10 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from torchtrt.errors import UnreadableFileError, UnsupportedProgramError, UnwritableFileError
+from torchtrt.errors import UnreadableFileError, UnsupportedProgramError
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.file_safety import check_program
+from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.torch_internals import PyTorchFileWriter, serialize_tensor_meta
 
 METADATA = "torchtrt.json"
@@ -98,22 +98,8 @@ def _target(file: File) -> Iterator[Any]:
     if not isinstance(file, (str, os.PathLike)):
         yield file
         return
-    path = Path(file)
-    if path.is_dir():
-        raise UnwritableFileError(f"{path} is a folder. Name a file in it: {path / 'model.pt2'}.")
-    if not path.parent.is_dir():
-        message = f"There is no folder {path.parent} for {path.name}. Make it, or name another."
-        raise UnwritableFileError(message)
-    try:
-        # The writer names the archive after its file, so the folder is temporary and not the name.
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            temporary = Path(folder) / path.name
-            yield str(temporary)
-            os.replace(temporary, path)
-    except OSError as error:
-        raise UnwritableFileError(
-            f"{path} cannot be written: {error.strerror or error}. Make room, or name a file in another folder."
-        ) from error
+    with complete_file(Path(file)) as temporary:
+        yield str(temporary)
 
 
 def _write(writer: Any, name: str, data: bytes) -> None:

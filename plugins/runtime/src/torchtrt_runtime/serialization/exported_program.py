@@ -113,8 +113,8 @@ class _Lifting:
         nodes = list(self.source.graph.nodes)
         if not any("val" in node.meta for node in nodes):
             message = (
-                "What was pickled has forgotten what a file says of sizes and dtypes. Save what torchtrt.compile or "
-                "torchtrt.load returned, and use that file in the place of the pickle."
+                "What was pickled, or made of a plan, does not have what a file says of sizes and dtypes. Save what "
+                "torchtrt.compile or torchtrt.load returned, and use that file in the place of the pickle or the plan."
             )
             raise UnsupportedProgramError(message)
         self.add_inputs(nodes)

@@ -1,0 +1,67 @@
+"""Names the inputs and outputs of the engine of a model that needs no PyTorch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+from torch.fx import GraphModule
+
+from torchtrt.errors import SettingsError, SettingsWarning
+from torchtrt.graphs.nodes import name_in_engine
+from torchtrt.settings import CompilationSettings
+from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
+
+
+def name_tensors(
+    graph_module: GraphModule, blocks: Mapping[str, GraphModule], settings: CompilationSettings
+) -> None:
+    """Names the tensors of the one block of a model as the settings ask, and inputs as the model does otherwise.
+
+    Blocks of a model that needs PyTorch, or several engines, keep the names of their nodes.
+
+    Raises:
+        SettingsError: The settings have more or fewer names than the engine has inputs or outputs, or a name of an
+            input for an output.
+    """
+    whole = whole_engine(graph_module)
+    if whole is None:
+        return
+    block = blocks[whole.name].graph
+    own = [str(node.target) for node in whole.inputs]
+    inputs = _checked("input_names", settings.input_names or own, own)
+    places = [f"result {place}" for place in range(len(whole.outputs))]
+    outputs = (
+        _checked("output_names", settings.output_names, places) if settings.output_names else ()
+    )
+    if both := set(inputs) & set(outputs):
+        raise SettingsError(
+            f"output_names has {', '.join(sorted(both))}, which is the name of an input. Give other names, or name "
+            "the inputs too, with input_names."
+        )
+    for node, name in zip(block.find_nodes(op="placeholder"), inputs, strict=True):
+        name_in_engine(node, (name,))
+    by_place = dict(zip(whole.outputs, outputs, strict=False))
+    name_in_engine(block.output_node(), [by_place[place] for place in sorted(by_place)])
+
+
+def _checked(setting: str, names: Sequence[str], tensors: Sequence[str]) -> tuple[str, ...]:
+    if len(names) == len(tensors):
+        return tuple(names)
+    raise SettingsError(
+        f"{setting} has {len(names)} names, and the engine has {len(tensors)} of these tensors: "
+        f"{', '.join(tensors)}. Give a name for each, in this order. (Inputs that the model does not read are none.)"
+    )
+
+
+def warn_of_unused_names(graph_module: GraphModule, settings: CompilationSettings) -> None:
+    """Warns if settings name the tensors of a model that is not one engine."""
+    given = [name for name in ("input_names", "output_names") if getattr(settings, name)]
+    if given and (reasons := list(obstacles(graph_module))):
+        reason = "; ".join(reasons)
+        warnings.warn(
+            f"Settings have no effect here:\n  {' and '.join(given)} names the tensors of a model that is one engine. "
+            f"{reason}.",
+            SettingsWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,228 @@
+"""The description of a plan: a JSON file beside it, for tools and for ``torchtrt.engine_module``.
+
+``docs/plans.md`` documents each entry.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torchtrt
+from torchtrt.conversion.size_ranges import InputProfile, SizeRange
+from torchtrt.errors import UnreadableFileError
+from torchtrt.tensorrt.dtypes import engine_dtype
+from torchtrt.tensorrt.selection import use_module
+from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.input_checks import TensorCheck
+from torchtrt_runtime.plans.whole_engine import WholeEngine
+from torchtrt_runtime.serialization import sympy_json as expressions
+from torchtrt_runtime.serialization.engine_metadata import buffer_of, dtype_to_json
+
+FORMAT = "torchtrt.plan"
+VERSION = 1
+"""The form of a description. A reader takes its own only."""
+SUFFIX = ".json"
+_KINDS = {
+    "plan": dict,
+    "tensorrt": str,
+    "gpu": str,
+    "compatible": list,
+    "compute_capabilities": list,
+    "inputs": list,
+    "outputs": list,
+    "sizes": list,
+    "requires_output_allocator": bool,
+}
+
+
+def beside(plan: Path) -> Path:
+    """Returns the path of the description of a plan: ``model.plan.json`` for ``model.plan``."""
+    return plan.with_name(plan.name + SUFFIX)
+
+
+def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any]:
+    """Returns the description of the plan of a model that is one engine.
+
+    Args:
+        compiled: The model.
+        whole: Its engine.
+    """
+    engine: Any = compiled.graph_module.get_submodule(whole.name)
+    symbols: dict[Any, str] = {}
+
+    def symbol(of: Any) -> str:
+        return symbols.setdefault(of, f"n{len(symbols)}")
+
+    places = compiled.graph_module.graph.find_nodes(op="placeholder")
+    read = [compiled.checks.inputs[places.index(node)] for node in whole.inputs]
+    plan = buffer_of(engine.plan)
+    with use_module(engine.tensorrt_module):
+        inputs = [
+            _describe_input(profile, *known, symbol)
+            for profile, known in zip(engine.inputs, read, strict=True)
+        ]
+        outputs = _describe_outputs(compiled, whole, engine, symbol)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "torchtrt": torchtrt.__version__,
+        "plan": {"bytes": plan.size, "crc32": zlib.crc32(plan)},
+        "tensorrt": engine.tensorrt,
+        "gpu": engine.gpu,
+        "compatible": list(engine.compatible),
+        "compute_capabilities": list(engine.compute_capabilities),
+        "inputs": inputs,
+        "outputs": outputs,
+        "sizes": [
+            {name: list(profile[of]) for of, name in symbols.items() if of in profile}
+            for profile in compiled.checks.profiles
+        ],
+        "requires_output_allocator": engine.requires_output_allocator,
+        "unread_inputs": [
+            known[0]
+            for known in compiled.checks.inputs
+            if isinstance(known[1], TensorCheck) and known not in read
+        ],
+        "fixed_inputs": {
+            name: each if isinstance(each, bool | int | float | str | None) else repr(each)
+            for name, each in compiled.checks.inputs
+            if not isinstance(each, TensorCheck)
+        },
+    }
+
+
+def _describe_input(
+    profile: InputProfile, name: str, check: TensorCheck, symbol: Callable[[Any], str]
+) -> dict[str, Any]:
+    """Returns the entry of an input: its names, dtypes, sizes and profiles."""
+    return {
+        "name": profile.name,
+        "model_input": name,
+        **_dtypes(profile.dtype),
+        "layout": "row-major",
+        "shape": list(profile.shape),
+        "sizes": [expressions.to_json(size, symbol) for size in check.sizes],
+        "profiles": [
+            {
+                bound: [size[place] for size in sizes]
+                for place, bound in enumerate(("min", "opt", "max"))
+            }
+            for sizes in profile.profiles
+        ],
+    }
+
+
+def _describe_outputs(
+    compiled: CompiledModule, whole: WholeEngine, engine: EngineModule, symbol: Callable[[Any], str]
+) -> list[dict[str, Any]]:
+    """Returns the outputs in the order of the model's results."""
+    names = list(engine.outputs)
+    results: Any = compiled.graph_module.graph.output_node().args[0]
+    described = []
+    for node, place in zip(results, whole.outputs, strict=True):
+        value = node.meta.get("val")
+        sizes = [_size(size, symbol) for size in value.shape] if value is not None else None
+        described.append(
+            {
+                "name": names[place],
+                **_dtypes(engine.outputs[names[place]]),
+                "layout": "row-major",
+                "shape": sizes and [size if isinstance(size, int) else -1 for size in sizes],
+                "sizes": sizes,
+            }
+        )
+    return described
+
+
+def _size(size: Any, symbol: Callable[[Any], str]) -> Any:
+    if isinstance(size, int):
+        return size
+    try:
+        return expressions.to_json(size.node.expr, symbol)
+    except ValueError:
+        return ["unknown", str(size.node.expr)]
+
+
+def _dtypes(dtype: torch.dtype) -> dict[str, str]:
+    return {"dtype": dtype_to_json(dtype), "engine_dtype": dtype_to_json(engine_dtype(dtype))}
+
+
+def as_text(description: Mapping[str, Any]) -> str:
+    """Returns a description as JSON: an entry on each line, and a line for each tensor."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            rows = ",\n    ".join(json.dumps(each, ensure_ascii=False) for each in value)
+            return f"[\n    {rows}\n  ]"
+        return json.dumps(value, ensure_ascii=False)
+
+    entries = (f"  {json.dumps(name)}: {text(value)}" for name, value in description.items())
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+def read_description(path: Path, plan: Any) -> dict[str, Any]:
+    """Returns the description in a file, which must be of this plan.
+
+    Args:
+        path: The file.
+        plan: The bytes of the plan.
+
+    Raises:
+        UnreadableFileError: The file is no description, is of another version, or describes another plan.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise _unreadable(path, f"its format is not {FORMAT!r}")
+    if data.get("version") != VERSION:
+        wrote = f"version {data.get('version')!r} of torchtrt {data.get('torchtrt')!r}"
+        raise _unreadable(path, f"it has {wrote}, and this torchtrt reads {VERSION}")
+    for name, kind in _KINDS.items():
+        if not isinstance(data.get(name), kind):
+            raise _unreadable(path, f"its entry {name!r} is not a {kind.__name__}")
+    buffer = buffer_of(plan)
+    if (size := data["plan"].get("bytes")) != buffer.size:
+        raise _unreadable(
+            path, f"it describes a plan of {size} bytes, and this one has {buffer.size}"
+        )
+    if data["plan"].get("crc32") != zlib.crc32(buffer):
+        raise _unreadable(
+            path, "it describes another plan of the same length, or this one is damaged"
+        )
+    return data
+
+
+def _unreadable(path: Path, reason: str) -> UnreadableFileError:
+    return UnreadableFileError(
+        f"{path} does not describe the plan beside it: {reason}. Export the plan again, or load it without, with "
+        "engine_module(path, description=False)."
+    )
+
+
+def contradicted(path: Path, what: str) -> UnreadableFileError:
+    """Returns the error for a description that says otherwise than the engine.
+
+    Args:
+        path: The description's file.
+        what: The contradiction, as a clause.
+    """
+    return _unreadable(path, what)
+
+
+def profiles_from(
+    sizes: Sequence[Mapping[str, Any]], symbol: Callable[[str], Any]
+) -> tuple[Any, ...]:
+    """Returns the ranges of symbols from the entry ``sizes``."""
+    return tuple(
+        {symbol(name): SizeRange(*map(int, bounds)) for name, bounds in profile.items()}
+        for profile in sizes
+    )

@@ -1,0 +1,263 @@
+"""``torchtrt.engine_module``: a plan of any origin as a module that is called like a compiled model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from operator import getitem
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+from torch.fx import Graph, GraphModule
+from torch.utils import _pytree as pytree
+
+from torchtrt.conversion.size_ranges import InputProfile, Profile
+from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
+from torchtrt.settings import CompilationSettings
+from torchtrt.tensorrt import selection
+from torchtrt.tensorrt.logging import ErrorLog
+from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
+from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.input_checks import InputChecks, TensorCheck
+from torchtrt_runtime.plans.description import (
+    beside,
+    contradicted,
+    profiles_from,
+    read_description,
+)
+from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
+from torchtrt_runtime.report import BlockReport, CompilationReport
+from torchtrt_runtime.serialization import sympy_json as expressions
+from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, tensorrt_for
+
+
+def engine_module(
+    path: str | os.PathLike[str],
+    *,
+    description: bool = True,
+    as_dict: bool = False,
+    version_compatible: bool = False,
+) -> CompiledModule:
+    """Returns a plan as a module: one of ``torchtrt.export_engine``, of ``trtexec`` or of any other tool.
+
+    The module takes the engine's inputs by place or by name, checks them as a compiled model does, and runs on the
+    device of its inputs. Names, shapes, dtypes and profiles are those of the engine. The description beside the plan,
+    ``<path>.json``, adds the TensorRT that loads it, 64-bit dtypes that the engine lacks, and sizes that must be equal.
+
+    Args:
+        path: The file of the plan. TensorRT runs code of a version compatible plan: load what you trust.
+        description: Whether to read the description, if there is one. Without it, the TensorRT in use loads the plan.
+        as_dict: Whether a call returns a dictionary of the outputs by name; otherwise a tuple of them. They are in the
+            order of the model's results, without a description in the engine's.
+        version_compatible: Whether the plan may bring the code that runs it, as one of ``trtexec
+            --versionCompatible`` does. The description tells it of plans of ``export_engine``.
+
+    Raises:
+        UnreadableFileError: There is no such file, or the description is none, or says otherwise than the engine.
+        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
+        EngineError: TensorRT cannot load the plan, or no module can run such an engine: the message has the reason.
+    """
+    file = Path(path)
+    try:
+        plan = np.fromfile(file, np.uint8)
+    except OSError as error:
+        raise UnreadableFileError(f"{file} cannot be read: {error.strerror or error}.") from error
+    described: dict[str, Any] | None = None
+    module = selection.current()
+    compatible: tuple[str, ...] = ("version",) if version_compatible else ()
+    if description and beside(file).exists():
+        described = read_description(beside(file), plan)
+        compatible = tuple(map(str, described["compatible"]))
+        module = tensorrt_for(
+            described["tensorrt"], described["gpu"], f"The engine in {file}", compatible
+        )
+    with selection.use_module(module):
+        engine = _loaded_engine(plan, file, compatible, described)
+        tensors = _tensors(engine, file, is_described=described is not None)
+    engine.inputs, engine.profiles = tensors.inputs, tensors.profiles
+    engine.outputs = dict(tensors.outputs)
+    engine.requires_output_allocator = tensors.requires_output_allocator
+    checks = _checks_of(tensors)
+    order = list(tensors.outputs)
+    if described is not None:
+        try:
+            checks, order = _adopt(described, engine, tensors)
+        except TorchTRTError as error:
+            raise contradicted(beside(file), str(error).rstrip(".")) from error
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            reason = f"an entry is missing or malformed ({type(error).__name__}: {error})"
+            raise contradicted(beside(file), reason) from error
+    return _as_module(engine, checks, order, as_dict, tensors.num_layers)
+
+
+def _loaded_engine(
+    plan: Any, file: Path, compatible: Sequence[str], described: Mapping[str, Any] | None
+) -> EngineModule:
+    """Returns an engine whose inputs and outputs nobody has read yet."""
+    targets = tuple(map(str, described["compute_capabilities"])) if described else ()
+    gpu = str(described["gpu"]) if described else None
+    engine = EngineModule(
+        plan, (), {}, name=file.name, gpu=gpu, compatible=compatible, compute_capabilities=targets
+    )
+    if described:
+        engine.tensorrt = described["tensorrt"]  # which a later version may run
+    return engine
+
+
+def _tensors(engine: EngineModule, file: Path, is_described: bool) -> PlanTensors:
+    """Returns the inputs and outputs of an engine.
+
+    Raises:
+        EngineError: TensorRT cannot load the plan, or no module can run the engine.
+    """
+    device = torch.device("cuda" if selection.is_real() else "cpu")
+    with ErrorLog() as log:
+        loaded = engine.deserialize(device)
+    if loaded.engine is None:
+        advice = (
+            f"Engines of it run on {selection.devices()}."
+            if is_described
+            else "A plan is for the TensorRT that built it: select that one with torchtrt.use_tensorrt(...)."
+        )
+        reason = log.text().rstrip(".")
+        message = f"{selection.describe()} could not load the plan {file}: {reason}. {advice}"
+        raise EngineError(message)
+    try:
+        return read_tensors(loaded.engine)
+    except TorchTRTError as error:
+        raise EngineError(f"torchtrt cannot run the plan {file}: {error}") from error
+
+
+def _checks_of(tensors: PlanTensors) -> InputChecks:
+    """Returns the checks of inputs whose sizes vary independently."""
+    symbols: dict[tuple[int, int], Any] = {}
+    inputs: list[tuple[str, Any]] = []
+    for number, each in enumerate(tensors.inputs):
+        for dim, size in enumerate(each.shape):
+            if size == -1:
+                name = f"s{len(symbols)}"
+                symbols[number, dim] = sympy.Symbol(name, integer=True, nonnegative=True)
+        sizes = tuple(symbols.get((number, dim), size) for dim, size in enumerate(each.shape))
+        check = TensorCheck(each.name, each.dtype, torch.strided, sizes)
+        inputs.append((each.name, check))
+    count = len(tensors.inputs[0].profiles)
+    profiles: tuple[Profile, ...] = tuple(
+        {
+            symbol: tensors.inputs[number].profiles[profile][dim]
+            for (number, dim), symbol in symbols.items()
+        }
+        for profile in range(count)
+    )
+    return InputChecks(tuple(inputs), profiles)
+
+
+_NARROWED = {(torch.int64, torch.int32), (torch.float64, torch.float32)}
+"""A dtype of a model, and the one that stands for it in an engine."""
+
+
+def _adopt(
+    described: Mapping[str, Any], engine: EngineModule, tensors: PlanTensors
+) -> tuple[InputChecks, list[str]]:
+    """Returns what a description says of inputs and of the order of outputs, and gives the engine its dtypes.
+
+    Raises:
+        UnreadableFileError: The engine says otherwise.
+    """
+    known = {each.name: each for each in tensors.inputs}
+    names = [each["name"] for each in described["inputs"]]
+    order = [each["name"] for each in described["outputs"]]
+    for what, mine, theirs in (
+        ("inputs", names, list(known)),
+        ("outputs", order, list(tensors.outputs)),
+    ):
+        if sorted(mine) != sorted(theirs):
+            raise UnreadableFileError(
+                f"it has the {what} {', '.join(mine)}, and the engine has {', '.join(theirs)}"
+            )
+    symbols: dict[str, Any] = {}
+
+    def symbol(name: str) -> Any:
+        return symbols.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
+
+    inputs, checks = [], []
+    for each in described["inputs"]:
+        profile = _agreed(each, known[each["name"]])
+        sizes = tuple(expressions.from_json(size, symbol) for size in each["sizes"])
+        fixed = tuple(size if isinstance(size, int) else -1 for size in sizes)
+        if fixed != profile.shape:
+            raise UnreadableFileError(f"it has the sizes {each['sizes']} for {each['name']!r}")
+        inputs.append(profile)
+        checks.append(
+            (profile.name, TensorCheck(profile.name, profile.dtype, torch.strided, sizes))
+        )
+    outputs = {
+        each["name"]: _agreed_dtype(each, tensors.outputs[each["name"]])
+        for each in described["outputs"]
+    }
+    places = {name: place for place, name in enumerate(known)}
+    engine.profiles = tuple(
+        tuple(profile[places[name]] for name in names) for profile in tensors.profiles
+    )
+    engine.inputs = tuple(inputs)
+    engine.outputs = {name: outputs[name] for name in order}
+    ranges = profiles_from(described["sizes"], symbol)
+    missing = [
+        name for name, each in symbols.items() if any(each not in profile for profile in ranges)
+    ]
+    if missing or not ranges:
+        raise UnreadableFileError(f"its entry 'sizes' lacks {', '.join(missing) or 'a profile'}")
+    return InputChecks(tuple(checks), ranges), order
+
+
+def _agreed(each: Mapping[str, Any], mine: InputProfile) -> InputProfile:
+    """Returns an input with the dtype of its description.
+
+    Raises:
+        UnreadableFileError: The engine says otherwise of its dtype or its profiles.
+    """
+    dtype = _agreed_dtype(each, mine.dtype)
+    if tuple(each["shape"]) != mine.shape:
+        raise UnreadableFileError(
+            f"it has the shape {each['shape']} for {mine.name!r}, and the engine has {list(mine.shape)}"
+        )
+    described = {
+        tuple(tuple(bounds[bound]) for bound in ("min", "opt", "max"))
+        for bounds in each["profiles"]
+    }
+    own = {tuple(zip(*sizes, strict=True)) if sizes else ((), (), ()) for sizes in mine.profiles}
+    if described != own:
+        raise UnreadableFileError(
+            f"it has the profiles {sorted(described)} for {mine.name!r}, and the engine has {sorted(own)}"
+        )
+    return InputProfile(mine.name, dtype, mine.shape, mine.profiles)
+
+
+def _agreed_dtype(each: Mapping[str, Any], mine: torch.dtype) -> torch.dtype:
+    """Returns the dtype that a description has for a tensor: the engine's, or a wider one that it stands for."""
+    dtype = dtype_from_json(each["dtype"])
+    if dtype is mine or (dtype, mine) in _NARROWED:
+        return dtype
+    raise UnreadableFileError(f"it has {dtype} for {each['name']!r}, and the engine has {mine}")
+
+
+def _as_module(
+    engine: EngineModule, checks: InputChecks, names: Sequence[str], as_dict: bool, layers: int
+) -> CompiledModule:
+    """Returns an engine as a compiled model of nothing else."""
+    graph = Graph()
+    inputs = [graph.placeholder(f"input_{place}") for place in range(len(engine.inputs))]
+    call = graph.call_module("engine", tuple(inputs))
+    places = [list(engine.outputs).index(name) for name in names]
+    graph.output(tuple(graph.call_function(getitem, (call, place)) for place in places))
+    root = torch.nn.Module()
+    root.engine = engine
+    returned: Any = dict.fromkeys(names, 0) if as_dict else (0,) * len(names)
+    interface = CallInterface(
+        pytree.tree_structure(((0,) * len(inputs), {})), pytree.tree_structure(returned), checks
+    )
+    block = BlockReport("engine", 0, layers, len(engine.plan))
+    report = CompilationReport(engine.tensorrt, blocks=[block])
+    return CompiledModule(GraphModule(root, graph), interface, report, CompilationSettings())
