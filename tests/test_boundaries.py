@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "torchtrt_reference": set(),
     RUNTIME: {CORE},
     COMPILER: {CORE, RUNTIME},
+    "torchtrt_triton": {CORE, RUNTIME},
     BUILDING_BLOCKS: {CORE},
     "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_linalg": {CORE, BUILDING_BLOCKS},
