@@ -27,7 +27,8 @@ from tools.import_graph import ROOT
 FOLDER = Path(os.environ.get("SERVING", ROOT / ".cache" / "serving"))
 _STUB = "triton_python_backend_stub"
 _VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
-_START = 100.0
+_START = 300.0  # two cores import PyTorch for each model
+
 TYPES = {
     "BOOL": torch.bool, "UINT8": torch.uint8, "UINT16": torch.uint16, "UINT32": torch.uint32,
     "UINT64": torch.uint64, "INT8": torch.int8, "INT16": torch.int16, "INT32": torch.int32,
@@ -107,6 +108,7 @@ class TritonServer:
                     f"--backend-directory={self.backends}",
                     "--http-address=127.0.0.1",
                     f"--http-port={self.port}",
+                    "--disable-auto-complete-config",
                     "--allow-grpc=false",
                     "--allow-metrics=false",
                     "--exit-on-error=false",

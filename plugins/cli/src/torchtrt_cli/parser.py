@@ -122,6 +122,8 @@ def _add_triton(commands: Commands) -> None:
     triton.add_argument("--dynamic-batching", action="store_true", default=None, help=use)
     use = "how many microseconds a request waits for others to be run with"
     triton.add_argument("--max-queue-delay", type=int, metavar="N", help=use)
+    use = "a virtual environment on the server for the Python backend"
+    triton.add_argument("--environment", metavar="FOLDER", help=use)
 
 
 def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:

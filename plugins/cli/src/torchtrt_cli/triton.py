@@ -22,6 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.instances,
             arguments.dynamic_batching,
             arguments.max_queue_delay,
+            arguments.environment,
         ),
     )
     if arguments.json:

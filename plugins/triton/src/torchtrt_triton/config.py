@@ -19,6 +19,8 @@ class ServingOptions:
         instances: The number of instances on each GPU, or on the CPU.
         dynamic_batching: Whether Triton runs requests together as one batch.
         max_queue_delay: How many microseconds a request may wait for others.
+        environment: A folder on the server with a Python environment for the Python backend, such as a virtual
+            environment: it has ``bin/activate``.
     """
 
     backend: str = "auto"
@@ -26,6 +28,7 @@ class ServingOptions:
     instances: int | None = None
     dynamic_batching: bool | None = None
     max_queue_delay: int | None = None
+    environment: str | None = None
 
 
 def interface_text(interface: ModelInterface, backend: str) -> str:
@@ -55,6 +58,11 @@ def option_texts(options: ServingOptions, on_gpu: bool) -> list[str]:
         delay = options.max_queue_delay
         line = "" if delay is None else f"  max_queue_delay_microseconds: {delay}\n"
         texts.append(f"dynamic_batching {{\n{line}}}\n")
+    if options.environment is not None:
+        value = json.dumps(options.environment, ensure_ascii=False)
+        texts.append(
+            f'parameters {{\n  key: "EXECUTION_ENV_PATH"\n  value {{ string_value: {value} }}\n}}\n'
+        )
     return texts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -67,6 +67,11 @@ class ModelInterface:
     outputs: tuple[ModelTensor, ...]
     max_batch_size: int
     unbatched: str
+
+    def with_input_names(self, names: Sequence[str]) -> ModelInterface:
+        """Returns the interface with other names of the inputs."""
+        pairs = zip(self.inputs, names, strict=True)
+        return replace(self, inputs=tuple(replace(each, name=name) for each, name in pairs))
 
 
 @dataclass(frozen=True)

@@ -32,11 +32,13 @@ class Platform:
         needs_python: Why Triton's TensorRT backend cannot run it; an empty string if it can.
         on_gpu: Whether its engines run on GPUs only.
         plan: The name of the only engine's plan in the program's constants, for the TensorRT backend.
+        input_names: The names of the inputs in that engine.
     """
 
     needs_python: str
     on_gpu: bool
     plan: str = ""
+    input_names: tuple[str, ...] = ()
 
 
 def platform_of(
@@ -62,7 +64,7 @@ def platform_of(
         return Platform(reason, on_gpu)
     (call,) = calls
     plan = program.graph_signature.inputs_to_lifted_tensor_constants[call.args[1].name]
-    return Platform("", True, plan)
+    return Platform("", True, plan, tuple(each["name"] for each in engines[0]["inputs"]))
 
 
 def _is_engine(node: Node) -> bool:
@@ -120,7 +122,7 @@ def _objection_to_sizes(metadata: Mapping[str, Any], interface: ModelInterface) 
 
 
 def _objection_to_tensors(engine: Mapping[str, Any], interface: ModelInterface) -> str:
-    """Returns an empty string if an engine has the names, types and ranks that the model has."""
+    """Returns an empty string if an engine has the types and ranks that the model has, and the outputs' names."""
     version = Version(_REAL.fullmatch(engine["tensorrt"])[1])  # type: ignore[index]
     pairs = [
         *zip(engine["inputs"], interface.inputs, strict=True),
@@ -131,6 +133,8 @@ def _objection_to_tensors(engine: Mapping[str, Any], interface: ModelInterface) 
         if reason:
             return reason
     for own, wanted in zip(engine["outputs"], interface.outputs, strict=True):
+        if own["name"] != wanted.name:
+            return f"the engine calls {wanted.name} {own['name']}"
         if own["shape"] is None or len(own["shape"]) != len(wanted.dims) + bool(
             interface.max_batch_size
         ):
@@ -139,8 +143,6 @@ def _objection_to_tensors(engine: Mapping[str, Any], interface: ModelInterface) 
 
 
 def _objection_to_tensor(own: Mapping[str, Any], wanted: ModelTensor, version: Version) -> str:
-    if own["name"] != wanted.name:
-        return f"the engine calls {wanted.name} {own['name']}"
     if DATA_TYPES.get(own["dtype"]) != wanted.data_type or wanted.data_type not in _ENGINE_TYPES:
         return f"no engine has the dtype of {wanted.name}"
     if wanted.data_type in _64_BITS and version < _NATIVE_64_BITS:

@@ -87,6 +87,8 @@ def add_model(
         interface = read_interface(program, metadata)
         platform = platform_of(program, metadata, interface)
     backend = _chosen(options.backend, platform)
+    if backend == "tensorrt":
+        interface = interface.with_input_names(platform.input_names)
     if options.dynamic_batching and interface.unbatched:
         raise SettingsError(
             f"Triton cannot batch requests for {name}: {interface.unbatched}. Compile the model for sizes that vary "
