@@ -176,6 +176,8 @@ def test_every_dtype_comes_back(server, models):
     for name, value in expected.items():
         assert value.dtype == found[name].dtype
         same(value, found[name])
+    with pytest.raises(Refused, match="via JSON is not supported"):
+        server.infer("kinds", given, binary=False)
 
 
 def test_numbers_and_values_without_dimensions_have_one_element(server, models):
