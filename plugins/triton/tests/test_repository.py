@@ -209,6 +209,28 @@ def test_a_batch_is_the_first_size_of_everything(tmp_path, function, inputs, bat
         assert {"model.pt2", "repository"} == {each.name for each in tmp_path.iterdir()}
 
 
+class Counter(nn.Module):
+    """A model that remembers its last call."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x):
+        self.last.copy_(x[0])
+        return x + 1
+
+
+def test_a_model_that_remembers_has_no_batch(tmp_path):
+    """Requests that run together would count as one call."""
+    path = saved(tmp_path / "model.pt2", Counter(), ROWS)
+
+    interface = add_model(path, tmp_path / "repository").interface
+
+    assert 0 == interface.max_batch_size
+    assert "the model writes to last" in interface.unbatched
+
+
 @pytest.mark.parametrize(
     ("function", "names"),
     [

@@ -54,7 +54,7 @@ class ModelTensor:
 
 @dataclass(frozen=True)
 class ModelInterface:
-    """What the clients of a model see.
+    """The inputs and outputs of a model, as its clients see them.
 
     Attributes:
         inputs: Its inputs, in the order of the flattened inputs that are tensors.
@@ -103,7 +103,7 @@ def read_interface(program: ExportedProgram, metadata: Mapping[str, Any]) -> Mod
             )
         for value in values:
             _check_dtype(what, value)
-    reason = _why_unbatched(inputs, outputs, metadata)
+    reason = _why_stateful(program) or _why_unbatched(inputs, outputs, metadata)
     largest = 0 if reason else _largest_batch(metadata)
     return ModelInterface(
         tuple(_described(value, bool(largest)) for value in inputs),
@@ -206,6 +206,16 @@ def _described(value: _Value, is_batched: bool) -> ModelTensor:
     sizes = value.sizes[1:] if is_batched else value.sizes
     dims = tuple(size if isinstance(size, int) and size > 0 else -1 for size in sizes)
     return ModelTensor(value.name, DATA_TYPES[value.dtype], dims or (1,))
+
+
+def _why_stateful(program: ExportedProgram) -> str:
+    """Returns why requests that run together would change what a model remembers, or an empty string."""
+    written = [
+        each.target or ""
+        for each in program.graph_signature.output_specs
+        if each.kind is not OutputKind.USER_OUTPUT
+    ]
+    return f"the model writes to {', '.join(sorted(written))}" if written else ""
 
 
 def _why_unbatched(

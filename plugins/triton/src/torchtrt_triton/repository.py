@@ -38,7 +38,7 @@ class AddedModel:
         config: The file of the configuration.
         backend: ``"tensorrt"`` or ``"python"``.
         needs_python: Why the TensorRT backend cannot run the model; an empty string if it can.
-        interface: What clients see.
+        interface: The inputs and outputs that clients see.
     """
 
     folder: Path
