@@ -102,6 +102,8 @@ def test_each_client_gets_its_own_rows(address, model):
         b'{"rows": [[1, 2], [3]]}',
         b'{"rows": [["a"]]}',
         json.dumps({"rows": [[0.0] * 16] * 65}).encode(),
+        json.dumps({"rows": [[float("nan")] * 16]}).encode(),
+        json.dumps({"rows": [[3e38] * 16]}).encode(),  # whose result is not finite
     ],
 )
 def test_a_bad_request_is_the_clients_fault(address, body):
