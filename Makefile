@@ -7,8 +7,10 @@ PYPROJECTS := core/pyproject.toml $(sort $(wildcard plugins/*/pyproject.toml plu
 DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 # What `make compare` measures us against. Not in .venv: no test may find it.
 PEER := .cache/torch-tensorrt
+# The servers that slow tests start. They are large, and nothing else needs them.
+SERVING := .cache/serving
 
-.PHONY: demo check test test-all lint prose docs bench bench-gpu compare conformance clean
+.PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance clean
 
 demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
@@ -41,6 +43,8 @@ bench: $(VENV)/ready
 compare: $(VENV)/ready $(PEER)/ready
 	TORCHTRT_TENSORRT=reference@11.4.0 $(BIN)/python -m tests.benchmarks.compare $(PEER)
 
+serving: $(SERVING)/ready
+
 bench-gpu: $(VENV)/ready
 	$(BIN)/python -m tests.benchmarks.gpu build/bench-gpu --write
 	$(BIN)/python -m tests.benchmarks.overhead
@@ -49,7 +53,7 @@ conformance: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.conformance run --write
 
 clean:
-	rm -rf $(VENV) $(PEER)
+	rm -rf $(VENV) $(PEER) $(SERVING)
 
 $(VENV)/ready: requirements-dev.txt constraints.txt hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -62,4 +66,9 @@ $(PEER)/ready: tests/benchmarks/torch-tensorrt.txt | $(VENV)/ready
 	rm -rf $(PEER)
 	$(BIN)/pip install --quiet --no-deps --target $(PEER) --requirement $<
 	rm -rf $(PEER)/torch_tensorrt/lib $(PEER)/torch_tensorrt/_C.*  # linked to CUDA
+	touch $@
+
+$(SERVING)/ready: tests/support/serving.txt | $(VENV)/ready
+	rm -rf $(SERVING)
+	$(BIN)/pip install --quiet --no-deps --target $(SERVING) --requirement $<
 	touch $@

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import re
-import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +12,8 @@ import torch
 from torch import nn
 
 import torchtrt
-from tools.import_graph import ROOT, imported, packages
+from tests.support.environment import Environment
+from tools.import_graph import imported, packages
 
 PACKAGES = {package.name: package for package in packages()}
 CORE, RUNTIME, COMPILER = "torchtrt", "torchtrt_runtime", "torchtrt_compiler"
@@ -27,6 +24,7 @@ MAY_IMPORT = {
     "torchtrt_reference": set(),
     RUNTIME: {CORE},
     COMPILER: {CORE, RUNTIME},
+    "torchtrt_triton": {CORE, RUNTIME},
     BUILDING_BLOCKS: {CORE},
     "torchtrt_converters_aten_experimental": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_linalg": {CORE, BUILDING_BLOCKS},
@@ -179,50 +177,6 @@ def test_the_core_never_imports_torch_export():
         for name in imported(path)
         if name.startswith("torch.export")
     ]
-
-
-class Environment:
-    """An environment with a few of the project's distributions, and everything else that is installed."""
-
-    def __init__(self, folder: Path, distributions: list[str]) -> None:
-        self.path = folder
-        installed = Path(sysconfig.get_paths()["purelib"])
-        for each in installed.iterdir():
-            is_ours = re.match(r"_?_?(editable.*)?torchtrt", each.name) or each.suffix == ".pth"
-            if not is_ours:
-                (folder / each.name).symlink_to(each)
-        for name in distributions:
-            metadata: Path = importlib.metadata.distribution(name)._path  # type: ignore[attr-defined]
-            (folder / metadata.name).symlink_to(metadata)
-        sources = {
-            "torchtrt-core": "core/src/torchtrt",
-            "torchtrt-converters-aten-core": "plugins/aten_core/src/torchtrt_converters_aten_core",
-            "torchtrt-reference": "plugins/reference/src/torchtrt_reference",
-            "torchtrt-runtime": "plugins/runtime/src/torchtrt_runtime",
-        }
-        for name in distributions:
-            source = ROOT / sources[name]
-            (folder / source.name).symlink_to(source)
-
-    def run(self, code: str, *arguments: object) -> str:
-        """Returns what a program prints that runs there. Warnings are errors."""
-        program = f"import sys; sys.path.append({str(self.path)!r})\n{code}"
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-I",
-                "-S",
-                "-W",
-                "error::UserWarning",
-                "-c",
-                program,
-                *map(str, arguments),
-            ],
-            capture_output=True,
-            text=True,
-        )
-        assert 0 == done.returncode, done.stderr
-        return done.stdout
 
 
 @pytest.fixture(scope="module")

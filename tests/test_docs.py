@@ -94,6 +94,7 @@ os.environ["TORCHTRT_CACHE"] = os.path.abspath("cache")
 TESTED_ELSEWHERE = {
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "quantized-models.md": "plugins/contrib/quantization/tests/test_documentation.py runs its blocks",
+    "ray.md": "tests/test_ray.py runs its blocks on a cluster",
     "publish-a-pack.md": "plugins/cli/tests/test_new_pack.py installs, tests and builds it",
 }
 

@@ -197,7 +197,7 @@ class UnreadableFileError(TorchTRTError, ValueError):
 
 
 class UnwritableFileError(TorchTRTError, OSError):
-    """A model cannot be saved where it was asked for."""
+    """A model cannot be saved, or added to a repository, where it was asked for."""
 
 
 class MissingOperatorError(TorchTRTError, RuntimeError):

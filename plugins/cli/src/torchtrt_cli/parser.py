@@ -31,6 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_commands_on_packs(commands)
     _add_commands_on_models(commands)
     _add_commands_on_files(commands)
+    _add_triton(commands)
     return parser
 
 
@@ -115,6 +116,29 @@ def _add_commands_on_files(commands: Commands) -> None:
     new_pack = _add(commands, "new-pack", summary, "torchtrt_cli.new_pack:run")
     new_pack.set_defaults(recovers=True)
     new_pack.add_argument("name", metavar="NAME", help="the pack's name, such as vision")
+
+
+def _add_triton(commands: Commands) -> None:
+    """Adds the command that writes model repositories."""
+    summary = "add a saved model to a model repository of the Triton Inference Server"
+    triton = _add(commands, "triton", summary, "torchtrt_cli.triton:run")
+    triton.add_argument("model", metavar="MODEL.pt2", help="a model saved by torchtrt.save")
+    triton.add_argument("repository", metavar="REPOSITORY", help="the repository's folder")
+    triton.add_argument("--name", help="the model's name in Triton (the name of the file)")
+    use = "the number of the version (the next one)"
+    triton.add_argument("--version", type=int, metavar="N", help=use)
+    use = "which of Triton's backends runs the model (auto: TensorRT where it can)"
+    triton.add_argument(
+        "--backend", choices=("auto", "tensorrt", "python"), default="auto", help=use
+    )
+    use = "how many instances of the model run on each GPU, or on the CPU (1)"
+    triton.add_argument("--instances", type=int, metavar="N", help=use)
+    use = "run requests together as one batch: each row of a result must depend on its own row only"
+    triton.add_argument("--dynamic-batching", action="store_true", default=None, help=use)
+    use = "how many microseconds a request waits for others to be run with"
+    triton.add_argument("--max-queue-delay", type=int, metavar="N", help=use)
+    use = "a virtual environment on the server for the Python backend"
+    triton.add_argument("--environment", metavar="FOLDER", help=use)
 
 
 def _add(commands: Commands, name: str, summary: str, run: str) -> argparse.ArgumentParser:

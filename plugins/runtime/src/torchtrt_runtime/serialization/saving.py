@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.export import ExportedProgram
 
 import torchtrt
 from torchtrt.errors import (
@@ -69,7 +71,7 @@ def save(compiled: CompiledModule, file: File) -> None:
     write(file, saved.program, saved.tensors, saved.plans, metadata)
 
 
-def _foreign_operators(program: torch.export.ExportedProgram) -> Iterable[str]:
+def _foreign_operators(program: ExportedProgram) -> Iterable[str]:
     """Yields the operators that a program calls and that are not PyTorch's own."""
     for module in program.graph_module.modules():
         for node in getattr(getattr(module, "graph", None), "nodes", ()):
@@ -90,15 +92,26 @@ def load(file: File) -> CompiledModule:
     """
     archive = Archive(file)
     metadata = read_metadata(archive)
+    with reading(archive, metadata) as program:
+        graph_module = from_program(program, archive.tensors(program), archive.plans())
+        return compiled_from(metadata, graph_module)
+
+
+@contextmanager
+def reading(archive: Archive, metadata: Mapping[str, Any]) -> Iterator[ExportedProgram]:
+    """Gives a saved model's program, with stand-ins of one element for all weights. Errors in the block are the file's.
+
+    Raises:
+        UnreadableFileError: The file is damaged, or PyTorch cannot read the program.
+        MissingOperatorError: A library has to be imported first, for an operator that the model calls.
+    """
     _check_operators(metadata["operators"])
     if archive.byte_order() != sys.byteorder:
         message = f"The file's numbers are {archive.byte_order()}-endian, this machine's are not."
         raise UnreadableFileError(message)
     try:
         trees_of(metadata)  # PyTorch does not say which container it misses
-        program = archive.program()
-        graph_module = from_program(program, archive.tensors(program), archive.plans())
-        return compiled_from(metadata, graph_module)
+        yield archive.program()
     except TorchTRTError:
         raise
     except Exception as error:

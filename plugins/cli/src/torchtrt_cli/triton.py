@@ -1,0 +1,54 @@
+"""``torchtrt triton MODEL.pt2 REPOSITORY``: adds a saved model to a model repository of Triton."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from torchtrt_cli.output import answers, print_json
+from torchtrt_triton import AddedModel, ServingOptions, add_model
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Adds the model, and prints where it is and how it runs."""
+    added = add_model(
+        arguments.model,
+        arguments.repository,
+        arguments.name,
+        version=arguments.version,
+        options=ServingOptions(
+            arguments.backend,
+            arguments.imports,
+            arguments.instances,
+            arguments.dynamic_batching,
+            arguments.max_queue_delay,
+            arguments.environment,
+        ),
+    )
+    if arguments.json:
+        interface = dataclasses.asdict(added.interface)
+        paths = {"folder": str(added.folder), "config": str(added.config)}
+        backend = {"backend": added.backend, "needs_python": added.needs_python}
+        print_json({**paths, **backend, **interface})
+        return 0
+    print("\n".join(_lines(added)), file=answers())
+    return 0
+
+
+def _lines(added: AddedModel) -> list[str]:
+    """Returns what the command prints."""
+    found = added.interface
+    lines = [f"{added.folder}", f"{added.config}", ""]
+    for title, tensors in (("input", found.inputs), ("output", found.outputs)):
+        lines += [f"  {title} {each.name}: {each.data_type} {list(each.dims)}" for each in tensors]
+    lines.append("")
+    if added.backend == "tensorrt":
+        lines.append("The TensorRT backend runs it.")
+    else:
+        reason = f", because {added.needs_python}" if added.needs_python else ""
+        lines.append(f"The Python backend runs it{reason}.")
+    if found.max_batch_size:
+        lines.append(f"A request has 1 to {found.max_batch_size} rows.")
+    else:
+        lines.append(f"Sizes are explicit, without a batch: {found.unbatched}.")
+    return lines
