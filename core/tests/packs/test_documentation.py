@@ -99,10 +99,12 @@ COMMANDS = (
     "doctor",
     "converters",
     "coverage",
+    "compile",
     "explain",
     "inspect",
     "cache",
     "lock",
+    "triton",
     "new-pack",
     "profile",
 )
