@@ -20,6 +20,7 @@ COMMAND = re.compile(r"(torchtrt|python|pip|pytest|make|twine|git|trtexec|nvidia
 
 NOT_RUN = {
     r"pip |twine |git clone": "needs the network",
+    r"python3 -m venv|/opt/serving|PATH=/opt/serving|curl": "needs a server; `make serving` and its tests have one",
     r"python -m build": "needs the network, for the build tools; the tutorial's own test runs it without",
     r"cd |torchtrt new-pack |torchtrt converters vision::snake": "is of the tutorial, whose own test runs all of it",
     r"torchtrt doctor --locked": "needs a lock; the tests of `torchtrt lock` run it",
@@ -57,9 +58,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the model that the pages speak of."""
     made = tmp_path_factory.mktemp("documented")
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
-    torch.export.save(torch.export.export(model, (torch.ones(2, 4),)), made / "model.pt2")
+    rows = {0: torch.export.Dim("rows", min=1, max=8)}
+    program = torch.export.export(model, (torch.ones(2, 4),), dynamic_shapes=(rows,))
+    torch.export.save(program, made / "model.pt2")
     with torchtrt.use_tensorrt("reference"):
-        compiled = torchtrt.compile(model, [torch.ones(2, 4)], min_block_size=1)
+        compiled = torchtrt.compile(program, min_block_size=1)
         torchtrt.save(compiled, made / "compiled.pt2")
     return made
 

@@ -1,4 +1,4 @@
-"""``torchtrt triton MODEL.pt2 REPOSITORY``: adds a saved model to a model repository of Triton."""
+"""``torchtrt triton FILE REPOSITORY``: adds a saved model to a model repository of Triton."""
 
 from __future__ import annotations
 
