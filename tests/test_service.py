@@ -31,7 +31,7 @@ def model(tmp_path_factory):
     layers = torch.nn.Linear(16, 64), torch.nn.GELU(), torch.nn.Linear(64, 4)
     model = torch.nn.Sequential(*layers).eval()
     rows = torchtrt.Input(min_shape=(1, 16), opt_shape=(8, 16), max_shape=(64, 16))
-    torchtrt.save(torchtrt.compile(model, [rows], min_block_size=1), folder / "model.pt2")
+    torchtrt.save(torchtrt.compile(model, [rows], min_block_size=1), folder / "compiled.pt2")
     return folder, model
 
 

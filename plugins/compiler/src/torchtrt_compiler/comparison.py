@@ -95,7 +95,7 @@ def inputs_at_limits(
 def _inputs(
     compiled: CompiledModule, args: Sequence[Any], keywords: Mapping[str, Any]
 ) -> Iterator[list[Any]]:
-    """Yields flattened inputs, of which several may have the same shapes."""
+    """Yields flattened inputs. Several may have the same shapes."""
     given = compiled.flatten(tuple(args), keywords) if args or keywords else []
     is_example = [type(each) in (torch.Tensor, torch.nn.Parameter) for each in given]
     for profile in compiled.checks.profiles:

@@ -51,7 +51,7 @@ def warn_of_unused_settings(
 
 
 def warn_of_large_weights(partition: Partition, most: int | None) -> None:
-    """Warns of ops that alone have more weights than ``max_engine_bytes``, each of which an engine has to hold."""
+    """Warns of ops that alone have more weights than ``max_engine_bytes``: their engines are larger."""
     if most is None:
         return
     large = {
