@@ -96,7 +96,7 @@ def test_a_setting_that_it_cannot_build_with_is_an_error_before_exporting(rtx, s
     [
         {"sparse_weights": True, "disable_tf32": True},
         {"enable_weight_streaming": True, "optimization_level": 5},
-        {"hardware_compatible": True, "max_aux_streams": 1, "tactic_sources": 0},
+        {"max_aux_streams": 1, "tactic_sources": 0},
     ],
 )
 def test_the_other_settings_build(rtx, settings):
