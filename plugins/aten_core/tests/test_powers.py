@@ -39,6 +39,13 @@ class OfNumbers(nn.Module):
         return (*(torch.pow(number, exponent) for number in NUMBERS), bases ** exponent[:, None])
 
 
+class WithOtherNumbers(nn.Module):
+    """Powers with numbers that half precision cannot represent."""
+
+    def forward(self, x):
+        return x**1e-8, x ** (1 / 3), torch.pow(1e6, x), torch.pow(1e-8, x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 @pytest.mark.parametrize("model", [OfTensors, ToNumbers, OfNumbers])
 def test_powers_of_special_numbers_are_pytorchs(version, model, dtype):
@@ -53,3 +60,15 @@ def test_powers_of_special_numbers_are_pytorchs(version, model, dtype):
     compiled = torchtrt.compile(eager, inputs, require_full_compilation=True, **SETTINGS)
 
     torch.testing.assert_close(compiled(*inputs), eager(*inputs), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_numbers_in_powers_are_rounded_to_half_precision(dtype):
+    """PyTorch rounds them, and not the numbers of other arithmetic: the exponent 1e-8 is 0 in float16."""
+    x = torch.tensor([-2.0, 0.0, 0.5, 1e-7, 1e4], dtype=dtype)
+
+    eager = WithOtherNumbers().eval()
+
+    compiled = torchtrt.compile(eager, [x], require_full_compilation=True)
+
+    torch.testing.assert_close(compiled(x), eager(x), equal_nan=True)

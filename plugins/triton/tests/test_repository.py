@@ -299,6 +299,20 @@ def test_an_option_that_the_configuration_lacks_is_not_ignored(relu, tmp_path):
         add_model(relu, tmp_path, "relu", options=ServingOptions(instances=3))
 
 
+def test_the_refusal_of_another_model_shows_what_differs(relu, tmp_path):
+    """The largest batch among it, which is not indented; not the options, which the model does not have."""
+    more = torchtrt.Input(min_shape=(1, 4), opt_shape=(4, 4), max_shape=(77, 4))
+    other = saved(tmp_path / "other.pt2", nn.ReLU(), more)
+    options = ServingOptions(instances=2, dynamic_batching=True)
+    first = add_model(relu, tmp_path, "relu", options=options).interface.max_batch_size
+
+    with pytest.raises(UnwritableFileError) as raised:
+        add_model(other, tmp_path, "relu", options=options)
+
+    _, *changes = str(raised.value).splitlines()
+    assert [f"- max_batch_size: {first}", "+ max_batch_size: 77"] == changes
+
+
 def test_another_model_of_the_name_is_left_alone(relu, tmp_path):
     """Whether torchtrt wrote it or not."""
     other = saved(tmp_path / "other.pt2", lambda x: x.relu().double(), ROWS)

@@ -158,7 +158,7 @@ def read_program(path: Path) -> ExportedProgram:
             raise UnsupportedProgramError(
                 f"{path} cannot be opened as an exported program: {said}. Make it with "
                 "torch.export.save(torch.export.export(model, inputs), path); where it has ops or classes of a "
-                "library, add --import and the library's name."
+                "library, add --import and the module that has them."
             ) from error
 
 

@@ -434,6 +434,19 @@ def test_a_size_that_the_model_fixes_gets_programs_of_its_own():
         agree(follower, model, torch.rand(rows, 4))
 
 
+def test_sizes_that_broadcast_get_programs_of_their_own():
+    """A size that is 1 in one call and not in another is no size that torch.export could vary."""
+
+    class Adding(nn.Module):
+        def forward(self, x, y):
+            return x.sin() + y
+
+    model = made(Adding)
+    follower = followed(model, fallback=False)
+    for rows, others in ((3, 3), (3, 1), (3, 3), (1, 3), (6, 6), (6, 1)):
+        agree(follower, model, torch.rand(rows, 4), torch.rand(others, 4))
+
+
 def test_hooks_of_the_model_run_and_hooks_inside_keep_it_in_pytorch():
     """Python code runs in each call, as in eager PyTorch."""
     model = made()

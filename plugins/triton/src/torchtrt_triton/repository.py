@@ -200,12 +200,9 @@ class _Target:
             return True
         text = config.read_text(encoding="utf-8")
         if interface not in text:
-            there = text.splitlines()
-            lines = difflib.unified_diff(there, interface.splitlines(), n=0, lineterm="")
-            changes = "\n".join(line for line in lines if re.match(r"[+-] ", line))
             raise UnwritableFileError(
                 f"The versions of a model share {config}, and this model has other inputs, outputs or sizes, or "
-                f"another backend. Give it another name.\n{changes}"
+                f"another backend. Give it another name. (-: the file, +: this model)\n{_changes(text, interface)}"
             )
         for option in options:
             if option not in text:
@@ -256,3 +253,16 @@ class _Target:
             raise UnwritableFileError(
                 f"{place} cannot be written: {error.strerror or error}. Make room, or use another folder."
             ) from error
+
+
+def _changes(text: str, interface: str) -> str:
+    """Returns the lines of a configuration that differ from an interface, without the options around them."""
+    there, wanted = text.splitlines(), interface.splitlines()
+    changes: list[str] = []
+    codes = difflib.SequenceMatcher(None, there, wanted, autojunk=False).get_opcodes()
+    for code, first, last, start, end in codes:
+        is_around = code == "delete" and (start == 0 or start == len(wanted))
+        if code != "equal" and not is_around:
+            changes += [f"- {line}" for line in there[first:last]]
+            changes += [f"+ {line}" for line in wanted[start:end]]
+    return "\n".join(changes)

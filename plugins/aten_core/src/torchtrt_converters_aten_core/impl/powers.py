@@ -20,12 +20,15 @@ def power(
     or the base is negative and the exponent infinite. More layers select the results there, where numbers that are
     known do not exclude these cases.
 
+    A number is first rounded to ``dtype``. PyTorch does so for powers, and not for other arithmetic in half precision.
+
     Args:
         ctx: The conversion context.
         base: A network tensor, a PyTorch tensor or a number.
         exponent: Likewise; the two broadcast.
         dtype: The floating-point dtype to compute in.
     """
+    base, exponent = (_rounded(each, dtype) for each in (base, exponent))
     if _is_finite_and_not_zero(exponent) or _is_positive_and_not_one(base):
         return elementwise.arithmetic(ctx, "POW", base, exponent, dtype)
     x, y = (Formula(ctx, each) for each in types.operands(ctx, (base, exponent), dtype))
@@ -36,6 +39,12 @@ def power(
     result = Formula(ctx, elementwise.arithmetic(ctx, "POW", x.tensor, y.tensor, dtype), dtype)
     is_one = (y == 0) | ((x == 1) & (infinite | unknown))
     return is_one.where(1, result).tensor
+
+
+def _rounded(value: Operand, dtype: torch.dtype) -> Operand:
+    if isinstance(value, (int, float)) and dtype.is_floating_point:
+        return float(torch.tensor(value, dtype=dtype))
+    return value
 
 
 def _is_finite_and_not_zero(exponent: Operand) -> bool:

@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from torchtrt.errors import (
+    ExportError,
     FollowWarning,
     InputError,
     MissingDistributionError,
@@ -368,7 +369,7 @@ class Follower:
             model = traced_copy(self.model, structure.state, self._with_numbers)
             try:
                 binding = bind(model, call, inputs, structure.state, settings, known)
-            except InputError:
+            except (InputError, ExportError):  # sizes that broadcast, for one, must not vary
                 if not is_varying:
                     raise
                 return None

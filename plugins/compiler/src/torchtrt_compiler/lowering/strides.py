@@ -81,7 +81,7 @@ def input_memory(exported: ExportedProgram, placeholders: Sequence[Node]) -> dic
             where = f" ({in_python.lines[0]})" if in_python.lines else ""
             raise UnsupportedProgramError(
                 f"The model reads memory by strides{where}, and the input {node.target!r} was exported with gaps "
-                "between its elements in memory. Export the model with contiguous inputs."
+                "between its elements in memory. Compile or export the model with contiguous inputs."
             )
         reads_offset = node.name in read_itself or in_python.reads_offset
         offset = int(value.storage_offset()) if reads_offset else None
