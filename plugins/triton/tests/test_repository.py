@@ -428,3 +428,10 @@ def test_the_command_adds_a_model(relu, tmp_path, capsys):
     assert 16 == found["max_batch_size"]
     assert 2 == main(["triton", str(relu), repository])
     assert "such as 'my_model'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["config.pbtxt", "a" * 256])
+def test_a_name_that_no_folder_can_have_is_refused(name, tmp_path):
+    """A folder of the configuration's name would turn the repository into a model."""
+    with pytest.raises(SettingsError, match="cannot be the name of a model"):
+        add_model(tmp_path / "model.pt2", tmp_path / "repository", name)

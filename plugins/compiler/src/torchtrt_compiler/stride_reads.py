@@ -12,17 +12,45 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function
+
+from torchtrt.errors import UnsupportedProgramError
 
 _KEY = "torchtrt_stride_reads"
-_READS: frozenset[Any] = frozenset(
-    {
-        torch.Tensor.stride,
-        torch.Tensor.is_contiguous,
-        torch.Tensor.storage_offset,
-        torch.Tensor.dim_order,
-    }
+
+
+def _ops(*names: str) -> frozenset[Any]:
+    """Returns ops of ATen, and their overloads, that this PyTorch has."""
+    packets = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
+    overloads = (getattr(each, name) for each in packets for name in each.overloads())
+    return frozenset((*packets, *overloads))
+
+
+_READS_OFFSET = _ops("sym_storage_offset", "storage_offset") | {torch.Tensor.storage_offset}
+_READS = (
+    _ops("stride", "sym_stride", "is_contiguous", "sym_is_contiguous")
+    | _ops("is_strides_like_format", "is_non_overlapping_and_dense")
+    | {torch.Tensor.stride, torch.Tensor.is_contiguous, torch.Tensor.dim_order}
+    | _READS_OFFSET
 )
+_READS_MEMORY = _ops("is_set_to") | {
+    torch.Tensor.is_set_to,
+    torch.Tensor._is_view,
+    torch.Tensor._base.__get__,  # type: ignore[union-attr]
+    torch.Tensor.storage,
+    torch.Tensor.untyped_storage,
+}
+"""The functions that read which memory a tensor has. No check of an input's strides tells the answer."""
+
+_PASSING = frozenset(
+    each.__code__
+    for each in (
+        handle_torch_function,
+        torch._ops.OpOverload.__call__,
+        torch._ops.OpOverloadPacket.__call__,
+    )
+)
+"""Functions of PyTorch's that hand a call to modes."""
 
 
 class StrideReads(TorchFunctionMode):
@@ -45,21 +73,39 @@ class StrideReads(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Calls the function, and notes the caller's line if the function reads strides."""
+        """Calls the function, and notes the caller's line if the function reads strides.
+
+        Raises:
+            UnsupportedProgramError: The function reads which memory a tensor has that is no parameter.
+        """
         del types
-        if func in _READS:
-            caller: Any = sys._getframe(1)
-            while caller.f_code.co_name == "__torch_function__":  # of PyTorch's own modes
-                caller = caller.f_back
-            package = caller.f_globals.get("__name__", "").partition(".")[0]
-            if package != "torch" and not package.startswith("torchtrt"):
-                self.lines.append(f"{caller.f_code.co_filename}:{caller.f_lineno}")
-                self.reads_offset |= func is torch.Tensor.storage_offset
+        if func in _READS and (line := _line_of_model(func)):
+            self.lines.append(line)
+            self.reads_offset |= func in _READS_OFFSET
+        if func in _READS_MEMORY and not isinstance(args[0], torch.nn.Parameter):
+            name = getattr(func, "__name__", str(func))
+            if line := _line_of_model(func):
+                raise UnsupportedProgramError(
+                    f"The model asks PyTorch which memory a tensor has ({name}, {line}), and a compiled model has "
+                    "memory of its own. Compute what it needs from sizes or from values."
+                )
         return func(*args, **(kwargs or {}))
 
     def keep_in(self, exported: ExportedProgram) -> None:
         """Keeps this in a program's metadata, where ``stride_reads`` finds it."""
         exported.graph_module.meta[_KEY] = self
+
+
+def _line_of_model(func: Any) -> str:
+    """Returns the line that calls a function, as ``file:line``; an empty string for PyTorch's and torchtrt's lines."""
+    passing = {*_PASSING, getattr(func, "__code__", None)}
+    caller: Any = sys._getframe(2)
+    while caller.f_code.co_name == "__torch_function__" or caller.f_code in passing:
+        caller = caller.f_back
+    package = caller.f_globals.get("__name__", "").partition(".")[0]
+    if package == "torch" or package.startswith("torchtrt"):
+        return ""
+    return f"{caller.f_code.co_filename}:{caller.f_lineno}"
 
 
 def stride_reads(exported: ExportedProgram) -> StrideReads:

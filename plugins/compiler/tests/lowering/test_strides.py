@@ -255,3 +255,41 @@ def test_strides_that_pytorchs_own_modules_read_restrict_no_input():
     x = torch.rand(1, 3, 8, 8).to(memory_format=torch.channels_last)
 
     torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        lambda x: x.dim_order() == (0, 1),
+        lambda x: torch.ops.aten.is_contiguous.default(x),
+        lambda x: torch.ops.aten.sym_stride(x)[0] == 3,
+    ],
+    ids=["a function in Python", "an overload", "an op"],
+)
+def test_strides_that_python_reads_through_other_functions_are_checked(reads):
+    """PyTorch calls its modes from functions of its own."""
+    model = Function(lambda x: x * 2 if reads(x) else x * 3).eval()
+
+    compiled = torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)
+
+    with pytest.raises(InputError, match="memory"):
+        compiled(torch.rand(3, 3).t())
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        lambda x: x._base is None,
+        lambda x: x._is_view(),
+        lambda x: x.untyped_storage().nbytes() == 36,
+        lambda x: x.storage().size() == 9,
+        lambda x: x.is_set_to(x[:]),
+    ],
+    ids=["_base", "_is_view", "untyped_storage", "storage", "is_set_to"],
+)
+def test_a_model_whose_python_asks_for_memory_is_refused(reads):
+    """No check of an input tells the answer."""
+    model = Function(lambda x: x * 2 if reads(x) else x * 3).eval()
+
+    with pytest.raises(UnsupportedProgramError, match="which memory a tensor has"):
+        torchtrt.compile(model, [torch.rand(3, 3)], **OPTIONS)

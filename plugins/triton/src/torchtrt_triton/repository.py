@@ -26,6 +26,8 @@ BACKENDS = ("auto", "tensorrt", "python")
 
 _HEADER = "# Written by torchtrt triton. Adding a version keeps this file.\n"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_LONGEST_NAME = 255
+"""The longest name of a folder on common file systems."""
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
@@ -132,6 +134,11 @@ def _chosen(backend: str, platform: Platform) -> str:
 
 
 def _checked_name(name: str) -> str:
+    if name == CONFIG or len(name) > _LONGEST_NAME:
+        raise SettingsError(
+            f"{name!r} cannot be the name of a model in Triton: it is longer than {_LONGEST_NAME} characters, or the "
+            "name of its configuration file. Give another name."
+        )
     if not _NAME.fullmatch(name):
         proposal = re.sub(r"[^A-Za-z0-9_.-]+", "_", name).lstrip("_.-") or "model"
         raise SettingsError(
@@ -187,7 +194,7 @@ class _Target:
         Raises:
             UnwritableFileError: Something else is there.
         """
-        if (self.repository / CONFIG).exists():
+        if (self.repository / CONFIG).is_file():
             raise UnwritableFileError(
                 f"{self.repository} is the folder of a model, not a repository. Name the folder around it."
             )

@@ -245,6 +245,13 @@ class Follower:
             self._has_trained = False
             self.refresh()
         structure = self._current_structure()
+        if any(each.is_inference() for each in structure.state.weights.values()):
+            self._warn(
+                "inference",
+                "A call runs in PyTorch, because weights were made in torch.inference_mode(), and PyTorch does not "
+                "count writes to them. Make them outside of it.",
+            )
+            return None
         if place not in structure.chosen:
             if len(structure.chosen) >= _REMEMBERED:
                 structure.chosen = {}
@@ -350,9 +357,7 @@ class Follower:
                 held = structure.bindings[call.key]
         structure.bindings[call.key] = [*held, binding]
         if binding.program.loaded is None:
-            binding.watch(watched)
-            binding.program.loaded = binding
-            binding.program.held = binding.marks(watched)
+            binding.load(watched)
         return binding
 
     def _bound(self, structure: _Structure, call: Call, bounds: Any) -> Binding | None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.fx import GraphModule
 
-from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt.errors import InputError, RefitError, UnsupportedProgramError
 from torchtrt.graphs.memory import storage_of
 from torchtrt.graphs.nodes import writes
 from torchtrt_compiler.compiler import compile as compile_model
@@ -20,7 +20,7 @@ from torchtrt_compiler.following.adapters import as_tensor, merged_adapters, nam
 from torchtrt_compiler.following.calls import Call
 from torchtrt_compiler.following.fingerprint import Fingerprint, fingerprint
 from torchtrt_compiler.following.sizes import Shapes
-from torchtrt_compiler.following.state import ModelState, address_of, version_of
+from torchtrt_compiler.following.state import ModelState, address_of, place_of, version_of
 from torchtrt_compiler.refit.refitting import refit_with_memory
 from torchtrt_runtime.compiled_module import CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
@@ -32,17 +32,26 @@ class Program:
     Args:
         compiled: The compiled model; None where no op became an engine.
         print_: What it computes; None if that is unknown.
+        written: The weights that it writes to.
 
     Attributes:
         loaded: Whose weights are in the engines.
         held: For each weight in the engines what told it from others.
+        sharing: The weights that share memory with one that it writes to, as groups.
     """
 
-    def __init__(self, compiled: CompiledModule | None, print_: Fingerprint | None) -> None:
+    def __init__(
+        self,
+        compiled: CompiledModule | None,
+        print_: Fingerprint | None,
+        written: frozenset[str] = frozenset(),
+    ) -> None:
         self.compiled = compiled
         self.print = print_
+        self.written = written
         self.loaded: Binding | None = None
         self.held: dict[str, Any] = {}
+        self.sharing: frozenset[frozenset[str]] = frozenset()
 
     def accepts(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         """Returns whether it was compiled for such arguments."""
@@ -56,8 +65,8 @@ class Program:
 
 
 _STATISTICS = ("running_mean", "running_var")
-_WatchedTensor = tuple[str, torch.Tensor, int, int]
-"""A weight's name, its tensor, its version and its address."""
+_WatchedTensor = tuple[str, torch.Tensor, int, Any]
+"""A weight's name, its tensor, its version and its place."""
 _WatchedNumber = tuple[str, dict[str, Any], str, Any]
 """The name of a number's tensor, where the number is, and its value."""
 
@@ -72,7 +81,7 @@ class Watch:
 
     def __init__(self, model: torch.nn.Module, state: ModelState) -> None:
         self.tensors: list[_WatchedTensor] = [
-            (name, tensor, version_of(tensor), address_of(tensor))
+            (name, tensor, version_of(tensor), place_of(tensor))
             for name, tensor in state.weights.items()
         ]
         self.numbers: list[_WatchedNumber] = [
@@ -87,7 +96,6 @@ class Binding:
         program: The program.
         names: The model's name for each weight of the program.
         constants: The values of weights that have no name in the model.
-        written: The model's names of what the program writes to.
         ends: The least and the greatest shapes of the tensors that it was compiled for.
     """
 
@@ -96,31 +104,33 @@ class Binding:
         program: Program,
         names: Mapping[str, str],
         constants: Mapping[str, torch.Tensor],
-        written: frozenset[str],
         ends: Sequence[Shapes],
     ) -> None:
         self.program = program
         self.names = names
         self.constants = constants
-        self.written = written
+        self.written = frozenset(names[own] for own in program.written)
         self.ends = ends
         self.is_stale = False
         self._odd: list[_WatchedTensor] = []
         self._plain: list[torch.Tensor] = []
+        self._placed: list[torch.Tensor] = []
         self._versions: list[int] = []
-        self._addresses: list[int] = []
+        self._places: list[Any] = []
         self._numbers: list[_WatchedNumber] = []
 
     def watch(self, watched: Watch) -> None:
         """Takes the program's weights for those of a moment."""
         tensors = [each for each in watched.tensors if each[0] not in self.written]
+        own = [each for each in watched.tensors if each[0] in self.written]
         self._numbers = watched.numbers
         # PyTorch answers for all of these in C++.
         plain = [each for each in tensors if each[2] >= 0 and each[3]]
         self._odd = [each for each in tensors if each[2] < 0 or not each[3]]
         self._plain = [each[1] for each in plain]
         self._versions = [each[2] for each in plain]
-        self._addresses = [each[3] for each in plain]
+        self._placed = [each[1] for each in (*plain, *own)]
+        self._places = [each[3] for each in (*plain, *own)]
         self.is_stale = False
 
     def is_current(self) -> bool:
@@ -139,6 +149,8 @@ class Binding:
             model, state
         )  # before values are read: the next call sees what changes meanwhile
         program, marks = self.program, self.marks(watched)
+        if self._sharing(watched) != program.sharing:
+            raise RefitError("Weights that the program writes to share memory with others.")
         # Adapters that are merged, or were with another scale, are written into weights through .data.
         if self._scales_differ() or (merged_adapters(model) and self._has_changed()):
             program.held = {}
@@ -155,6 +167,27 @@ class Binding:
         program.held = marks
         program.loaded = self
         self.watch(watched)
+
+    def load(self, watched: Watch) -> None:
+        """Notes that the program was compiled with the weights of a moment."""
+        self.watch(watched)
+        self.program.loaded = self
+        self.program.held = self.marks(watched)
+        self.program.sharing = self._sharing(watched)
+
+    def _sharing(self, watched: Watch) -> frozenset[frozenset[str]]:
+        """Returns the groups of weights that share memory with one that the program writes to."""
+        tensors = {name: tensor for name, tensor, *_ in watched.tensors}
+        groups: dict[int, set[str]] = {}
+        for own, name in self.names.items() if self.written else ():
+            tensor = tensors.get(name)
+            if tensor is not None and _is_strided(tensor):
+                groups.setdefault(storage_of(tensor), set()).add(own)
+        return frozenset(
+            frozenset(each)
+            for each in groups.values()
+            if any(self.names[own] in self.written for own in each)
+        )
 
     def _with_neighbors(self, changed: Iterable[str]) -> list[str]:
         """Returns changed weights, and those that may have changed with them.
@@ -173,20 +206,21 @@ class Binding:
         marks: dict[str, Any] = {name: mark for name, *mark in watched.tensors}
         marks |= {name: [value] for name, _, _, value in watched.numbers}
         for name, tensor in self.constants.items():
-            marks.setdefault(name, [tensor, version_of(tensor), address_of(tensor)])
+            marks.setdefault(name, [tensor, version_of(tensor), place_of(tensor)])
         return {own: marks[name] for own, name in self.names.items() if name in marks}
 
     def _has_changed(self) -> bool:
         try:
             if [each._version for each in self._plain] != self._versions:
                 return True
-            if [each.data_ptr() for each in self._plain] != self._addresses:
+            placed = self._placed
+            if [(each.data_ptr(), each.shape, each.stride()) for each in placed] != self._places:
                 return True
         except RuntimeError:  # one is another kind of tensor now
             return True
         return any(
-            version_of(tensor) != version or address_of(tensor) != address
-            for _, tensor, version, address in self._odd
+            version_of(tensor) != version or place_of(tensor) != place
+            for _, tensor, version, place in self._odd
         )
 
     def _scales_differ(self) -> bool:
@@ -228,7 +262,7 @@ def bind(
         warnings.filterwarnings("ignore", message="You asked for")
         exported = export_traced(model, args, kwargs, None)
         print_ = None if options.get("tune") else fingerprint(exported)
-        names, constants, written = _weights(exported, state)
+        names, constants = _weights(exported, state)
         for program in known:
             if (
                 print_ is not None
@@ -236,18 +270,20 @@ def bind(
                 and program.print.text == print_.text
             ):
                 pairs = zip(program.print.weights, print_.weights, strict=True)
-                return Binding(program, dict(pairs), constants, written, ())
+                return Binding(program, dict(pairs), constants, ())
         if options.get("tune"):
             compiled = compile_model(model, args, kwarg_inputs=kwargs, **options)
         else:
             compiled = compile_exported(model, exported, args, kwargs, options)
-    return Binding(Program(_freed(compiled), print_), names, constants, written, ())
+    places = filter(None, map(place_of, _destinations(compiled.graph_module).values()))
+    written = _at(list(places), {**state.weights, **constants}, names)
+    return Binding(Program(_freed(compiled), print_, written), names, constants, ())
 
 
 def _weights(
     exported: ExportedProgram, state: ModelState
-) -> tuple[dict[str, str], dict[str, torch.Tensor], frozenset[str]]:
-    """Returns a program's weights by its names for them, those that are no weights of the model, and those it writes.
+) -> tuple[dict[str, str], dict[str, torch.Tensor]]:
+    """Returns the names of a program's weights in the model, and those that are no weights of the model.
 
     Raises:
         UnsupportedProgramError: It has a weight of the model under no name.
@@ -261,17 +297,25 @@ def _weights(
             raise UnsupportedProgramError(
                 f"Its forward reads a weight through an object that is no module ({name}), and nothing says which."
             )
-    outputs = exported.graph_signature.output_specs
-    written = {
-        str(each.target)
-        for each in outputs
-        if each.kind not in (OutputKind.USER_OUTPUT, OutputKind.USER_INPUT_MUTATION) and each.target
-    }
-    return {name: name for name in tensors}, constants, frozenset(written)
+    return {name: name for name in tensors}, constants
 
 
 def _is_strided(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and address_of(tensor) != 0
+
+
+def _at(
+    places: list[Any], weights: Mapping[str, torch.Tensor], names: Iterable[str]
+) -> frozenset[str]:
+    """Returns the names of weights that are in some places."""
+    return frozenset(name for name in names if place_of(weights[name]) in places)
+
+
+def _destinations(graph_module: GraphModule) -> dict[str, torch.Tensor]:
+    """Returns the tensors of a graph that it writes to, by its names for them."""
+    nodes: list[Any] = [node.args[0] for node in graph_module.graph.nodes if writes(node)]
+    names = {str(node.target) for node in nodes if node.op == "get_attr"}
+    return {name: attrgetter(name)(graph_module) for name in names}
 
 
 def _freed(compiled: CompiledModule) -> CompiledModule | None:
@@ -282,9 +326,7 @@ def _freed(compiled: CompiledModule) -> CompiledModule | None:
     graph_module = compiled.graph_module
     if not any(isinstance(each, EngineModule) for each in graph_module.modules()):
         return None
-    nodes = graph_module.graph.nodes
-    destinations: list[Any] = [node.args[0] for node in nodes if writes(node)]
-    kept = {str(node.target) for node in destinations}
+    kept = _destinations(graph_module).keys()
     made: dict[int, torch.Tensor] = {}
     for node in graph_module.graph.find_nodes(op="get_attr"):
         name = str(node.target)

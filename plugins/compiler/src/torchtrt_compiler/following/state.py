@@ -10,8 +10,9 @@ import operator
 from collections import deque
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import partial
 from itertools import chain
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ _NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _ATOMS = (
-    *_PLAIN, Enum, type, FunctionType, BuiltinFunctionType, MethodType, ModuleType, torch.nn.Module, torch.Generator,
+    *_PLAIN, Enum, type, FunctionType, BuiltinFunctionType, ModuleType, torch.Generator,
 )  # fmt: skip
 _DEEPEST = 6
 """How many containers and objects inside each other are looked into."""
@@ -114,16 +115,20 @@ class ModelState:
 
     Attributes:
         weights: Its tensors by name: parameters, buffers and plain attributes.
-        unnamed: Its tensors in containers, which have no names, with their versions and addresses.
+        unnamed: Its tensors in containers, which have no names, with their versions and places.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._values: list[_Values] = []
         self._slots: list[tuple[str, Any, str, torch.Tensor | None, Any]] = []
-        self._seen: dict[int, Any] = {}
-        self.unnamed: list[tuple[torch.Tensor, int, int]] = []
+        self._buffers: list[tuple[Any, bytes]] = []
+        modules = list(_modules(model))
+        self._seen: dict[int, Any] = {id(module): module for _, module in modules}
+        self._modules = [module for _, module in modules]
+        self._classes = [type(module) for module in self._modules]
+        self.unnamed: list[tuple[torch.Tensor, int, Any]] = []
         self.weights: dict[str, torch.Tensor] = {}
-        for path, module in _modules(model):
+        for path, module in modules:
             self._add_module(path, module)
         self._snapshot = _Snapshot([values.live for values in self._values])
 
@@ -155,11 +160,18 @@ class ModelState:
         if isinstance(value, torch.Tensor):
             if id(value) not in self._seen:
                 self._seen[id(value)] = value
-                self.unnamed.append((value, version_of(value), address_of(value)))
+                self.unnamed.append((value, version_of(value), place_of(value)))
             return
+        if isinstance(
+            value, torch.nn.Module
+        ):  # in a container, so that it is none of the model's own
+            depth = _DEEPEST
         if isinstance(value, _ATOMS) or depth == 0 or id(value) in self._seen:
             return
         self._seen[id(value)] = value
+        self._add_buffer(value)
+        if slots := _Slots(value):
+            self._values.append(_Values(path, slots))
         if isinstance(value, Mapping | list | set | frozenset | deque):
             self._values.append(_Values(path, value, not are_numbers))
         for name, each in _parts(value):
@@ -170,15 +182,26 @@ class ModelState:
             for name, each in attributes.items():
                 self._look_into(f"{path}.{name}", each, depth - 1)
 
+    def _add_buffer(self, value: Any) -> None:
+        """Adds the contents of what can be written to without PyTorch, such as an array of NumPy."""
+        content = _bytes_of(value)
+        if content is not None:
+            self._buffers.append((value, content))
+
     def holds(self) -> bool:
         """Returns whether the model is surely as it was, but for what its tensors are in place."""
-        return self._snapshot.is_same() and not self._has_unnamed_changed()
+        return (
+            self._snapshot.is_same() and not self._has_unnamed_changed() and self._has_its_classes()
+        )
+
+    def _has_its_classes(self) -> bool:
+        return all(map(operator.is_, map(type, self._modules), self._classes))
 
     def _has_unnamed_changed(self) -> bool:
         return any(
-            version_of(tensor) != version or address_of(tensor) != address
-            for tensor, version, address in self.unnamed
-        )
+            version_of(tensor) != version or place_of(tensor) != place
+            for tensor, version, place in self.unnamed
+        ) or any(_bytes_of(each) != content for each, content in self._buffers)
 
     def compare(self) -> tuple[Change, str]:
         """Returns how the model differs now, and the place of the first difference."""
@@ -188,7 +211,9 @@ class ModelState:
                 if not is_tensor or path not in self.weights:
                     return Change.STRUCTURE, path
         if self._has_unnamed_changed():
-            return Change.STRUCTURE, "a tensor in a container"
+            return Change.STRUCTURE, "a tensor in a container, or an array"
+        if not self._has_its_classes():
+            return Change.STRUCTURE, "the class of a module"
         change = Change.NONE
         for name, holder, key, old_tensor, form in self._slots:
             now = holder.get(key)
@@ -242,6 +267,54 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from value.items()
     elif isinstance(value, list | tuple | set | frozenset | deque):
         yield from enumerate(value)
+    elif isinstance(value, partial):
+        yield from enumerate((value.func, value.args, value.keywords))
+    elif isinstance(value, MethodType):
+        yield "__self__", value.__self__
+    yield from _Slots(value).items()
+
+
+def _bytes_of(value: Any) -> bytes | None:
+    """Returns the contents of an object with memory that can be written to; None for any other."""
+    try:
+        with memoryview(value) as view:
+            return None if view.readonly else view.tobytes()
+    except (TypeError, ValueError, BufferError, NotImplementedError):
+        return None
+
+
+class _Slots(Mapping[str, Any]):
+    """The attributes that an object has in slots of its classes.
+
+    Args:
+        owner: The object.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+        self._slots = {
+            name: member
+            for each in reversed(type(owner).__mro__)
+            if "__slots__" in vars(each)
+            for name, member in vars(each).items()
+            if isinstance(member, MemberDescriptorType)
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._slots[name].__get__(self._owner)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, member in self._slots.items() if self._is_set(member))
+
+    def __len__(self) -> int:
+        return sum(map(self._is_set, self._slots.values()))
+
+    def _is_set(self, member: Any) -> bool:
+        try:
+            member.__get__(self._owner)
+        except AttributeError:
+            return False
+        return True
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -257,8 +330,20 @@ def address_of(tensor: torch.Tensor) -> int:
         return 0
 
 
+def place_of(tensor: torch.Tensor) -> Any:
+    """Returns where a tensor's elements are; 0 as ``address_of`` does. ``.data`` may become a view of itself."""
+    try:
+        address = tensor.data_ptr()
+        return address and (address, tensor.shape, tensor.stride())
+    except RuntimeError:
+        return 0
+
+
 def form_of(tensor: Any) -> Any:
     """Returns what a program is exported for of a weight; its device is where the inputs are."""
     if not isinstance(tensor, torch.Tensor):
         return type(tensor)
-    return type(tensor), tensor.dtype, None if is_lazy(tensor) else tensor.shape, tensor.layout
+    kind = type(tensor), tensor.dtype, tensor.layout
+    if is_lazy(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
+        return *kind, None if is_lazy(tensor) or tensor.is_nested else tensor.shape
+    return *kind, tensor.shape, tensor.stride()

@@ -1,0 +1,225 @@
+"""Followed models whose state changes in places that ``torch.nn.Module`` does not list."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from torchtrt.errors import FollowWarning
+
+X = torch.rand(3, 4)
+
+
+@dataclass(slots=True)
+class Gain:
+    """A number in a slot."""
+
+    value: float = 2.0
+
+    def times(self, x):
+        """Returns the product."""
+        return x * self.value
+
+
+class Model(nn.Module):
+    """A layer, and something that is no module of the model's own."""
+
+    def __init__(self, part, forward):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.part = part
+        self.compute = forward
+
+    def forward(self, x):
+        """Returns as many rows."""
+        return self.compute(self.part, self.layer(x))
+
+
+def made(part, forward):
+    """Returns a model with a part."""
+    torch.manual_seed(0)
+    return Model(part, forward).eval()
+
+
+def agree(follower, model):
+    """Compares a call with the model's own."""
+    with torch.no_grad():
+        torch.testing.assert_close(follower(X), model(X), rtol=1e-4, atol=1e-5)
+
+
+def scale_weight(model):
+    """Writes to a weight of a module in a list."""
+    with torch.no_grad():
+        model.part[0].weight.mul_(3)
+
+
+def replace_weight(model):
+    """Replaces a weight of a module in a list."""
+    model.part[0].weight = nn.Parameter(torch.rand(4, 4))
+
+
+def set_slot(model):
+    """Changes a number in a slot."""
+    model.part.value = 5.0
+
+
+PARTS = {
+    "weight of a module in a list": (
+        lambda: [nn.Linear(4, 4)],
+        lambda part, x: part[0](x),
+        scale_weight,
+    ),
+    "weight that a module in a list gets": (
+        lambda: [nn.Linear(4, 4)],
+        lambda part, x: part[0](x),
+        replace_weight,
+    ),
+    "number of a module in a list": (
+        lambda: [nn.Dropout(0.5), nn.ELU(alpha=1.0).eval()],
+        lambda part, x: part[1](x),
+        lambda model: setattr(model.part[1], "alpha", 3.0),
+    ),
+    "slot": (Gain, lambda part, x: x * part.value, set_slot),
+    "array": (
+        lambda: np.array([2.0, 3.0]),
+        lambda part, x: x * float(part[0]),
+        lambda model: model.part.fill(4.0),
+    ),
+    "bytes": (
+        lambda: bytearray(b"ab"),
+        lambda part, x: x * part[0],
+        lambda model: model.part.extend(b"c") or model.part.reverse(),
+    ),
+    "argument of a partial": (
+        lambda: functools.partial(lambda known, x: x * known["gain"], {"gain": 2.0}),
+        lambda part, x: part(x),
+        lambda model: model.part.args[0].update(gain=3.0),
+    ),
+    "owner of a method": (
+        lambda: Gain().times,
+        lambda part, x: part(x),
+        lambda model: setattr(model.part.__self__, "value", 3.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_change_in_a_hidden_place_is_followed(name):
+    """Whatever holds the value."""
+    part, forward, change = PARTS[name]
+    model = made(part(), forward)
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    change(model)
+    agree(follower, model)
+    assert follower.torchtrt.programs
+
+
+def test_another_class_of_a_module_is_another_structure():
+    """The instance has the same attributes as before."""
+
+    class Doubled(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * 2
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    model[0].__class__ = Doubled
+    agree(follower, model)
+
+
+@pytest.mark.parametrize(
+    ("name", "view"), [("weight", torch.Tensor.t), ("bias", lambda bias: bias[:1])]
+)
+def test_data_that_becomes_a_view_of_itself_is_followed(name, view):
+    """Its first element stays where it was, and PyTorch counts no write."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    weight = getattr(model[0], name)
+    weight.data = view(weight.data)
+    agree(follower, model)
+
+
+def test_a_weight_with_other_strides_is_another_structure():
+    """Python can read them."""
+
+    class Reading(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * (2 if self.weight.is_contiguous() else 1)
+
+    model = Reading(4, 4).eval()
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    model.weight = nn.Parameter(torch.rand(4, 4).t())
+    agree(follower, model)
+
+
+class Counting(nn.Module):
+    """A buffer that each call writes to, and another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("sums", torch.zeros(3, 4))
+        self.register_buffer("other", torch.zeros(3, 4))
+
+    def forward(self, x):
+        """Returns as many rows."""
+        y = self.layer(x)
+        self.sums.add_(y)
+        return y + self.other
+
+
+def test_a_buffer_that_a_call_writes_to_causes_no_refit(monkeypatch):
+    """It is the model's own."""
+    model = Counting().eval()
+    reference = copy.deepcopy(model)
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, reference)
+    (binding,) = follower.torchtrt._structures[-1].all_bindings()
+    monkeypatch.setattr(type(binding), "refit", lambda *_: pytest.fail("There was a refit."))
+    for _ in range(2):
+        agree(follower, reference)
+    torch.testing.assert_close(model.sums, reference.sums)
+
+
+@pytest.mark.parametrize("through_data", [False, True])
+def test_a_written_buffer_that_comes_to_share_memory_is_no_refit(through_data):
+    """PyTorch runs the model then, because an engine would read the other buffer as it was."""
+    model = Counting().eval()
+    reference = copy.deepcopy(model)
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, reference)
+    for each in (model, reference):
+        if through_data:
+            each.sums.data = each.other.data
+        else:
+            each.other = each.sums[:]
+    with pytest.warns(FollowWarning, match="shares memory"):
+        agree(follower, reference)
+    agree(follower, reference)
+    torch.testing.assert_close(model.other, reference.other)
+
+
+def test_weights_of_inference_mode_run_in_pytorch():
+    """PyTorch counts no writes to them."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+    follower = torchtrt.follow(model, min_block_size=1)
+    agree(follower, model)
+    with torch.inference_mode():
+        model[0].weight = nn.Parameter(torch.rand(4, 4), requires_grad=False)
+        with pytest.warns(FollowWarning, match="inference_mode"):
+            agree(follower, model)
+        model[0].weight.mul_(2)
+        agree(follower, model)
+    model[0].weight = nn.Parameter(torch.rand(4, 4))
+    agree(follower, model)
