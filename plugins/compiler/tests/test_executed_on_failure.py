@@ -145,6 +145,7 @@ def test_a_saved_model(tmp_path):
 @pytest.mark.usefixtures("faulty")
 def test_torch_compile_takes_the_setting():
     """As an option."""
+    torch.compiler.reset()  # which would refit the engines of the last model with this code
     options = {"min_block_size": 1, "torch_executed_on_failure": True}
     model = Model().eval()
     fast = torch.compile(model, backend="torchtrt", options=options)

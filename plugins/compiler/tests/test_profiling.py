@@ -172,7 +172,7 @@ def test_a_program_and_a_saved_model_from_the_command_line(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["no.pt2"], "no file"),
-        (["{program}", "--set", "autocast"], "name=value"),
+        (["{program}", "--set", "autocast"], "NAME=VALUE"),
         (["{program}", "--set", "autokast=float16"], "autocast"),
         (["{program}", "--set", "min_block_size=1", "--calls", "0"], "at least one call"),
         (["{saved}", "--set", "min_block_size=1"], "holds engines already"),

@@ -59,7 +59,9 @@ def test_a_rejection_has_the_pack_the_reason_and_the_code(tmp_path):
     )
 
     (rejected,) = of_kind(lines, "rejected")
-    assert re.match(r"gelu \(aten\.gelu\.default\): .*torch_executed_ops.* \[kept\]", rejected)
+    assert re.match(
+        r"gelu \(aten\.gelu\.default\): .*torch_executed_ops.* \[user-excluded\]", rejected
+    )
 
 
 def test_graphs_are_files_before_and_after_each_pass_that_changes_one(tmp_path):

@@ -127,8 +127,8 @@ def test_an_engine_of_tensorrt_needs_no_python(real, tmp_path):
     assert ["model.plan"] == [each.name for each in added.folder.iterdir()]
     (engine,) = engines_of(compiled(nn.ReLU(), ROWS))
     assert len(engine.plan) == (added.folder / "model.plan").stat().st_size
-    assert ["input_1"] == [each.name for each in added.interface.inputs] == [engine.inputs[0].name]
-    assert 'name: "input_1"' in text
+    assert ["input"] == [each.name for each in added.interface.inputs] == [engine.inputs[0].name]
+    assert 'name: "input"' in text
 
     python = add_model(real, tmp_path, "other", options=ServingOptions(backend="python"))
     assert "python" == python.backend

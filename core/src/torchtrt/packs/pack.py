@@ -393,6 +393,7 @@ class ConverterPack:
         return next(places, -1), module
 
     def _check_open(self) -> None:
+        """Raises a ``PackError`` if another pack is being loaded, or this one is complete."""
         if CURRENT_PACK.get() not in ("", self._owner):
             message = (
                 f"Pack {CURRENT_PACK.get()!r} registers something in pack {self._owner!r}. "

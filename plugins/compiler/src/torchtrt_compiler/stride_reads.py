@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt_compiler.torch_internals import op_calls
 
 _KEY = "torchtrt_stride_reads"
 
@@ -42,14 +43,7 @@ _READS_MEMORY = _ops("is_set_to") | {
 }
 """The functions that read which memory a tensor has. No check of an input's strides tells the answer."""
 
-_PASSING = frozenset(
-    each.__code__
-    for each in (
-        handle_torch_function,
-        torch._ops.OpOverload.__call__,
-        torch._ops.OpOverloadPacket.__call__,
-    )
-)
+_PASSING = frozenset(each.__code__ for each in (handle_torch_function, *op_calls))
 """Functions of PyTorch's that hand a call to modes."""
 
 

@@ -49,6 +49,7 @@ __all__ = [
     "is_functorch_wrapped_tensor",
     "is_traceable_wrapper_subclass",
     "like_constructors",
+    "op_calls",
     "replace_graph",
     "sympy_functions",
     "wrap_with_autocast",
@@ -60,6 +61,11 @@ has_kernel: Any = torch._C._dispatch_has_kernel
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
 """Returns whether autocast itself knows an op, by the op's name and the dispatch key of autocast."""
 is_functional_tensor: Any = torch._is_functional_tensor
+op_calls: tuple[Any, ...] = (
+    torch._ops.OpOverload.__call__,
+    torch._ops.OpOverloadPacket.__call__,
+)
+"""The functions that hand a call of an op to the modes that are active."""
 
 
 def compile_lock() -> Any:

@@ -250,7 +250,7 @@ class _Target:
                     yield folder
                     if (folder / CONFIG).exists():
                         os.replace(folder / CONFIG, self.folder / CONFIG)
-                    os.rename(folder / str(version), place)
+                    os.replace(folder / str(version), place)
             except BaseException:
                 if is_new:
                     with contextlib.suppress(OSError):

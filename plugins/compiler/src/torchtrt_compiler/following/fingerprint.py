@@ -101,6 +101,7 @@ def _number(name: str, weights: dict[str, str]) -> str:
 
 
 def _written(value: Any, name: Callable[[Node], str]) -> str:
+    """Returns an argument as text, with nodes by their names."""
     match value:
         case Node():
             return name(value)

@@ -75,6 +75,8 @@ def _followed_class(model_class: type) -> type:
 
 
 def _members(model_class: Any) -> dict[str, Any]:
+    """Returns the members of the subclass that runs engines."""
+
     @functools.wraps(model_class.forward)
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         follower = self.torchtrt

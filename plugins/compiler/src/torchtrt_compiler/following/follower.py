@@ -239,6 +239,7 @@ class Follower:
         return binding is None or binding.is_current()
 
     def _found(self, call: Call, place: Any) -> Binding | None:
+        """Returns the program for a call that no earlier look has found; None if PyTorch runs the call."""
         if self._impure[call.key] > 1:
             return None
         if self._has_trained:  # statistics are written to in ways that PyTorch does not count
@@ -447,6 +448,7 @@ def _text(call: Call) -> str:
     """Returns a call as it is written, with tensors by their shapes."""
 
     def text(value: Any) -> str:
+        """Returns one argument as it is written."""
         if isinstance(value, torch.Tensor):
             return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
         if isinstance(value, dict):

@@ -210,6 +210,7 @@ class Binding:
         return {own: marks[name] for own, name in self.names.items() if name in marks}
 
     def _has_changed(self) -> bool:
+        """Returns whether a weight is another than it was: by its version, its address or its layout."""
         try:
             if [each._version for each in self._plain] != self._versions:
                 return True

@@ -133,6 +133,7 @@ class ModelState:
         self._snapshot = _Snapshot([values.live for values in self._values])
 
     def _add_module(self, path: str, module: torch.nn.Module) -> None:
+        """Notes the attributes, tensors and containers of one module."""
         prefix = f"{path}." if path else ""
         attributes = vars(module)
         numbers = numbers_of(module)
@@ -157,6 +158,7 @@ class ModelState:
             self.weights[name] = tensor
 
     def _look_into(self, path: str, value: Any, depth: int, are_numbers: bool = False) -> None:
+        """Notes the tensors and values that an attribute holds, down to a depth."""
         if isinstance(value, torch.Tensor):
             if id(value) not in self._seen:
                 self._seen[id(value)] = value

@@ -98,6 +98,7 @@ def _watch_forward(model: torch.nn.Module) -> None:
     method = vars(model).get("forward") or MethodType(type(model).forward, model)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """Calls the model's own, and compares its state before and after."""
         state = ModelState(model)
         before = pytree.tree_flatten((args, kwargs))
         result = method(*args, **kwargs)

@@ -251,6 +251,7 @@ class _Weights:
             raise _unfit([f"{name!r} is missing" for name in lacking])
 
     def _check_given(self) -> None:
+        """Raises a ``RefitError`` that lists each given weight that does not fit, and each that is missing."""
         wrong = [
             f"{name!r} is none of the model's" for name in self.given if name not in self.known
         ]
