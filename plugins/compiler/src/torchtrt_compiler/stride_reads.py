@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt_compiler.torch_internals import op_calls
+from torchtrt_compiler.torch_internals import op_calls, reads_base
 
 _KEY = "torchtrt_stride_reads"
 
@@ -34,13 +34,11 @@ _READS = (
     | {torch.Tensor.stride, torch.Tensor.is_contiguous, torch.Tensor.dim_order}
     | _READS_OFFSET
 )
-_READS_MEMORY = _ops("is_set_to") | {
-    torch.Tensor.is_set_to,
-    torch.Tensor._is_view,
-    torch.Tensor._base.__get__,  # type: ignore[union-attr]
-    torch.Tensor.storage,
-    torch.Tensor.untyped_storage,
-}
+_READS_MEMORY = (
+    _ops("is_set_to")
+    | {torch.Tensor.is_set_to, torch.Tensor.storage, torch.Tensor.untyped_storage}
+    | reads_base
+)
 """The functions that read which memory a tensor has. No check of an input's strides tells the answer."""
 
 _PASSING = frozenset(each.__code__ for each in (handle_torch_function, *op_calls))

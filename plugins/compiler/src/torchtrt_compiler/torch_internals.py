@@ -50,6 +50,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "like_constructors",
     "op_calls",
+    "reads_base",
     "replace_graph",
     "sympy_functions",
     "wrap_with_autocast",
@@ -61,6 +62,10 @@ has_kernel: Any = torch._C._dispatch_has_kernel
 has_autocast_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
 """Returns whether autocast itself knows an op, by the op's name and the dispatch key of autocast."""
 is_functional_tensor: Any = torch._is_functional_tensor
+reads_base: frozenset[Any] = frozenset(
+    {torch.Tensor._is_view, torch.Tensor._base.__get__}  # type: ignore[union-attr]
+)
+"""The functions that tell of which tensor another one is a view."""
 op_calls: tuple[Any, ...] = (
     torch._ops.OpOverload.__call__,
     torch._ops.OpOverloadPacket.__call__,
