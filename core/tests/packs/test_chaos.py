@@ -182,7 +182,7 @@ print(json.dumps({{
 """
 
 
-@pytest.mark.parametrize("many", [20_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("many", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("converter", ["convert", "'torchtrt_converters_bad.x:y'"])
 def test_a_pack_with_many_converters_costs_what_each_of_them_does(
     site: Any, install: Callable[..., None], converter: str, many: int
