@@ -65,7 +65,7 @@ is_functional_tensor: Any = torch._is_functional_tensor
 reads_base: frozenset[Any] = frozenset(
     {torch.Tensor._is_view, torch.Tensor._base.__get__}  # type: ignore[union-attr]
 )
-"""The functions that tell of which tensor another one is a view."""
+"""The functions that tell whether a tensor is a view, and its base."""
 op_calls: tuple[Any, ...] = (
     torch._ops.OpOverload.__call__,
     torch._ops.OpOverloadPacket.__call__,
