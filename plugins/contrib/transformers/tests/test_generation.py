@@ -176,7 +176,9 @@ def test_logits_are_eagers(pair):
     assert 11 == actual.past_key_values.get_seq_length()
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)]
+)
 def test_half_precision_models_keep_their_dtype(dtype, compiled_pair):
     """Logits are as far from eager's as eager's own are from those of float32, at most twice."""
     exact = model_of(CONFIGS["llama"])
