@@ -28,6 +28,7 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
+from torchtrt_compiler.refit.recipe import digest
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 
 _LED_TO_THE_GRAPH = frozenset(
@@ -213,9 +214,7 @@ class _Graph:
 
     def content(self, value: torch.Tensor) -> str:
         if id(value) not in self.digests:
-            data = value.detach().resolve_conj().resolve_neg().to("cpu").contiguous()
-            content: Any = data.reshape(-1).view(torch.uint8).numpy() if data.numel() else b""
-            self.digests[id(value)] = value, hashlib.sha256(content).hexdigest()
+            self.digests[id(value)] = value, digest(value)
         return self.digests[id(value)][1]
 
     def expression(self, expression: Any) -> str:

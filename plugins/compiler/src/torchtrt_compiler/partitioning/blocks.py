@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,8 +104,10 @@ def split_block(partition: Partition, level: int) -> Partition | None:
     It is cut in its middle half, where the fewest tensors go from the first part to the second.
     """
     nodes = partition.blocks[level]
-    count = len(nodes)
-    cut = _best_cut(nodes, range(max(1, count // 4), count - count // 4), count // 2)
+    count, crossings = len(nodes), _crossings(nodes)
+    places = [each for each in range(max(1, count // 4), count - count // 4) if each in crossings]
+    places.sort(key=lambda place: (crossings[place], abs(place - count // 2), place))
+    cut = _first_cut(nodes, places)
     return None if cut is None else _cut(partition, level, cut)
 
 
@@ -155,17 +157,11 @@ def _cut_by_weights(nodes: Sequence[Node], most: int) -> int | None:
         if total > most:
             break
         fitting = place + 1
-    late = range(fitting, fitting - fitting // 4 - 1, -1)
-    cut = _best_cut(nodes, [place for place in late if 0 < place < len(nodes)], fitting)
-    if cut is None:
-        cut = next((each for each in range(fitting, 0, -1) if _can_cut(nodes, each)), None)
-    if cut is None:
-        cut = next((each for each in range(fitting + 1, len(nodes)) if _can_cut(nodes, each)), None)
-    return cut
-
-
-def _can_cut(nodes: Sequence[Node], place: int) -> bool:
-    return _best_cut(nodes, [place], place) is not None
+    crossings = _crossings(nodes)
+    places = [each for each in range(fitting, 0, -1) if each in crossings]
+    late = [each for each in places if each >= fitting - fitting // 4]
+    beyond = [each for each in range(fitting + 1, len(nodes)) if each in crossings]
+    return _first_cut(nodes, [*sorted(late, key=crossings.__getitem__), *places, *beyond])
 
 
 def weight_bytes(nodes: Sequence[Node]) -> int:
@@ -192,19 +188,14 @@ def leave_block(partition: Partition, level: int, reason: str) -> Partition:
     return Partition(blocks, (*partition.torch_nodes, *left), partition.levels)
 
 
-def _best_cut(nodes: Sequence[Node], places: Sequence[int], middle: int) -> int | None:
-    """Returns where to cut a block in two: how many nodes come before it, or None where no cut is possible.
+def _crossings(nodes: Sequence[Node]) -> dict[int, int]:
+    """Returns the places where a block can be cut, each with the number of tensors that go from part to part.
 
-    Args:
-        nodes: The block.
-        places: The places to choose from. Fewer tensors go from one part to the other at the chosen place.
-        middle: The place that is preferred among those with equally many tensors.
+    A place is the number of nodes before the cut.
     """
     numbers = {node: number for number, node in enumerate(nodes)}
-    crossing, stuck = (
-        [0] * (len(nodes) + 1),
-        [0] * (len(nodes) + 1),
-    )  # changes from one place to the next
+    crossing = [0] * (len(nodes) + 1)  # changes from one place to the next
+    stuck = crossing.copy()
     for number, node in enumerate(nodes):
         last = max((numbers.get(user, 0) for user in _readers(node)), default=0)
         if last <= number:
@@ -212,10 +203,15 @@ def _best_cut(nodes: Sequence[Node], places: Sequence[int], middle: int) -> int 
         for changes in (crossing, stuck) if _must_stay_inside(node) else (crossing,):
             changes[number + 1] += 1
             changes[last + 1] -= 1
-    crossing, stuck = list(itertools.accumulate(crossing)), list(itertools.accumulate(stuck))
-    ranks = sorted((crossing[each], abs(each - middle), each) for each in places if not stuck[each])
-    cuts = (cut for _, _, cut in ranks)
-    return next((cut for cut in cuts if _has_input(nodes[:cut]) and _has_input(nodes[cut:])), None)
+    totals = zip(itertools.accumulate(crossing), itertools.accumulate(stuck), strict=True)
+    counts = enumerate(totals)
+    return {place: count for place, (count, held) in counts if not held and 0 < place < len(nodes)}
+
+
+def _first_cut(nodes: Sequence[Node], places: Iterable[int]) -> int | None:
+    """Returns the first of the places at which both parts of a block have an input, or None."""
+    cuts = (each for each in places if _has_input(nodes[:each]) and _has_input(nodes[each:]))
+    return next(cuts, None)
 
 
 def _has_input(nodes: Sequence[Node]) -> bool:
