@@ -2,6 +2,8 @@
 
 Run with ``python -m tests.benchmarks.generation``; with ``TORCHTRT_TENSORRT=real`` on a machine that has a GPU.
 Models have random weights and, on the GPU, a published size. Times are medians of runs that take turns.
+Building large engines takes minutes, and timing wants the machine to itself: ``--engines FOLDER --build`` only builds,
+next to other work, and a second call with the same folder measures.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import argparse
 import functools
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -25,11 +27,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "two engines": {},
     "two engines, CUDA graphs": {"cuda_graphs": True},
     "one engine": {"prefill_engine": False},
+    "one engine, CUDA graphs": {"prefill_engine": False, "cuda_graphs": True},
 }
 """Ways to compile a model, by name: settings."""
 _LLAMA = {  # SmolLM2-135M
     "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
     "num_key_value_heads": 3, "vocab_size": 49152, "max_position_embeddings": 8192, "tie_word_embeddings": True,
+}  # fmt: skip
+_LLAMA_1B = {  # Llama-3.2-1B
+    "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192, "tie_word_embeddings": True,
 }  # fmt: skip
 _SMALL = {  # what two cores read in milliseconds
     "hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 6, "num_attention_heads": 8,
@@ -37,43 +44,61 @@ _SMALL = {  # what two cores read in milliseconds
 }  # fmt: skip
 
 
-def models(full: bool) -> Iterator[tuple[str, Any]]:
-    """Yields names and models, in float32 on the CPU."""
-    torch.manual_seed(0)
-    if full:
-        llama = transformers.LlamaConfig(**_LLAMA, eos_token_id=None)
-        yield "Llama of 135M", transformers.LlamaForCausalLM(llama)
-        yield "GPT-2", transformers.GPT2LMHeadModel(transformers.GPT2Config(eos_token_id=None))
-    else:
-        llama = transformers.LlamaConfig(**_SMALL, eos_token_id=None)
-        yield "Llama of 7M", transformers.LlamaForCausalLM(llama)
-        gpt2 = transformers.GPT2Config(
-            n_embd=256, n_layer=6, n_head=8, vocab_size=4096, eos_token_id=None, bos_token_id=None
-        )
-        yield "GPT-2 of 6M", transformers.GPT2LMHeadModel(gpt2)
+def _llama(config: Mapping[str, Any]) -> Any:
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**config, eos_token_id=None))
 
 
-def measure(full: bool, prompt: int, new: int, batch: int, rounds: int) -> Iterator[Row]:
+def _gpt2(**config: Any) -> Any:
+    config = {"eos_token_id": None, "bos_token_id": None, **config}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**config))
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "Llama of 1B": lambda: _llama(_LLAMA_1B),
+    "Llama of 135M": lambda: _llama(_LLAMA),
+    "GPT-2": lambda: _gpt2(),
+    "Llama of 7M": lambda: _llama(_SMALL),
+    "GPT-2 of 6M": lambda: _gpt2(n_embd=256, n_layer=6, n_head=8, vocab_size=4096),
+}
+"""What makes each model, in float32 on the CPU."""
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
     """Yields a row for each model, dtype and way to run it."""
     device = "cuda" if is_real() else "cpu"
-    dtypes = (torch.float32, torch.float16) if is_real() else (torch.float32,)
-    for name, model in models(full):
-        for dtype in dtypes:
-            yield from _rows(
-                f"{name}, {str(dtype).removeprefix('torch.')}",
-                model.eval().to(device, dtype),
-                *(prompt, new, batch, rounds),
+    published = ("Llama of 135M", "GPT-2") if options.full else ("Llama of 7M", "GPT-2 of 6M")
+    for name in options.model or published:
+        torch.manual_seed(0)
+        model = MODELS[name]().eval()
+        for dtype in options.dtype or (("float32", "float16") if is_real() else ("float32",)):
+            placed = model.to(device, getattr(torch, dtype))
+            yield from _rows(f"{name}, {dtype}", placed, options)
+
+
+def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForCausalLM]:
+    length = options.prompt + options.new
+    sizes = {
+        "max_batch_size": options.batch,
+        "max_length": length,
+        "opt_length": options.prompt,
+        "tactic_sources": options.tactic_sources,
+    }
+    with tempfile.TemporaryDirectory() as folder:  # engines that kinds share are built once
+        return {
+            kind: compile_for_generation(
+                model, **sizes, engine_cache=options.engines or folder, **settings
             )
-
-
-def _rows(title: str, model: Any, prompt: int, new: int, batch: int, rounds: int) -> Iterator[Row]:
-    sizes = {"max_batch_size": batch, "max_length": prompt + new, "opt_length": prompt}
-    with tempfile.TemporaryDirectory() as engines:  # those that kinds share are built once
-        compiled = {
-            kind: compile_for_generation(model, **sizes, engine_cache=engines, **settings)
             for kind, settings in KINDS.items()
-            if is_real() or not settings.get("cuda_graphs")
+            if (is_real() or not settings.get("cuda_graphs"))
+            and (options.kind is None or kind in options.kind)
         }
+
+
+def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
+    compiled = _compiled(model, options)
+    if options.build:
+        return
+    batch, prompt, new = options.batch, options.prompt, options.new
     ids = torch.randint(5, model.config.vocab_size, (batch, prompt), device=model.device)
     ways: dict[str, Callable[[int], Any]] = {
         "eager": functools.partial(_generate, model, ids),
@@ -89,7 +114,7 @@ def _rows(title: str, model: Any, prompt: int, new: int, batch: int, rounds: int
         for way, call in ways.items()
         for count in (1, new)
     }
-    times = seconds_in_turn(calls, rounds, warm_up=2)  # type: ignore[arg-type, type-var]
+    times = seconds_in_turn(calls, options.rounds, warm_up=2)  # type: ignore[arg-type, type-var]
     expected = ways["eager"](new)
     for way, call in ways.items():
         first, all_ = times[(way, 1)], times[(way, new)]
@@ -132,11 +157,19 @@ def main() -> None:
     parser.add_argument("--new", type=int, default=64)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    options = vars(parser.parse_args())
+    parser.add_argument("--model", action="append", choices=MODELS)
+    parser.add_argument("--dtype", action="append", help="as 'float16'")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="ways to compile")
+    parser.add_argument("--engines", help="a folder that keeps the engines")
+    parser.add_argument("--build", action="store_true", help="only build the engines")
+    parser.add_argument(
+        "--tactic-sources", type=int, help="as the setting: 0 without cuBLAS and cuDNN"
+    )
+    options = parser.parse_args()
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    options["full"] = options["full"] or is_real()
-    print(f"{describe()}, torch {torch.__version__}, {options}")
-    for row in measure(**options):
+    options.full = options.full or is_real()
+    print(f"{describe()}, torch {torch.__version__}, {vars(options)}")
+    for row in measure(options):
         print(f"{row.what}: {row.result}", flush=True)
 
 
