@@ -12,7 +12,8 @@ import torchtrt
 from torchtrt.errors import EngineError, FullCompilationError, InputError, UnsupportedProgramError
 from torchtrt.tensorrt import is_real
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
-from torchtrt_converters_transformers.step import Step, StepCache
+from torchtrt_converters_transformers.attention import StepCache
+from torchtrt_converters_transformers.step import Step
 
 from .conftest import CONFIGS, DEVICE, GROUPED, ONE, VERSIONS, Pair, model_of, prompts
 
@@ -211,15 +212,16 @@ def test_a_step_copies_nothing_of_the_cache(pair):
     compiled(ids[:, :1], past_key_values=cache)
     handle.remove()
 
-    ((past, (_, states)),) = seen
+    ((past, (_, (states,))),) = seen
     layout = cache.layout
+    ((heads, width),) = set(layout.shapes)
     assert 2 * layout.layers == len(past)
     for number, tensor in enumerate(past):
         assert tensor.is_contiguous()
-        assert (2, layout.heads, 100, layout.width) == tensor.shape
+        assert (2, heads, 100, width) == tensor.shape
         start = tensor.data_ptr() - memory.data_ptr()
         assert start == number * tensor.numel() * tensor.itemsize
-    assert (2 * layout.layers, 2, layout.heads, 1, layout.width) == states.shape
+    assert (2 * layout.layers, 2, heads, 1, width) == states.shape
     assert torch.equal(states[..., 0, :], torch.stack(list(cache.tensors))[..., 66, :])
     assert cache._memory is memory
 

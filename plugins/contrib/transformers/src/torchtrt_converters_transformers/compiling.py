@@ -11,14 +11,10 @@ from transformers import DynamicCache, PreTrainedModel
 
 import torchtrt
 from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE, StepCache
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
-from torchtrt_converters_transformers.step import (
-    NOT_THROUGH_THE_INTERFACE,
-    Step,
-    StepCache,
-    sharing_copy,
-)
+from torchtrt_converters_transformers.step import Step, sharing_copy
 
 _TOLERANCE = {torch.float32: 1e-3}
 """How far our attention may be from the model's own, of the largest logit; 5 % in lower precisions."""
@@ -59,7 +55,8 @@ def compile_for_generation(
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
     step = Step(model, max_length).eval()
     states, windows = _try(model, step)
-    rows, _, heads, _, width = states.shape
+    shapes = tuple((each.shape[1], each.shape[3]) for each in states)
+    dtype = states[0].dtype
     config = model.config.get_text_config()
     if windows != _windows(config, len(windows)) and any(
         window is not None and window < max_length
@@ -69,7 +66,7 @@ def compile_for_generation(
             model, "not all of its layers say to their attention which window they read"
         )
     windowed = any(window is not None and window < max_length for window in windows)
-    layout = CacheLayout(rows // 2, heads, width, max_batch_size, max_length)
+    layout = CacheLayout(shapes, max_batch_size, max_length)
     batch = (1, max_batch_size, max_batch_size)
     length = (1, opt_length, max_length)
 
@@ -80,7 +77,7 @@ def compile_for_generation(
         )
 
     past: list[Any] = [
-        [_input((batch, heads, length, width), states.dtype) for _ in range(rows)],
+        [_input((batch, heads, length, width), dtype) for heads, width in shapes],
         _input((batch, length), torch.bool),
     ]
     if windowed:
@@ -92,8 +89,8 @@ def compile_for_generation(
         compiled((1, 1, max_length), *past),
         compiled(length) if prefill_engine else None,
         windowed=windowed,
-        dtype=states.dtype,
-        device=states.device,
+        dtype=dtype,
+        device=states[0].device,
     )
 
 
@@ -135,6 +132,13 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
             f"it takes {' and '.join(others)} besides text. Give the weights of its language model to a model for text "
             "alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
         )
+    if getattr(model, "_is_stateful", False):
+        raise _unsupported(
+            model,
+            "some of its layers keep one state of all tokens (a state space, or linear attention) in place of keys and "
+            "values. Compile its forward without a cache: set model.config.use_cache = False, call torchtrt.compile or "
+            "torchtrt.follow, and give it the whole text for each token; or leave it in PyTorch",
+        )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
     if len({parameter.device for parameter in model.parameters()}) > 1:
@@ -143,6 +147,10 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
 
 def _other_modalities(model: Any) -> list[str]:
     """Returns what a model reads besides text: ``["image"]``."""
+    if (
+        model.config.get_text_config() is model.config
+    ):  # Gemma 3's inherit theirs from a model with images
+        return []
     modalities = getattr(model, "input_modalities", "text")
     given = (modalities,) if isinstance(modalities, str) else modalities
     return [each for each in given if each != "text"]
@@ -154,11 +162,11 @@ def _unsupported(model: Any, reason: str) -> UnsupportedProgramError:
     )
 
 
-def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
+def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | None]]:
     """Runs a padded prompt and one more token through the step and through the model itself.
 
     Returns:
-        New keys and values, as a ``Step`` returns them, and each layer's window.
+        New keys and values in turn, layer by layer, and each layer's window.
 
     Raises:
         UnsupportedProgramError: The step does not compute what the model does.
@@ -174,9 +182,14 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
         try:
             cache = StepCache(mask[:, first].bool())
             ours = [step.read(ids[:, first], positions[:, first], cache)]
-            states = torch.stack(cache.states)
+            states = cache.states
+            step.whole = cache.expands
             behind = StepCache(
-                mask[:, second].bool(), list(states), mask[:, first].bool(), positions[1, second]
+                mask[:, second].bool(),
+                states,
+                mask[:, first].bool(),
+                positions[1, second],
+                whole=step.whole,
             )
             ours.append(step.read(ids[:, second], positions[:, second], behind))
         except UnsupportedProgramError as error:
@@ -192,7 +205,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
                 use_cache=True,
             ).logits[:, -1]
             distance = (logits - wanted).abs().max() / wanted.abs().max()
-            if not distance <= _TOLERANCE.get(states.dtype, 5e-2):
+            if not distance <= _TOLERANCE.get(states[0].dtype, 5e-2):
                 raise _unsupported(
                     model,
                     f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "

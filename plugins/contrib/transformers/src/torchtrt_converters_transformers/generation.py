@@ -268,11 +268,12 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
                 f"from_pretrained takes a folder with {_DESCRIPTION}, and no options; got {folder}."
             )
         description: Mapping[str, Any] = json.loads((folder / _DESCRIPTION).read_text("utf-8"))
+        layout = description["layout"]
         modules = {name: torchtrt.load(folder / f"{name}.pt2") for name in description["engines"]}
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),
-            CacheLayout(**description["layout"]),
+            CacheLayout(**{**layout, "shapes": tuple(map(tuple, layout["shapes"]))}),
             modules["step"],
             modules.get("prefill"),
             windowed=description["windowed"],
