@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,6 +26,55 @@ NOT_THROUGH_THE_INTERFACE = "its attention does not go through transformers' Att
 
 _UNKNOWN = ("head_mask", "sinks")
 """Further arguments of attention, which ours does not compute."""
+
+
+class SourceCache(Cache):
+    """The keys and values of what an encoder read, while a decoder reads them, or computes them.
+
+    Args:
+        mask: Booleans ``(batch, source)``: which places count.
+        states: Keys and values in turn, layer by layer, each ``(batch, heads, source, width)``; none while the decoder
+            computes them.
+
+    Attributes:
+        states: These.
+        asked: Whether a layer has asked for its keys and values, and attention has not read them yet.
+    """
+
+    def __init__(self, mask: Tensor, states: Sequence[Tensor] = ()) -> None:
+        super().__init__(layers=[])
+        self.mask, self.states = mask, list(states)
+        self.asked = False
+        self.layers = _SourceLayers(self)  # type: ignore[assignment]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Keeps the keys and values of a layer."""
+        if 2 * layer_idx != len(self.states):
+            raise UnsupportedProgramError("its layers do not read the source in turn, each once")
+        self.states += [key_states, value_states]
+        self.asked = True
+        return key_states, value_states
+
+    def get_seq_length(self, *_: Any, **__: Any) -> int:
+        """Returns the places of the source, and 0 while nothing is computed."""
+        return self.mask.shape[1] if self.states else 0
+
+
+class _SourceLayers:
+    """Gives a layer its keys and values as the layers of transformers' caches do."""
+
+    def __init__(self, cache: SourceCache) -> None:
+        self._cache = cache
+
+    def __len__(self) -> int:
+        return len(self._cache.states) // 2
+
+    def __getitem__(self, layer: int) -> SimpleNamespace:
+        self._cache.asked = True
+        keys, values = self._cache.states[2 * layer : 2 * layer + 2]
+        return SimpleNamespace(keys=keys, values=values)
 
 
 class StepCache(Cache):
@@ -61,6 +111,7 @@ class StepCache(Cache):
         self.states: list[Tensor] = []
         self.windows: list[int | None] = []
         self.expands = False
+        self.source: SourceCache | None = None
         self._masks: dict[int | None, tuple[Tensor, Tensor | None]] = {}
         self._layer: int | None = None
         self._given: tuple[Tensor, Tensor] | None = None
@@ -80,15 +131,23 @@ class StepCache(Cache):
         self._given = (key_states, value_states)
         if self.whole and self.past:
             past = self.past[2 * layer_idx : 2 * layer_idx + 2]
+            for each in past:  # they differ for PyTorch until somebody says this
+                torch._check(each.shape[2] == self.past_places())
             key, value = (torch.cat(pair, 2) for pair in zip(past, self._given, strict=True))
             self._given = (key, value)
         return self._given
+
+    def past_places(self) -> int:
+        """Returns the places of the cache, used or not."""
+        return self.past[0].shape[2] if self.past_mask is None else self.past_mask.shape[1]
 
     def is_complete(self) -> bool:
         """Returns whether there were layers, and attention read what each cached."""
         return bool(self.states) and self._layer is None
 
-    def take_layer(self, key: Tensor, value: Tensor) -> list[Tensor | None]:
+    def take_layer(
+        self, key: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Returns new keys and values, and those of the cache if there are any, of the layer that has just cached.
 
         Args:
@@ -98,21 +157,24 @@ class StepCache(Cache):
         if self._layer is None or self._given is None:
             raise UnsupportedProgramError("a layer reads what another one has cached")
         layer, given, self._layer = self._layer, self._given, None
+        past = self.past[2 * layer : 2 * layer + 2] or (None, None)
         if given[0] is key and given[1] is value:
-            past = self.past[2 * layer : 2 * layer + 2] if self.past else (None, None)
-            return [*self.states[2 * layer : 2 * layer + 2], *past]
+            return (self.states[2 * layer], self.states[2 * layer + 1], past[0], past[1])
         self.expands = True
         if not self.past:
-            return [key, value, None, None]
+            return (key, value, None, None)
         if not self.whole:
             raise UnsupportedProgramError("its attention reads other keys than its cache has")
-        places = self.past[0].shape[2]
-        parts = [(each[:, :, places:], each[:, :, :places]) for each in (key, value)]
-        return [each for pair in zip(*parts, strict=True) for each in pair]
+        places = self.past_places()
+        new, cached = (slice(places, None), slice(None, places))
+        return (key[:, :, new], value[:, :, new], key[:, :, cached], value[:, :, cached])
 
     def take_source(self) -> Tensor | None:
         """Returns which places of the source may be read, if a layer has just asked for its keys and values."""
-        return None
+        if self.source is None or not self.source.asked:
+            return None
+        self.source.asked = False
+        return self.source.mask
 
     def masks(self, window: int | None) -> tuple[Tensor, Tensor | None]:
         """Returns what new tokens may read of each other and of the cache, for a window of so many tokens."""
@@ -138,7 +200,7 @@ class StepCache(Cache):
             return bias
         assert self.start_place is not None
         own = self.start_place + torch.arange(new, device=bias.device)
-        return torch.cat([bias[..., : self.past[0].shape[2]], bias.index_select(3, own)], 3)
+        return torch.cat([bias[..., : self.past_places()], bias.index_select(3, own)], 3)
 
     @property
     def is_compileable(self) -> bool:

@@ -63,6 +63,10 @@ class EngineCache(Cache):
     Args:
         layout: What there is room for.
         memory: ``layout.elements()`` elements on the model's device, in the dtype of its keys.
+
+    Attributes:
+        source: Keys and values of what an encoder read, in turn, each ``(batch, heads, source, width)``, and a mask,
+            booleans ``(batch, source)``. Empty where there is no encoder.
     """
 
     def __init__(self, layout: CacheLayout, memory: Tensor) -> None:
@@ -70,6 +74,7 @@ class EngineCache(Cache):
         self.layout = layout
         self._memory: Tensor | None = memory
         self._groups = layout.groups()
+        self.source: list[Tensor] = []
         self._length = self._batch_size = 0
         self._resize(0, 1)
 
@@ -92,7 +97,7 @@ class EngineCache(Cache):
             )
         # What no mask lets through is multiplied by zero, and so has to be finite.
         self._owned().zero_()
-        self._length = 0
+        self._length, self.source = 0, []
         self._resize(batch_size, 1)
 
     def append(self, states: Sequence[Tensor]) -> None:
@@ -146,7 +151,7 @@ class EngineCache(Cache):
         self._length = self._batch_size = 0
         self._tensors: Sequence[Tensor] = ()
         self._states: list[Tensor] = []
-        self._mask = torch.empty(0)
+        self._mask, self.source = torch.empty(0), []
 
     def get_seq_length(self, *_: Any, **__: Any) -> int:
         """Returns the number of tokens in the cache."""
@@ -197,6 +202,8 @@ class EngineCache(Cache):
         for states in self._states:
             written = states[:, :, :, : self._length]
             written.copy_(written.index_select(1, beam_idx.to(written.device)))
+        for each in self.source:
+            each.copy_(each.index_select(0, beam_idx.to(each.device)))
 
     def update(self, *_: Any, **__: Any) -> NoReturn:
         """Raises an ``EngineError``: only engines write here."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +15,13 @@ import torchtrt
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE, StepCache
 from torchtrt_converters_transformers.cache import CacheLayout
+from torchtrt_converters_transformers.encoder_decoder import (
+    DecoderStep,
+    EncoderStep,
+    example_source,
+    try_encoder_decoder,
+)
+from torchtrt_converters_transformers.encoder_decoder_model import hollow_copy
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.step import Step, sharing_copy
 
@@ -26,10 +35,11 @@ def compile_for_generation(
     max_batch_size: int = 1,
     max_length: int,
     opt_length: int | None = None,
+    max_source_length: int | None = None,
     prefill_engine: bool = True,
     **settings: Any,
-) -> CompiledForCausalLM:
-    """Compiles a causal language model of transformers for ``generate``.
+) -> Any:
+    """Compiles a model of transformers for ``generate``: a causal language model, or an encoder with a decoder.
 
     Args:
         model: The model, on the device that is to run it and in its dtype. It is not changed; it is compiled as it is
@@ -38,11 +48,15 @@ def compile_for_generation(
         max_length: The most tokens of a sequence, its prompt included.
         opt_length: The length of prompts, and of what is cached, that engines are optimized for; by default half of
             ``max_length``.
+        max_source_length: The most tokens that an encoder reads; by default ``max_length``. Features have the length
+            that the model requires.
         prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
+            The prompts of decoders behind an encoder are short, and have none.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
-        A model with transformers' ``generate``.
+        A model with transformers' ``generate``: a ``CompiledForCausalLM``, or for an encoder with a decoder a
+        ``CompiledEncoderDecoder`` of the model's own class.
 
     Raises:
         InputError: A number does not fit the model.
@@ -53,6 +67,12 @@ def compile_for_generation(
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
+    if model.config.is_encoder_decoder:
+        source_length = max_length if max_source_length is None else max_source_length
+        sizes = Sizes(max_batch_size, max_length, opt_length, source_length)
+        return _compile_encoder_decoder(model, sizes, settings)
+    if max_source_length is not None:
+        raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
     step = Step(model, max_length).eval()
     states, windows = _try(model, step)
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
@@ -94,6 +114,60 @@ def compile_for_generation(
     )
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """The greatest sizes of sequences and sources, and what engines are optimized for."""
+
+    max_batch_size: int
+    max_length: int
+    opt_length: int
+    max_source_length: int
+
+
+def _compile_encoder_decoder(
+    model: PreTrainedModel, sizes: Sizes, settings: Mapping[str, Any]
+) -> Any:
+    batch = (1, sizes.max_batch_size, sizes.max_batch_size)
+    source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
+    encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
+    example = example_source(model)
+    given = [_input((batch, *example.shape[1:]), example.dtype)]
+    if not example.is_floating_point():
+        given = [_input((batch, source_places), torch.int64)] * 2
+    try:
+        states, cached = try_encoder_decoder(model, encoder, step, example, _TOLERANCE)
+    except UnsupportedProgramError as error:
+        raise _unsupported(model, str(error)) from error
+    rows, heads, places, width = cached.shape[1:]
+    fixed = example.is_floating_point()
+    source_size = places if fixed else source_places
+    shapes = tuple((each.shape[1], each.shape[3]) for each in states)
+    cached_places = (1, sizes.opt_length, sizes.max_length)
+    new = (1, 1, sizes.max_length)
+    dtype = states[0].dtype
+    inputs = [
+        _input((batch, new), torch.int64),
+        _input((batch, new), torch.bool),
+        [_input((batch, heads, source_size, width), dtype) for _ in range(rows)],
+        _input((batch, source_size), torch.bool),
+        [_input((batch, *shape[:1], cached_places, shape[1]), dtype) for shape in shapes],
+        _input((batch, cached_places), torch.bool),
+        torchtrt.Input((1,), dtype=torch.int64),
+    ]
+    if step.takes_positions:
+        inputs.append(_input((batch, new), torch.int64))
+    compiled = hollow_copy(model)
+    compiled.attach(
+        CacheLayout(shapes, sizes.max_batch_size, sizes.max_length),
+        torchtrt.compile(encoder, given, **settings),
+        torchtrt.compile(step, inputs, **settings),
+        takes_positions=step.takes_positions,
+        dtype=dtype,
+        device=states[0].device,
+    )
+    return compiled
+
+
 def _input(sizes: tuple[int | tuple[int, int, int], ...], dtype: torch.dtype) -> torchtrt.Input:
     """Returns an input of sizes that each are fixed, or a minimum, an optimum and a maximum."""
     ranges = [(size,) * 3 if isinstance(size, int) else size for size in sizes]
@@ -124,8 +198,10 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         chunk = getattr(config, "attention_chunk_size", None)
         if chunk is None or max_length > chunk:
             raise _unsupported(model, f"max_length is beyond its chunks of {chunk} tokens")
+    if len({parameter.device for parameter in model.parameters()}) > 1:
+        raise _unsupported(model, "it is spread over several devices")
     if model.config.is_encoder_decoder:
-        raise _unsupported(model, "it is an encoder and a decoder")
+        return
     if others := _other_modalities(model):
         raise _unsupported(
             model,
@@ -136,13 +212,11 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         raise _unsupported(
             model,
             "some of its layers keep one state of all tokens (a state space, or linear attention) in place of keys and "
-            "values. Compile its forward without a cache: set model.config.use_cache = False, call torchtrt.compile or "
-            "torchtrt.follow, and give it the whole text for each token; or leave it in PyTorch",
+            "values, which our engines do not update. Generate with PyTorch; for the logits of texts of one length, "
+            "set model.config.use_cache = False and call torchtrt.compile(model, [input_ids])",
         )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
-    if len({parameter.device for parameter in model.parameters()}) > 1:
-        raise _unsupported(model, "it is spread over several devices")
 
 
 def _other_modalities(model: Any) -> list[str]:

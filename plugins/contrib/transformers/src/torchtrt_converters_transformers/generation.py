@@ -24,7 +24,7 @@ _DESCRIPTION = "torchtrt_generation.json"
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""
 
-_MODES = {
+REFUSED_OPTIONS = {
     "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
     "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
     "cache_implementation": "the engines have a cache of their own",
@@ -69,7 +69,9 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.generation_config = copy.deepcopy(generation_config)
         # What a checkpoint's defaults say of other caches is not what somebody asked for here.
-        self.generation_config.update(use_cache=True, cache_config=None, **dict.fromkeys(_MODES))
+        self.generation_config.update(
+            use_cache=True, cache_config=None, **dict.fromkeys(REFUSED_OPTIONS)
+        )
         self.layout = layout
         self.windowed = windowed
         self._dtype, self._device = dtype, device
@@ -117,7 +119,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         prompt = options.get("input_ids") if inputs is None else inputs
-        for name, reason in _MODES.items():
+        for name, reason in REFUSED_OPTIONS.items():
             if options.get(name) is not None or getattr(generation_config, name, None) is not None:
                 raise InputError(f"generate({name}=...) is not possible here: {reason}.")
         if (
