@@ -15,15 +15,23 @@ import torchtrt
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE, StepCache
 from torchtrt_converters_transformers.cache import CacheLayout
+from torchtrt_converters_transformers.compiled_class import hollow_copy
 from torchtrt_converters_transformers.encoder_decoder import (
     DecoderStep,
     EncoderStep,
     example_source,
     try_encoder_decoder,
 )
-from torchtrt_converters_transformers.encoder_decoder_model import hollow_copy
+from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncoderDecoder
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
-from torchtrt_converters_transformers.step import Step, sharing_copy
+from torchtrt_converters_transformers.step import Step, sharing_copy, varying_input
+from torchtrt_converters_transformers.vision_language import (
+    EmbeddingStep,
+    ImageFeatures,
+    image_input,
+    why_not,
+    with_engines,
+)
 
 _TOLERANCE = {torch.float32: 1e-3}
 """How far our attention may be from the model's own, of the largest logit; 5 % in lower precisions."""
@@ -73,7 +81,9 @@ def compile_for_generation(
         return _compile_encoder_decoder(model, sizes, settings)
     if max_source_length is not None:
         raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
-    step = Step(model, max_length).eval()
+    sees = bool(_other_modalities(model))
+    step = (EmbeddingStep if sees else Step)(model, max_length)
+    step.eval()
     states, windows = _try(model, step)
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     dtype = states[0].dtype
@@ -91,27 +101,33 @@ def compile_for_generation(
     length = (1, opt_length, max_length)
 
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
-        tokens = _input((batch, new), torch.int64)
-        return torchtrt.compile(
-            step, [tokens, tokens, _input((batch, new), torch.bool), *past], **settings
-        )
+        counted = varying_input((batch, new), torch.bool)
+        return torchtrt.compile(step, [*step.inputs(batch, new), counted, *past], **settings)
 
     past: list[Any] = [
-        [_input((batch, heads, length, width), dtype) for heads, width in shapes],
-        _input((batch, length), torch.bool),
+        [varying_input((batch, heads, length, width), dtype) for heads, width in shapes],
+        varying_input((batch, length), torch.bool),
     ]
     if windowed:
         past.append(torchtrt.Input((1,), dtype=torch.int64))
-    return CompiledForCausalLM(
-        model.config,
+    language = CompiledForCausalLM(
+        config,
         model.generation_config,
         layout,
         compiled((1, 1, max_length), *past),
         compiled(length) if prefill_engine else None,
         windowed=windowed,
+        embeds=sees,
         dtype=dtype,
         device=states[0].device,
     )
+    if not isinstance(step, EmbeddingStep):
+        return language
+    image = image_input(model)
+    vision = None
+    if image is not None:
+        vision = torchtrt.compile(ImageFeatures(model).eval(), [image], **settings)
+    return with_engines(model, step, language, vision)
 
 
 @dataclass(frozen=True)
@@ -131,9 +147,9 @@ def _compile_encoder_decoder(
     source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
     encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
     example = example_source(model)
-    given = [_input((batch, *example.shape[1:]), example.dtype)]
+    given = [varying_input((batch, *example.shape[1:]), example.dtype)]
     if not example.is_floating_point():
-        given = [_input((batch, source_places), torch.int64)] * 2
+        given = [varying_input((batch, source_places), torch.int64)] * 2
     try:
         states, cached = try_encoder_decoder(model, encoder, step, example, _TOLERANCE)
     except UnsupportedProgramError as error:
@@ -146,17 +162,17 @@ def _compile_encoder_decoder(
     new = (1, 1, sizes.max_length)
     dtype = states[0].dtype
     inputs = [
-        _input((batch, new), torch.int64),
-        _input((batch, new), torch.bool),
-        [_input((batch, heads, source_size, width), dtype) for _ in range(rows)],
-        _input((batch, source_size), torch.bool),
-        [_input((batch, *shape[:1], cached_places, shape[1]), dtype) for shape in shapes],
-        _input((batch, cached_places), torch.bool),
+        varying_input((batch, new), torch.int64),
+        varying_input((batch, new), torch.bool),
+        [varying_input((batch, heads, source_size, width), dtype) for _ in range(rows)],
+        varying_input((batch, source_size), torch.bool),
+        [varying_input((batch, *shape[:1], cached_places, shape[1]), dtype) for shape in shapes],
+        varying_input((batch, cached_places), torch.bool),
         torchtrt.Input((1,), dtype=torch.int64),
     ]
     if step.takes_positions:
-        inputs.append(_input((batch, new), torch.int64))
-    compiled = hollow_copy(model)
+        inputs.append(varying_input((batch, new), torch.int64))
+    compiled = hollow_copy(model, CompiledEncoderDecoder)
     compiled.attach(
         CacheLayout(shapes, sizes.max_batch_size, sizes.max_length),
         torchtrt.compile(encoder, given, **settings),
@@ -166,13 +182,6 @@ def _compile_encoder_decoder(
         device=states[0].device,
     )
     return compiled
-
-
-def _input(sizes: tuple[int | tuple[int, int, int], ...], dtype: torch.dtype) -> torchtrt.Input:
-    """Returns an input of sizes that each are fixed, or a minimum, an optimum and a maximum."""
-    ranges = [(size,) * 3 if isinstance(size, int) else size for size in sizes]
-    shortest, optimal, longest = zip(*ranges, strict=True)
-    return torchtrt.Input(min_shape=shortest, opt_shape=optimal, max_shape=longest, dtype=dtype)
 
 
 def _check(model: Any, max_batch_size: int, max_length: int) -> None:
@@ -202,11 +211,15 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         raise _unsupported(model, "it is spread over several devices")
     if model.config.is_encoder_decoder:
         return
-    if others := _other_modalities(model):
+    others = _other_modalities(model)
+    reason = None if not others else why_not(model)
+    if set(others) - {"image", "video"}:
+        reason = "only images have engines here"
+    if reason is not None:
         raise _unsupported(
             model,
-            f"it takes {' and '.join(others)} besides text. Give the weights of its language model to a model for text "
-            "alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
+            f"it takes {' and '.join(others)} besides text, and {reason}. Give the weights of its language model to a "
+            "model for text alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
         )
     if getattr(model, "_is_stateful", False):
         raise _unsupported(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-import functools
 import weakref
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from torchtrt.errors import EngineError, InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
-from torchtrt_converters_transformers.generation import REFUSED_OPTIONS
+from torchtrt_converters_transformers.compiled_class import CompiledClass
 
 
 @dataclasses.dataclass
@@ -68,8 +65,8 @@ class CompiledEncoder(torch.nn.Module):
         return EncodedOutput(last_hidden_state=state, cached=cached)
 
 
-class CompiledEncoderDecoder:
-    """Adds engines to a class of transformers with an encoder and a decoder; its ``generate`` is the class's own.
+class CompiledEncoderDecoder(CompiledClass):
+    """Adds engines to a class of transformers with an encoder and a decoder.
 
     Attributes:
         layout: What the cache has room for.
@@ -78,19 +75,8 @@ class CompiledEncoderDecoder:
     """
 
     main_input_name: str
-    layout: CacheLayout
     step: torch.nn.Module
     takes_positions: bool
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model was when it was compiled."""
-        return self._engine_device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The model's dtype."""
-        return self._engine_dtype
 
     @property
     def encoder_engine(self) -> torch.nn.Module:
@@ -161,7 +147,7 @@ class CompiledEncoderDecoder:
                 encoder_outputs = self.compiled_encoder(
                     **{self.main_input_name: source, "attention_mask": attention_mask}
                 )
-            cache = self._lend() if past_key_values is None else past_key_values
+            cache = self._lend_cache() if past_key_values is None else past_key_values
             if not isinstance(cache, EngineCache) or cache.layout != self.layout:
                 raise EngineError(
                     f"past_key_values is a {type(cache).__name__} that this model did not make. Leave it out."
@@ -190,36 +176,6 @@ class CompiledEncoderDecoder:
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
         )
 
-    def generate(self, *arguments: Any, **options: Any) -> Any:
-        """Generates as the model's class does, with its options.
-
-        Raises:
-            InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
-        """
-        config = options.get("generation_config")
-        for name, reason in REFUSED_OPTIONS.items():
-            if options.get(name) is not None or getattr(config, name, None) is not None:
-                raise InputError(f"generate({name}=...) is not possible here: {reason}.")
-        return super().generate(*arguments, **options)  # type: ignore[misc]
-
-    def _prepare_cache_for_generation(
-        self,
-        _config: Any,
-        model_kwargs: dict[str, Any],
-        _mode: Any,
-        _batch_size: int,
-        max_cache_length: int,
-        *_: Any,
-    ) -> None:
-        # Transformers asks here for the cache of one run; a run of Whisper is a part of a recording.
-        if max_cache_length > self.layout.max_length:
-            raise InputError(
-                f"Up to {max_cache_length} tokens are asked for, but the model was compiled for "
-                f"max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again for more."
-            )
-        if model_kwargs.get("past_key_values") is None:
-            model_kwargs["past_key_values"] = self._lend()
-
     def _positions(self, given: Tensor | None, batch: int, start: int, new: int) -> list[Tensor]:
         if not self.takes_positions:
             return []
@@ -241,26 +197,13 @@ class CompiledEncoderDecoder:
             )
         return new
 
-    def _lend(self) -> EngineCache:
+    def _lend_cache(self) -> EngineCache:
         before = None if self._lent is None else self._lent()
         if before is not None:
             before.release()
         cache = EngineCache(self.layout, self._memory)
         self._lent = weakref.ref(cache)
         return cache
-
-    def save_pretrained(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises an ``InputError``: save the two engines."""
-        raise InputError(
-            "A compiled encoder with its decoder is not saved as one: save encoder_engine and step with torchtrt.save, "
-            "or compile with engine_cache."
-        )
-
-    def _apply(self, *_: Any, **__: Any) -> NoReturn:
-        raise EngineError(
-            f"Device and dtype of a compiled model are compiled in ({self.device}, {self.dtype}). Move the model, and "
-            "compile it again."
-        )
 
 
 def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:
@@ -277,18 +220,3 @@ def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:
     else:
         allowed = mask.bool().clone()
     return [*cached.transpose(0, 1).contiguous(), allowed]
-
-
-@functools.cache
-def compiled_class(kind: type[PreTrainedModel]) -> type[Any]:
-    """Returns the subclass of a class of transformers that runs engines."""
-    return type(f"Compiled{kind.__name__}", (CompiledEncoderDecoder, kind), {"_is_stateful": False})
-
-
-def hollow_copy(model: PreTrainedModel) -> Any:
-    """Returns a copy of a model's modules and configurations without its weights, of the class that runs engines."""
-    tensors = (*model.parameters(), *model.buffers())
-    copied = copy.deepcopy(model, {id(tensor): tensor.detach().to("meta") for tensor in tensors})
-    copied.__class__ = compiled_class(type(model))  # type: ignore[arg-type]
-    copied.eval()
-    return copied

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+import torchtrt
 from torchtrt_converters_transformers.attention import ATTENTION, StepCache, reading
 from torchtrt_converters_transformers.cache import equal_shapes
 
@@ -86,3 +87,14 @@ class Step(torch.nn.Module):
             )
         logits: Tensor = output.logits[:, -1]
         return logits
+
+    def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
+        """Returns the ranges of what is read and of its positions, for ranges of sequences and of tokens."""
+        return [varying_input((batch, new), torch.int64)] * 2
+
+
+def varying_input(sizes: Sequence[int | tuple[int, ...]], dtype: torch.dtype) -> torchtrt.Input:
+    """Returns an input of sizes that each are fixed, or a minimum, an optimum and a maximum."""
+    ranges = [(size,) * 3 if isinstance(size, int) else size for size in sizes]
+    shortest, optimal, longest = zip(*ranges, strict=True)
+    return torchtrt.Input(min_shape=shortest, opt_shape=optimal, max_shape=longest, dtype=dtype)
