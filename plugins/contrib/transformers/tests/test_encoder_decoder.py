@@ -50,7 +50,7 @@ MODELS = {
 
 
 def compiled_pair(name, version):
-    """A model with random weights, and compiled for 6 sequences of 30 tokens behind 40."""
+    """A model with random weights, and compiled for 12 sequences of 30 tokens behind 40."""
     torch.manual_seed(0)
     model = MODELS[name]().eval().to(DEVICE)
     with torch.no_grad():
@@ -59,7 +59,7 @@ def compiled_pair(name, version):
     with torchtrt.use_tensorrt(version):
         compiled = compile_for_generation(
             model,
-            max_batch_size=6,
+            max_batch_size=12,  # Whisper repeats a source for each text that is returned
             max_length=30,
             max_source_length=None if name == "whisper" else 40,
             require_full_compilation=True,
@@ -147,8 +147,8 @@ def test_what_there_is_no_room_for_is_an_error(t5):
 
     with pytest.raises(InputError, match="max_length=30"):
         t5.compiled.generate(source, attention_mask=mask, max_new_tokens=40)
-    with pytest.raises(InputError, match=r"8 sequences.*max_batch_size=6"):
-        t5.compiled.generate(source, attention_mask=mask, max_new_tokens=3, num_beams=4)
+    with pytest.raises(InputError, match=r"16 sequences.*max_batch_size=12"):
+        t5.compiled.generate(source, attention_mask=mask, max_new_tokens=3, num_beams=8)
     with pytest.raises(InputError, match=r"1 to 40|40"):
         t5.compiled.generate(prompts(1, 41)[0], max_new_tokens=3)
     with pytest.raises(InputError, match="a cache of their own"):

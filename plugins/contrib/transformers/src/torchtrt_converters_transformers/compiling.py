@@ -234,9 +234,8 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
 
 def _other_modalities(model: Any) -> list[str]:
     """Returns what a model reads besides text: ``["image"]``."""
-    if (
-        model.config.get_text_config() is model.config
-    ):  # Gemma 3's inherit theirs from a model with images
+    # The text models of Gemma 3 and others inherit the modalities of the model with images.
+    if model.config.get_text_config() is model.config:
         return []
     modalities = getattr(model, "input_modalities", "text")
     given = (modalities,) if isinstance(modalities, str) else modalities
