@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -21,23 +22,36 @@ class CacheLayout:
     """The state that a model keeps of each token, and the number of tokens with room.
 
     Attributes:
-        layers: The layers that have keys and values.
-        heads: The heads of keys and values in each layer.
-        width: The elements of one key.
+        shapes: The heads and the width of keys and values in turn, layer by layer.
         max_batch_size: The most sequences.
         max_length: The most tokens of a sequence.
     """
 
-    layers: int
-    heads: int
-    width: int
+    shapes: tuple[tuple[int, int], ...]
     max_batch_size: int
     max_length: int
 
+    @property
+    def layers(self) -> int:
+        """The layers that have keys and values."""
+        return len(self.shapes) // 2
+
+    def groups(self) -> list[list[int]]:
+        """Returns the numbers of the keys and values of each shape: a step returns those of a group in one tensor."""
+        return equal_shapes(self.shapes)
+
     def elements(self) -> int:
         """Returns the elements of the keys and values of all sequences at their greatest length."""
-        rows = 2 * self.layers * self.max_batch_size
-        return rows * self.heads * self.max_length * self.width
+        tokens = self.max_batch_size * self.max_length
+        return tokens * sum(heads * width for heads, width in self.shapes)
+
+
+def equal_shapes(shapes: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Returns the numbers of equal shapes, group by group, in the order of each group's first."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, shape in enumerate(shapes):
+        groups.setdefault(shape, []).append(number)
+    return list(groups.values())
 
 
 class EngineCache(Cache):
@@ -49,13 +63,19 @@ class EngineCache(Cache):
     Args:
         layout: What there is room for.
         memory: ``layout.elements()`` elements on the model's device, in the dtype of its keys.
+
+    Attributes:
+        source: Keys and values of what an encoder read, in turn, each ``(batch, heads, source, width)``, and a mask,
+            booleans ``(batch, source)``. Empty where there is no encoder.
     """
 
     def __init__(self, layout: CacheLayout, memory: Tensor) -> None:
         super().__init__(layers=[])
         self.layout = layout
         self._memory: Tensor | None = memory
-        self._length = 0
+        self._groups = layout.groups()
+        self.source: list[Tensor] = []
+        self._length = self._batch_size = 0
         self._resize(0, 1)
 
     @property
@@ -77,20 +97,21 @@ class EngineCache(Cache):
             )
         # What no mask lets through is multiplied by zero, and so has to be finite.
         self._owned().zero_()
-        self._length = 0
+        self._length, self.source = 0, []
         self._resize(batch_size, 1)
 
-    def append(self, states: Tensor) -> None:
+    def append(self, states: Sequence[Tensor]) -> None:
         """Writes the keys and values of new tokens behind the others.
 
         Args:
-            states: ``(2 * layers, batch, heads, new, width)``, as ``tensors`` has them.
+            states: For each of ``layout.groups()``, ``(tensors of the group, batch, heads, new, width)``.
         """
-        end = self._length + states.shape[3]
-        if end > self._states.shape[3]:
+        end = self._length + states[0].shape[3]
+        if end > self._mask.shape[1]:
             room = max(_SMALLEST, 1 << end.bit_length())
-            self._resize(states.shape[1], min(room, self.layout.max_length))
-        self._states[:, :, :, self._length : end].copy_(states)
+            self._resize(self._batch_size, min(room, self.layout.max_length))
+        for written, new in zip(self._states, states, strict=True):
+            written[:, :, :, self._length : end].copy_(new)
         self._length = end
 
     def mask(self, attention_mask: Tensor | None) -> Tensor:
@@ -119,17 +140,18 @@ class EngineCache(Cache):
                 f"A sequence would have {self._length + new} tokens, but the model was compiled for "
                 f"max_length={self.layout.max_length}. Generate fewer tokens, or compile it again for more."
             )
-        if batch_size != self._states.shape[1]:
+        if batch_size != self._batch_size:
             raise InputError(
-                f"The cache holds {self._states.shape[1]} sequences, but {batch_size} go on from it."
+                f"The cache holds {self._batch_size} sequences, but {batch_size} go on from it."
             )
 
     def release(self) -> None:
         """Gives the memory up: using the cache is an error from then on."""
         self._memory = None
-        self._length = 0
+        self._length = self._batch_size = 0
         self._tensors: Sequence[Tensor] = ()
-        self._states = self._mask = torch.empty(0)
+        self._states: list[Tensor] = []
+        self._mask, self.source = torch.empty(0), []
 
     def get_seq_length(self, *_: Any, **__: Any) -> int:
         """Returns the number of tokens in the cache."""
@@ -144,7 +166,7 @@ class EngineCache(Cache):
     @property
     def batch_size(self) -> int:
         """The number of sequences."""
-        return int(self._states.shape[1])
+        return self._batch_size
 
     @property
     def is_initialized(self) -> bool:
@@ -177,8 +199,11 @@ class EngineCache(Cache):
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Puts the sequences in another order, one of them at several places perhaps: ``(batch,)`` integers."""
         self._owned()
-        written = self._states[:, :, :, : self._length]
-        written.copy_(written.index_select(1, beam_idx.to(written.device)))
+        for states in self._states:
+            written = states[:, :, :, : self._length]
+            written.copy_(written.index_select(1, beam_idx.to(written.device)))
+        for each in self.source:
+            each.copy_(each.index_select(0, beam_idx.to(each.device)))
 
     def update(self, *_: Any, **__: Any) -> NoReturn:
         """Raises an ``EngineError``: only engines write here."""
@@ -204,14 +229,23 @@ class EngineCache(Cache):
 
     def _resize(self, batch_size: int, places: int) -> None:
         """Divides the memory anew, and moves what is written."""
-        layout, memory = self.layout, self._owned()
-        rows = 2 * layout.layers
-        shape = (rows, batch_size, layout.heads, places, layout.width)
-        states = memory[: rows * batch_size * layout.heads * places * layout.width].view(shape)
+        shapes, memory, offset = self.layout.shapes, self._owned(), 0
+        before = self._states if self._length else []
+        states: list[Tensor] = []
+        for group in self._groups:
+            heads, width = shapes[group[0]]
+            shape = (len(group), batch_size, heads, places, width)
+            states.append(memory[offset : offset + math.prod(shape)].view(shape))
+            offset += math.prod(shape)
         # From the last to the first: each moves to where nothing is that is still to be moved.
-        for row in reversed(range(rows)) if self._length else ():
-            written = self._states[row, :, :, : self._length].clone()
-            states[row, :, :, : self._length] = written
-        self._states = states
-        self._tensors = list(states)
+        for old, new in zip(reversed(before), reversed(states), strict=False):
+            for row in reversed(range(len(new))):
+                new[row, :, :, : self._length] = old[row, :, :, : self._length].clone()
+        self._states, self._batch_size = states, batch_size
+        tensors = {
+            number: tensor
+            for group, stacked in zip(self._groups, states, strict=True)
+            for number, tensor in zip(group, stacked, strict=True)
+        }
+        self._tensors = [tensors[number] for number in range(len(shapes))]
         self._mask = torch.zeros((batch_size, places), dtype=torch.bool, device=memory.device)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,13 +13,24 @@ from transformers import DynamicCache, PreTrainedModel
 
 import torchtrt
 from torchtrt.errors import InputError, UnsupportedProgramError
+from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE, StepCache
 from torchtrt_converters_transformers.cache import CacheLayout
+from torchtrt_converters_transformers.compiled_class import hollow_copy
+from torchtrt_converters_transformers.encoder_decoder import (
+    DecoderStep,
+    EncoderStep,
+    example_source,
+    try_encoder_decoder,
+)
+from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncoderDecoder
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
-from torchtrt_converters_transformers.step import (
-    NOT_THROUGH_THE_INTERFACE,
-    Step,
-    StepCache,
-    sharing_copy,
+from torchtrt_converters_transformers.step import Step, sharing_copy, varying_input
+from torchtrt_converters_transformers.vision_language import (
+    EmbeddingStep,
+    ImageFeatures,
+    image_input,
+    why_not,
+    with_engines,
 )
 
 _TOLERANCE = {torch.float32: 1e-3}
@@ -30,10 +43,11 @@ def compile_for_generation(
     max_batch_size: int = 1,
     max_length: int,
     opt_length: int | None = None,
+    max_source_length: int | None = None,
     prefill_engine: bool = True,
     **settings: Any,
-) -> CompiledForCausalLM:
-    """Compiles a causal language model of transformers for ``generate``.
+) -> Any:
+    """Compiles a model of transformers for ``generate``: a causal language model, or an encoder with a decoder.
 
     Args:
         model: The model, on the device that is to run it and in its dtype. It is not changed; it is compiled as it is
@@ -42,11 +56,15 @@ def compile_for_generation(
         max_length: The most tokens of a sequence, its prompt included.
         opt_length: The length of prompts, and of what is cached, that engines are optimized for; by default half of
             ``max_length``.
+        max_source_length: The most tokens that an encoder reads; by default ``max_length``. Features have the length
+            that the model requires.
         prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
+            The prompts of decoders behind an encoder are short, and have none.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
-        A model with transformers' ``generate``.
+        A model with transformers' ``generate``: a ``CompiledForCausalLM``, or for an encoder with a decoder a
+        ``CompiledEncoderDecoder`` of the model's own class.
 
     Raises:
         InputError: A number does not fit the model.
@@ -57,9 +75,18 @@ def compile_for_generation(
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
-    step = Step(model, max_length).eval()
+    if model.config.is_encoder_decoder:
+        source_length = max_length if max_source_length is None else max_source_length
+        sizes = Sizes(max_batch_size, max_length, opt_length, source_length)
+        return _compile_encoder_decoder(model, sizes, settings)
+    if max_source_length is not None:
+        raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
+    sees = bool(_other_modalities(model))
+    step = (EmbeddingStep if sees else Step)(model, max_length)
+    step.eval()
     states, windows = _try(model, step)
-    rows, _, heads, _, width = states.shape
+    shapes = tuple((each.shape[1], each.shape[3]) for each in states)
+    dtype = states[0].dtype
     config = model.config.get_text_config()
     if windows != _windows(config, len(windows)) and any(
         window is not None and window < max_length
@@ -69,39 +96,92 @@ def compile_for_generation(
             model, "not all of its layers say to their attention which window they read"
         )
     windowed = any(window is not None and window < max_length for window in windows)
-    layout = CacheLayout(rows // 2, heads, width, max_batch_size, max_length)
+    layout = CacheLayout(shapes, max_batch_size, max_length)
     batch = (1, max_batch_size, max_batch_size)
     length = (1, opt_length, max_length)
 
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
-        tokens = _input((batch, new), torch.int64)
-        return torchtrt.compile(
-            step, [tokens, tokens, _input((batch, new), torch.bool), *past], **settings
-        )
+        counted = varying_input((batch, new), torch.bool)
+        return torchtrt.compile(step, [*step.inputs(batch, new), counted, *past], **settings)
 
     past: list[Any] = [
-        [_input((batch, heads, length, width), states.dtype) for _ in range(rows)],
-        _input((batch, length), torch.bool),
+        [varying_input((batch, heads, length, width), dtype) for heads, width in shapes],
+        varying_input((batch, length), torch.bool),
     ]
     if windowed:
         past.append(torchtrt.Input((1,), dtype=torch.int64))
-    return CompiledForCausalLM(
-        model.config,
+    language = CompiledForCausalLM(
+        config,
         model.generation_config,
         layout,
         compiled((1, 1, max_length), *past),
         compiled(length) if prefill_engine else None,
         windowed=windowed,
-        dtype=states.dtype,
-        device=states.device,
+        embeds=sees,
+        dtype=dtype,
+        device=states[0].device,
     )
+    if not isinstance(step, EmbeddingStep):
+        return language
+    image = image_input(model)
+    vision = None
+    if image is not None:
+        vision = torchtrt.compile(ImageFeatures(model).eval(), [image], **settings)
+    return with_engines(model, step, language, vision)
 
 
-def _input(sizes: tuple[int | tuple[int, int, int], ...], dtype: torch.dtype) -> torchtrt.Input:
-    """Returns an input of sizes that each are fixed, or a minimum, an optimum and a maximum."""
-    ranges = [(size,) * 3 if isinstance(size, int) else size for size in sizes]
-    shortest, optimal, longest = zip(*ranges, strict=True)
-    return torchtrt.Input(min_shape=shortest, opt_shape=optimal, max_shape=longest, dtype=dtype)
+@dataclass(frozen=True)
+class Sizes:
+    """The greatest sizes of sequences and sources, and what engines are optimized for."""
+
+    max_batch_size: int
+    max_length: int
+    opt_length: int
+    max_source_length: int
+
+
+def _compile_encoder_decoder(
+    model: PreTrainedModel, sizes: Sizes, settings: Mapping[str, Any]
+) -> Any:
+    batch = (1, sizes.max_batch_size, sizes.max_batch_size)
+    source_places = (1, max(1, sizes.max_source_length // 2), sizes.max_source_length)
+    encoder, step = EncoderStep(model).eval(), DecoderStep(model, sizes.max_length).eval()
+    example = example_source(model)
+    given = [varying_input((batch, *example.shape[1:]), example.dtype)]
+    if not example.is_floating_point():
+        given = [varying_input((batch, source_places), torch.int64)] * 2
+    try:
+        states, cached = try_encoder_decoder(model, encoder, step, example, _TOLERANCE)
+    except UnsupportedProgramError as error:
+        raise _unsupported(model, str(error)) from error
+    rows, heads, places, width = cached.shape[1:]
+    fixed = example.is_floating_point()
+    source_size = places if fixed else source_places
+    shapes = tuple((each.shape[1], each.shape[3]) for each in states)
+    cached_places = (1, sizes.opt_length, sizes.max_length)
+    new = (1, 1, sizes.max_length)
+    dtype = states[0].dtype
+    inputs = [
+        varying_input((batch, new), torch.int64),
+        varying_input((batch, new), torch.bool),
+        [varying_input((batch, heads, source_size, width), dtype) for _ in range(rows)],
+        varying_input((batch, source_size), torch.bool),
+        [varying_input((batch, *shape[:1], cached_places, shape[1]), dtype) for shape in shapes],
+        varying_input((batch, cached_places), torch.bool),
+        torchtrt.Input((1,), dtype=torch.int64),
+    ]
+    if step.takes_positions:
+        inputs.append(varying_input((batch, new), torch.int64))
+    compiled = hollow_copy(model, CompiledEncoderDecoder)
+    compiled.attach(
+        CacheLayout(shapes, sizes.max_batch_size, sizes.max_length),
+        torchtrt.compile(encoder, given, **settings),
+        torchtrt.compile(step, inputs, **settings),
+        takes_positions=step.takes_positions,
+        dtype=dtype,
+        device=states[0].device,
+    )
+    return compiled
 
 
 def _check(model: Any, max_batch_size: int, max_length: int) -> None:
@@ -127,22 +207,36 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         chunk = getattr(config, "attention_chunk_size", None)
         if chunk is None or max_length > chunk:
             raise _unsupported(model, f"max_length is beyond its chunks of {chunk} tokens")
+    if len({parameter.device for parameter in model.parameters()}) > 1:
+        raise _unsupported(model, "it is spread over several devices")
     if model.config.is_encoder_decoder:
-        raise _unsupported(model, "it is an encoder and a decoder")
-    if others := _other_modalities(model):
+        return
+    others = _other_modalities(model)
+    reason = None if not others else why_not(model)
+    if set(others) - {"image", "video"}:
+        reason = "only images have engines here"
+    if reason is not None:
         raise _unsupported(
             model,
-            f"it takes {' and '.join(others)} besides text. Give the weights of its language model to a model for text "
-            "alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
+            f"it takes {' and '.join(others)} besides text, and {reason}. Give the weights of its language model to a "
+            "model for text alone (AutoModelForCausalLM.from_config(model.config.get_text_config())), and compile that",
+        )
+    if getattr(model, "_is_stateful", False):
+        raise _unsupported(
+            model,
+            "some of its layers keep one state of all tokens (a state space, or linear attention) in place of keys and "
+            "values, which our engines do not update. Generate with PyTorch; for the logits of texts of one length, "
+            "set model.config.use_cache = False and call torchtrt.compile(model, [input_ids])",
         )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
-    if len({parameter.device for parameter in model.parameters()}) > 1:
-        raise _unsupported(model, "it is spread over several devices")
 
 
 def _other_modalities(model: Any) -> list[str]:
     """Returns what a model reads besides text: ``["image"]``."""
+    # The text models of Gemma 3 and others inherit the modalities of the model with images.
+    if model.config.get_text_config() is model.config:
+        return []
     modalities = getattr(model, "input_modalities", "text")
     given = (modalities,) if isinstance(modalities, str) else modalities
     return [each for each in given if each != "text"]
@@ -154,11 +248,11 @@ def _unsupported(model: Any, reason: str) -> UnsupportedProgramError:
     )
 
 
-def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
+def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | None]]:
     """Runs a padded prompt and one more token through the step and through the model itself.
 
     Returns:
-        New keys and values, as a ``Step`` returns them, and each layer's window.
+        New keys and values in turn, layer by layer, and each layer's window.
 
     Raises:
         UnsupportedProgramError: The step does not compute what the model does.
@@ -174,9 +268,14 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
         try:
             cache = StepCache(mask[:, first].bool())
             ours = [step.read(ids[:, first], positions[:, first], cache)]
-            states = torch.stack(cache.states)
+            states = cache.states
+            step.whole = cache.expands
             behind = StepCache(
-                mask[:, second].bool(), list(states), mask[:, first].bool(), positions[1, second]
+                mask[:, second].bool(),
+                states,
+                mask[:, first].bool(),
+                positions[1, second],
+                whole=step.whole,
             )
             ours.append(step.read(ids[:, second], positions[:, second], behind))
         except UnsupportedProgramError as error:
@@ -192,7 +291,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[Tensor, list[int | None]]:
                 use_cache=True,
             ).logits[:, -1]
             distance = (logits - wanted).abs().max() / wanted.abs().max()
-            if not distance <= _TOLERANCE.get(states.dtype, 5e-2):
+            if not distance <= _TOLERANCE.get(states[0].dtype, 5e-2):
                 raise _unsupported(
                     model,
                     f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "

@@ -24,7 +24,7 @@ _DESCRIPTION = "torchtrt_generation.json"
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""
 
-_MODES = {
+REFUSED_OPTIONS = {
     "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
     "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
     "cache_implementation": "the engines have a cache of their own",
@@ -46,6 +46,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         step: The compiled module that reads new tokens behind a cache.
         prefill: The compiled module that reads a prompt; None where ``step`` does.
         windowed: Whether layers read a window of the last tokens only.
+        embeds: Whether engines read embeddings in place of token ids.
     """
 
     main_input_name = "input_ids"
@@ -60,6 +61,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         prefill: torch.nn.Module | None,
         *,
         windowed: bool,
+        embeds: bool = False,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
@@ -69,9 +71,11 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         super().__init__(config)
         self.generation_config = copy.deepcopy(generation_config)
         # What a checkpoint's defaults say of other caches is not what somebody asked for here.
-        self.generation_config.update(use_cache=True, cache_config=None, **dict.fromkeys(_MODES))
+        self.generation_config.update(
+            use_cache=True, cache_config=None, **dict.fromkeys(REFUSED_OPTIONS)
+        )
         self.layout = layout
-        self.windowed = windowed
+        self.windowed, self.embeds = windowed, embeds
         self._dtype, self._device = dtype, device
         self.step, self.prefill = step, prefill
         self._memory = self._allocate()
@@ -117,7 +121,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         prompt = options.get("input_ids") if inputs is None else inputs
-        for name, reason in _MODES.items():
+        for name, reason in REFUSED_OPTIONS.items():
             if options.get(name) is not None or getattr(generation_config, name, None) is not None:
                 raise InputError(f"generate({name}=...) is not possible here: {reason}.")
         if (
@@ -129,7 +133,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             )
         cache = options.get("past_key_values")
         if cache is None:
-            cache = options["past_key_values"] = self._lend()
+            cache = options["past_key_values"] = self.lend_cache()
         if prompt is not None:
             self._check_length(prompt.shape[-1], generation_config, options)
         with torch.no_grad():
@@ -148,6 +152,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         position_ids: Tensor | None = None,
         past_key_values: EngineCache | None = None,
         use_cache: bool | None = None,
+        inputs_embeds: Tensor | None = None,
         logits_to_keep: int = 1,
         return_dict: bool | None = None,
         **others: Any,
@@ -160,6 +165,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             position_ids: ``(batch or 1, new)``; behind those that are cached if omitted.
             past_key_values: A cache of this model; an empty one if omitted.
             use_cache: Not False.
+            inputs_embeds: ``(batch, new, width)``, in place of ``input_ids``, where engines read embeddings.
             logits_to_keep: 1.
             return_dict: Not False.
             **others: None, each; but for ``cache_position``, which the cache knows.
@@ -177,8 +183,11 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         unknown = [
             name for name, value in others.items() if value is not None and value is not False
         ]
-        if input_ids is None or unknown or use_cache is False or return_dict is False:
-            what = ", ".join(unknown) or "no input_ids, use_cache=False or return_dict=False"
+        given, other = (inputs_embeds, input_ids) if self.embeds else (input_ids, inputs_embeds)
+        if other is not None:
+            unknown.append("input_ids" if self.embeds else "inputs_embeds")
+        if given is None or unknown or use_cache is False or return_dict is False:
+            what = ", ".join(unknown) or "no input, use_cache=False or return_dict=False"
             raise InputError(
                 f"The engines take token ids and return logits, and were called with {what}."
             )
@@ -186,13 +195,13 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             raise InputError(
                 f"logits_to_keep={logits_to_keep}: the engines return the last logits."
             )
-        cache = self._lend() if past_key_values is None else past_key_values
+        cache = self.lend_cache() if past_key_values is None else past_key_values
         if not isinstance(cache, EngineCache) or cache.layout != self.layout:
             raise EngineError(
                 f"past_key_values is a {type(cache).__name__} that this model did not make. Leave it out, or give "
                 "model.new_cache()."
             )
-        batch, new = input_ids.shape
+        batch, new = given.shape[:2]
         start = cache.get_seq_length()
         if not start:
             cache.start(batch)
@@ -204,10 +213,10 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             )
         if position_ids is None:
             position_ids = self._places[None, start : start + new]
-        position_ids = position_ids.expand(batch, -1)
+        position_ids = position_ids.expand(*position_ids.shape[:-2], batch, -1)
         with torch.no_grad():
             if attention_mask is None:
-                mask = torch.ones((batch, new), dtype=torch.bool, device=input_ids.device)
+                mask = torch.ones((batch, new), dtype=torch.bool, device=given.device)
             else:
                 mask = attention_mask[:, start:].bool()
                 if new > 1 and not mask[:, -1].all():  # not of single tokens: it waits for the GPU
@@ -216,12 +225,12 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
                         "front: tokenizer.padding_side = 'left'."
                     )
             if self.prefill is not None and not start:
-                logits, states = self.prefill(input_ids, position_ids, mask)
+                logits, states = self.prefill(given, position_ids, mask)
             else:
                 past = [cache.tensors, cache.mask(attention_mask)]
                 if self.windowed:
                     past.append(self._places[start : start + 1])
-                logits, states = self.step(input_ids, position_ids, mask, *past)
+                logits, states = self.step(given, position_ids, mask, *past)
             cache.append(states)
         return CausalLMOutputWithPast(logits=logits[:, None], past_key_values=cache)
 
@@ -268,11 +277,12 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
                 f"from_pretrained takes a folder with {_DESCRIPTION}, and no options; got {folder}."
             )
         description: Mapping[str, Any] = json.loads((folder / _DESCRIPTION).read_text("utf-8"))
+        layout = description["layout"]
         modules = {name: torchtrt.load(folder / f"{name}.pt2") for name in description["engines"]}
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),
-            CacheLayout(**description["layout"]),
+            CacheLayout(**{**layout, "shapes": tuple(map(tuple, layout["shapes"]))}),
             modules["step"],
             modules.get("prefill"),
             windowed=description["windowed"],
@@ -292,7 +302,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
     def _allocate(self) -> Tensor:
         return torch.zeros(self.layout.elements(), dtype=self._dtype, device=self._device)
 
-    def _lend(self) -> EngineCache:
+    def lend_cache(self) -> EngineCache:
         """Returns an empty cache over the model's memory; the one that had it before loses it."""
         before = None if self._lent is None else self._lent()
         if before is not None:

@@ -10,7 +10,7 @@ from torchtrt_converters_transformers._pack import pack
 _library = torch.library.Library("torchtrt_transformers", "DEF")
 _library.define(
     "cached_attention(Tensor query, Tensor key, Tensor value, Tensor mask, Tensor? past_key, Tensor? past_value,"
-    " Tensor? past_mask, float scale, float? softcap) -> Tensor"
+    " Tensor? past_mask, float scale, float? softcap, Tensor? sinks=None, Tensor? bias=None) -> Tensor"
 )
 
 
@@ -25,6 +25,8 @@ def cached_attention(
     past_mask: Tensor | None,
     scale: float,
     softcap: float | None,
+    sinks: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Returns what the new tokens read from the cache and from each other.
 
@@ -34,43 +36,54 @@ def cached_attention(
     Args:
         query: ``(batch, query heads, new, width)``.
         key: ``(batch, heads, new, width)`` of the new tokens; ``heads`` divides the query heads.
-        value: Likewise.
+        value: ``(batch, heads, new, value width)``.
         mask: Booleans, ``(batch, 1, new, new)``: which new token may read which. Each may read at least one.
         past_key: ``(batch, heads, cached, width)``, or None where nothing is cached.
-        past_value: Likewise.
+        past_value: ``(batch, heads, cached, value width)``, or None.
         past_mask: Booleans, ``(batch, 1, new or 1, cached)``: which places of the cache a new token may read.
             The elements in the other places must be finite.
         scale: What products of queries and keys are multiplied by.
         softcap: Bounds scores to plus and minus this, by a hyperbolic tangent; None for none.
+        sinks: ``(query heads,)``: the score of one more key, whose value is 0; None for none.
+        bias: ``(1 or batch, 1 or query heads, 1 or new, cached + new)``: what is added to scores, those of the cache
+            first; None for none.
 
     Returns:
-        ``(batch, query heads, new, width)``, of the query's dtype. Softmax is computed in float32.
+        ``(batch, query heads, new, value width)``, of the query's dtype. Softmax is computed in float32.
     """
     batch, query_heads, new, width = query.shape
     heads = key.shape[1]
     rows = query.reshape(batch, heads, query_heads // heads * new, width)
 
-    def scores(keys: Tensor, allowed: Tensor) -> Tensor:
+    def scores(keys: Tensor, allowed: Tensor, bias: Tensor | None) -> Tensor:
         products = torch.matmul(rows, keys.transpose(-1, -2))
         # Not when they are float32: TensorRT 8.6 moves a cast over a reshape, and finds no kernel for float16 then.
         products = products.reshape(batch, query_heads, new, keys.shape[2]).float() * scale
         if softcap is not None:
             products = torch.tanh(products / softcap) * softcap
+        if bias is not None:
+            products = products + bias.float()
         return torch.where(allowed, products, torch.finfo(torch.float32).min)
+
+    def softmax(scores: Tensor) -> Tensor:
+        if sinks is None:
+            return torch.softmax(scores, -1).to(value.dtype)
+        sink = sinks.reshape(1, -1, 1, 1).expand(batch, -1, new, 1).float()
+        return torch.softmax(torch.cat([scores, sink], -1), -1)[..., :-1].to(value.dtype)
 
     def read(weights: Tensor, values: Tensor) -> Tensor:
         weights = weights.reshape(batch, heads, query_heads // heads * new, values.shape[2])
         return torch.matmul(weights, values)
 
     if past_key is None or past_value is None or past_mask is None:
-        weights = torch.softmax(scores(key, mask), -1).to(value.dtype)
-        result = read(weights, value)
+        result = read(softmax(scores(key, mask, bias)), value)
     else:
         cached = past_key.shape[2]
-        both = torch.cat([scores(past_key, past_mask), scores(key, mask)], -1)
-        weights = torch.softmax(both, -1).to(value.dtype)
+        parts = (None, None) if bias is None else (bias[..., :cached], bias[..., cached:])
+        both = [scores(past_key, past_mask, parts[0]), scores(key, mask, parts[1])]
+        weights = softmax(torch.cat(both, -1))
         result = read(weights[..., :cached], past_value) + read(weights[..., cached:], value)
-    return result.reshape(batch, query_heads, new, width)
+    return result.reshape(batch, query_heads, new, value.shape[3])
 
 
 _library.impl("cached_attention", cached_attention, "CompositeExplicitAutograd")
@@ -87,8 +100,10 @@ def _(
     past_mask: Tensor | None,
     scale: float,
     softcap: float | None,
+    sinks: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    batch, _, new, _ = query.shape
+    batch, heads, new, _ = query.shape
     # Said here, because nothing compares sizes any more once the program is exported.
     sizes = [(key, {0: batch, 2: new}), (value, {0: batch, 2: new}), (mask, {0: batch, 3: new})]
     if past_key is not None and past_value is not None and past_mask is not None:
@@ -101,4 +116,4 @@ def _(
     for tensor, wanted in sizes:
         for dim, size in wanted.items():
             torch._check(tensor.shape[dim] == size)
-    return torch.empty_like(query, memory_format=torch.contiguous_format)
+    return query.new_empty((batch, heads, new, value.shape[3]))

@@ -1,0 +1,303 @@
+"""Attention over the cache of a step: what layers give it, and what they read of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from transformers import AttentionInterface, Cache
+
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt_converters_transformers.decompositions import (
+    attention as attention,  # whose op is called here
+)
+
+ATTENTION = "torchtrt_cached"
+"""The name of our attention among those of transformers."""
+
+NOT_THROUGH_THE_INTERFACE = "its attention does not go through transformers' AttentionInterface"
+"""Why most models that cannot be compiled cannot."""
+
+_UNKNOWN = ("head_mask", "sinks")
+"""Further arguments of attention, which ours does not compute."""
+
+
+class SourceCache(Cache):
+    """The keys and values of what an encoder read, while a decoder reads them, or computes them.
+
+    Args:
+        mask: Booleans ``(batch, source)``: which places count.
+        states: Keys and values in turn, layer by layer, each ``(batch, heads, source, width)``; none while the decoder
+            computes them.
+
+    Attributes:
+        states: These.
+        asked: Whether a layer has asked for its keys and values, and attention has not read them yet.
+    """
+
+    def __init__(self, mask: Tensor, states: Sequence[Tensor] = ()) -> None:
+        super().__init__(layers=[])
+        self.mask, self.states = mask, list(states)
+        self.asked = False
+        self.layers = _SourceLayers(self)  # type: ignore[assignment]
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Keeps the keys and values of a layer."""
+        if 2 * layer_idx != len(self.states):
+            raise UnsupportedProgramError("its layers do not read the source in turn, each once")
+        self.states += [key_states, value_states]
+        self.asked = True
+        return key_states, value_states
+
+    def get_seq_length(self, *_: Any, **__: Any) -> int:
+        """Returns the places of the source, and 0 while nothing is computed."""
+        return self.mask.shape[1] if self.states else 0
+
+
+class _SourceLayers:
+    """Gives a layer its keys and values as the layers of transformers' caches do."""
+
+    def __init__(self, cache: SourceCache) -> None:
+        self._cache = cache
+
+    def __len__(self) -> int:
+        return len(self._cache.states) // 2
+
+    def __getitem__(self, layer: int) -> SimpleNamespace:
+        self._cache.asked = True
+        keys, values = self._cache.states[2 * layer : 2 * layer + 2]
+        return SimpleNamespace(keys=keys, values=values)
+
+
+class StepCache(Cache):
+    """The cache of a model's layers while a step is traced, and the keys and values that they gave it.
+
+    Args:
+        mask: Booleans ``(batch, new)``: which new tokens count.
+        past: Keys and values in turn, layer by layer; none where nothing is cached.
+        past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
+        start: How many places of the cache are in use, ``(1,)``.
+        max_length: The most tokens of a sequence: windows of as many are none.
+        whole: Give layers the places in use, and keys and values of the whole cache: they compute positions or biases
+            from their number, or keys from what they cached. Otherwise layers see new tokens alone.
+
+    Attributes:
+        states: The new keys and values in turn, layer by layer.
+        windows: For each layer the number of last tokens that it reads, or None.
+        expands: Whether a layer computes keys or values from what it cached: it needs the whole.
+    """
+
+    def __init__(
+        self,
+        mask: Tensor,
+        past: Sequence[Tensor] = (),
+        past_mask: Tensor | None = None,
+        start: Tensor | None = None,
+        max_length: int | None = None,
+        *,
+        whole: bool = False,
+    ) -> None:
+        super().__init__(layers=[])
+        self.mask, self.past, self.past_mask, self.start_place = mask, past, past_mask, start
+        self._max_length, self.whole = max_length, whole
+        self.states: list[Tensor] = []
+        self.windows: list[int | None] = []
+        self.expands = False
+        self.source: SourceCache | None = None
+        self._masks: dict[int | None, tuple[Tensor, Tensor | None]] = {}
+        self._layer: int | None = None
+        self._given: tuple[Tensor, Tensor] | None = None
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Keeps the new keys and values, and returns them; or with ``whole`` all."""
+        if self._layer is not None:
+            raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
+        if 2 * layer_idx != len(self.states):
+            raise UnsupportedProgramError("its layers do not fill the cache in turn, each once")
+        if key_states.shape[:3] != value_states.shape[:3]:
+            raise UnsupportedProgramError("its keys and values have different heads")
+        self.states += [key_states, value_states]
+        self._layer = layer_idx
+        self._given = (key_states, value_states)
+        if self.whole and self.past:
+            past = self.past[2 * layer_idx : 2 * layer_idx + 2]
+            for each in past:  # they differ for PyTorch until somebody says this
+                torch._check(each.shape[2] == self.past_places())
+            key, value = (torch.cat(pair, 2) for pair in zip(past, self._given, strict=True))
+            self._given = (key, value)
+        return self._given
+
+    def past_places(self) -> int:
+        """Returns the places of the cache, used or not."""
+        return self.past[0].shape[2] if self.past_mask is None else self.past_mask.shape[1]
+
+    def is_complete(self) -> bool:
+        """Returns whether there were layers, and attention read what each cached."""
+        return bool(self.states) and self._layer is None
+
+    def take_layer(
+        self, key: Tensor, value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        """Returns new keys and values, and those of the cache if there are any, of the layer that has just cached.
+
+        Args:
+            key: What the layer gives to its attention.
+            value: Likewise.
+        """
+        if self._layer is None or self._given is None:
+            raise UnsupportedProgramError("a layer reads what another one has cached")
+        layer, given, self._layer = self._layer, self._given, None
+        past = self.past[2 * layer : 2 * layer + 2] or (None, None)
+        if given[0] is key and given[1] is value:
+            return (self.states[2 * layer], self.states[2 * layer + 1], past[0], past[1])
+        self.expands = True
+        if not self.past:
+            return (key, value, None, None)
+        if not self.whole:
+            raise UnsupportedProgramError("its attention reads other keys than its cache has")
+        places = self.past_places()
+        new, cached = (slice(places, None), slice(None, places))
+        return (key[:, :, new], value[:, :, new], key[:, :, cached], value[:, :, cached])
+
+    def take_source(self) -> Tensor | None:
+        """Returns which places of the source may be read, if a layer has just asked for its keys and values."""
+        if self.source is None or not self.source.asked:
+            return None
+        self.source.asked = False
+        return self.source.mask
+
+    def masks(self, window: int | None) -> tuple[Tensor, Tensor | None]:
+        """Returns what new tokens may read of each other and of the cache, for a window of so many tokens."""
+        self.windows.append(window)
+        if window is not None and self._max_length is not None and window >= self._max_length:
+            window = None
+        if window not in self._masks:
+            self._masks[window] = self._make_masks(window)
+        return self._masks[window]
+
+    def get_seq_length(self, *_: Any, **__: Any) -> Any:
+        """Returns the places in use, ``(1,)``, with ``whole``, and 0 where positions are given."""
+        return self.start_place if self.whole and self.start_place is not None else 0
+
+    def split_bias(self, bias: Tensor, new: int) -> Tensor:
+        """Returns the bias of all places, and behind it that of the new tokens, from one by distance.
+
+        Args:
+            bias: ``(1, heads, new, places + new)``, whose columns are places of a sequence.
+            new: How many tokens are new.
+        """
+        if not self.past:
+            return bias
+        assert self.start_place is not None
+        own = self.start_place + torch.arange(new, device=bias.device)
+        return torch.cat([bias[..., : self.past_places()], bias.index_select(3, own)], 3)
+
+    @property
+    def is_compileable(self) -> bool:
+        """False."""
+        return False
+
+    def _make_masks(self, window: int | None) -> tuple[Tensor, Tensor | None]:
+        place = torch.arange(self.mask.shape[1], device=self.mask.device)
+        row, column = place[:, None], place[None, :]
+        allowed = column <= row
+        if window is not None:
+            allowed = allowed & (column > row - window)
+        # A token that does not count reads itself, so that what comes of it is finite.
+        own = ((allowed & self.mask[:, None, :]) | (column == row))[:, None]
+        if self.past_mask is None:
+            return own, None
+        past = self.past_mask[:, None, None, :]
+        if window is not None:
+            assert self.start_place is not None
+            cached = torch.arange(self.past_mask.shape[1], device=self.mask.device)
+            past = past & (cached[None, :] > self.start_place + row - window)
+        return own, past
+
+
+_current: ContextVar[StepCache | None] = ContextVar("step", default=None)
+
+
+@contextlib.contextmanager
+def reading(cache: StepCache) -> Iterator[None]:
+    """Makes attention read a cache."""
+    token = _current.set(cache)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    sliding_window: int | None = None,
+    is_causal: bool | None = None,
+    s_aux: Tensor | None = None,
+    position_bias: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention as transformers calls it: over the cache of the step that runs, and the new tokens."""
+    cache = _current.get()
+    if cache is None:
+        raise UnsupportedProgramError(f"The attention {ATTENTION!r} is for compiled generation.")
+    unknown = [name for name in _UNKNOWN if others.get(name) is not None]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    source_mask = cache.take_source()
+    if unknown or dropout or (source_mask is None and _looks_ahead(module, is_causal)):
+        what = ", ".join(unknown) or "dropout, or looks ahead"
+        raise UnsupportedProgramError(f"its attention has {what}")
+    if source_mask is not None:
+        return _read_source(query, key, value, source_mask[:, None, None], scale, position_bias)
+    new_key, new_value, past_key, past_value = cache.take_layer(key, value)
+    mask, past_mask = cache.masks(sliding_window)
+    if position_bias is not None:
+        position_bias = cache.split_bias(position_bias, query.shape[2])
+    further = (softcap, s_aux, position_bias)
+    if past_key is None and all(each is None for each in further):
+        # TensorRT may have one layer for this.
+        grouped = query.shape[1] != key.shape[1]
+        result = F.scaled_dot_product_attention(
+            query, new_key, new_value, mask, scale=scale, enable_gqa=grouped
+        )
+    else:
+        result = torch.ops.torchtrt_transformers.cached_attention(
+            query, new_key, new_value, mask, past_key, past_value, past_mask, scale, *further
+        )
+    return result.transpose(1, 2).contiguous(), None
+
+
+def _looks_ahead(module: torch.nn.Module, is_causal: bool | None) -> bool:
+    return is_causal is False or not getattr(module, "is_causal", True)
+
+
+def _read_source(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float, bias: Tensor | None
+) -> tuple[Tensor, None]:
+    """Attention over what an encoder read: ``mask`` is ``(batch, 1, 1, source)``."""
+    if bias is not None:
+        mask = torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    grouped = query.shape[1] != key.shape[1]
+    result = F.scaled_dot_product_attention(
+        query, key, value, mask, scale=scale, enable_gqa=grouped
+    )
+    return result.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(ATTENTION, _attention)

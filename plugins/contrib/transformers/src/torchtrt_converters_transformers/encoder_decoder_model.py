@@ -1,0 +1,222 @@
+"""The compiled encoder and decoder: the ``generate`` of the model's own class over engines."""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from torchtrt.errors import EngineError, InputError
+from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
+from torchtrt_converters_transformers.compiled_class import CompiledClass
+
+
+@dataclasses.dataclass
+class EncodedOutput(BaseModelOutput):
+    """What an encoder read.
+
+    Attributes:
+        cached: ``(batch, 2 * layers, heads, source, width)``: what the decoder's layers read of it.
+    """
+
+    cached: Tensor | None = None
+
+
+class CompiledEncoder(torch.nn.Module):
+    """The encoder of a compiled model, as ``generate`` calls it."""
+
+    def __init__(self, engine: torch.nn.Module, name: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.engine, self.main_input_name, self.dtype = engine, name, dtype
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        input_features: Tensor | None = None,
+        **others: Any,
+    ) -> EncodedOutput:
+        """Reads a source: token ids, or features.
+
+        Raises:
+            InputError: Other options are given.
+        """
+        given = input_ids if self.main_input_name == "input_ids" else input_features
+        asked = [
+            name
+            for name, value in others.items()
+            if value is not None and value is not False and name != "return_dict"
+        ]
+        if given is None or asked:
+            raise InputError(
+                f"The encoder takes {self.main_input_name} and returns its last state, and was called with "
+                f"{', '.join(asked) or 'none'}."
+            )
+        if given.is_floating_point():
+            result = self.engine(given.to(self.dtype))
+        else:
+            mask = torch.ones_like(given) if attention_mask is None else attention_mask
+            result = self.engine(given, mask.to(torch.int64))
+        state, cached = result
+        return EncodedOutput(last_hidden_state=state, cached=cached)
+
+
+class CompiledEncoderDecoder(CompiledClass):
+    """Adds engines to a class of transformers with an encoder and a decoder.
+
+    Attributes:
+        layout: What the cache has room for.
+        encoder_engine: The compiled module that reads a source.
+        step: The compiled module that reads new tokens behind a cache.
+    """
+
+    main_input_name: str
+    step: torch.nn.Module
+    takes_positions: bool
+
+    @property
+    def encoder_engine(self) -> torch.nn.Module:
+        """The compiled module that reads a source."""
+        engine: torch.nn.Module = self.compiled_encoder.engine
+        return engine
+
+    def attach(
+        self,
+        layout: CacheLayout,
+        encoder: torch.nn.Module,
+        step: torch.nn.Module,
+        takes_positions: bool,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """Gives the model its engines."""
+        self._engine_device, self._engine_dtype = device, dtype
+        self.layout, self.takes_positions = layout, takes_positions
+        self.compiled_encoder = CompiledEncoder(encoder, self.main_input_name, dtype)
+        self.step = step
+        self._places = torch.arange(layout.max_length, device=device)
+        self._memory = torch.zeros(layout.elements(), dtype=dtype, device=device)
+        self._lent: weakref.ref[EngineCache] | None = None
+
+    def get_encoder(self, *_: Any, **__: Any) -> CompiledEncoder:
+        """Returns the compiled encoder."""
+        return self.compiled_encoder
+
+    def forward(
+        self,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: EncodedOutput | None = None,
+        past_key_values: EngineCache | None = None,
+        decoder_position_ids: Tensor | None = None,
+        **others: Any,
+    ) -> Seq2SeqLMOutput:
+        """Reads tokens of the decoder, behind those that are cached.
+
+        Args:
+            attention_mask: ``(batch, source)``, zero where the source is padding.
+            decoder_input_ids: ``(batch, new)`` integers.
+            decoder_attention_mask: ``(batch, cached + new)``, zero where a token is padding.
+            encoder_outputs: What the encoder returned; it is computed if omitted.
+            past_key_values: A cache of this model; an empty one if omitted.
+            decoder_position_ids: ``(batch, new)``, for classes that take them.
+            **others: The encoder's input, if it is to be computed. ``use_cache`` has no influence.
+
+        Raises:
+            InputError: The arguments do not fit the engines, or a sequence becomes too long or ends with padding.
+            EngineError: The cache is not this model's, or was given to a later call.
+        """
+        for name in ("cache_position", "use_cache", "return_dict"):
+            others.pop(name, None)
+        source = others.pop(self.main_input_name, None)
+        unknown = [
+            name for name, value in others.items() if value is not None and value is not False
+        ]
+        if unknown or decoder_input_ids is None:
+            raise InputError(
+                f"The engines take decoder_input_ids and return logits, and were called with "
+                f"{', '.join(unknown) or 'none'}."
+            )
+        with torch.no_grad():
+            if encoder_outputs is None:
+                encoder_outputs = self.compiled_encoder(
+                    **{self.main_input_name: source, "attention_mask": attention_mask}
+                )
+            cache = self._lend_cache() if past_key_values is None else past_key_values
+            if not isinstance(cache, EngineCache) or cache.layout != self.layout:
+                raise EngineError(
+                    f"past_key_values is a {type(cache).__name__} that this model did not make. Leave it out."
+                )
+            batch, new = decoder_input_ids.shape
+            start = cache.get_seq_length()
+            if not start:
+                cache.start(batch)
+                cache.source = _source(encoder_outputs, attention_mask, self.main_input_name)
+            cache.check_room(batch, new)
+            mask = self._new_mask(decoder_input_ids, decoder_attention_mask, start)
+            logits, states = self.step(
+                decoder_input_ids,
+                mask,
+                cache.source[:-1],
+                cache.source[-1],
+                cache.tensors,
+                cache.mask(decoder_attention_mask),
+                self._places[start : start + 1],
+                *self._positions(decoder_position_ids, batch, start, new),
+            )
+            cache.append(states)
+        return Seq2SeqLMOutput(
+            logits=logits[:, None],
+            past_key_values=cache,  # type: ignore[arg-type]
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+        )
+
+    def _positions(self, given: Tensor | None, batch: int, start: int, new: int) -> list[Tensor]:
+        if not self.takes_positions:
+            return []
+        positions = self._places[None, start : start + new] if given is None else given
+        return [positions.expand(batch, -1)]
+
+    def _new_mask(self, ids: Tensor, mask: Tensor | None, start: int) -> Tensor:
+        if mask is None:
+            return torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
+        if mask.shape != (len(ids), start + ids.shape[1]):
+            raise InputError(
+                f"The decoder's attention mask is {tuple(mask.shape)}, but there are {start + ids.shape[1]} tokens of "
+                f"{len(ids)} sequences."
+            )
+        new = mask[:, start:].bool()
+        if new.shape[1] > 1 and not new[:, -1].all():
+            raise InputError(
+                "The last token of a sequence is padding, and the engines return the logits behind it. Pad in front."
+            )
+        return new
+
+    def _lend_cache(self) -> EngineCache:
+        before = None if self._lent is None else self._lent()
+        if before is not None:
+            before.release()
+        cache = EngineCache(self.layout, self._memory)
+        self._lent = weakref.ref(cache)
+        return cache
+
+
+def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:
+    """Returns keys and values of a source in turn, each in one piece, and which places count."""
+    cached = getattr(encoded, "cached", None)
+    if cached is None:
+        raise InputError(
+            "encoder_outputs were not made by this model, whose encoder returns what its decoder caches as well. Call "
+            "model.get_encoder(), or leave them out."
+        )
+    batch, _, _, places, _ = cached.shape
+    if mask is None or name != "input_ids":
+        allowed = torch.ones((batch, places), dtype=torch.bool, device=cached.device)
+    else:
+        allowed = mask.bool().clone()
+    return [*cached.transpose(0, 1).contiguous(), allowed]
