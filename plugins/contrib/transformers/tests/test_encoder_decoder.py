@@ -157,7 +157,7 @@ def test_what_there_is_no_room_for_is_an_error(t5):
         t5.compiled(decoder_input_ids=source, encoder_outputs=t5.model.get_encoder()(source, mask))
     with pytest.raises(EngineError, match="compiled in"):
         t5.compiled.half()
-    with pytest.raises(InputError, match="encoder_engine"):
+    with pytest.raises(InputError, match="engine_cache=True"):
         t5.compiled.save_pretrained("folder")
 
 

@@ -79,11 +79,9 @@ def test_texts_of_families_are_eagers(name, version):
         assert ((1, 8), (1, 4), (1, 8), (1, 4)) == compiled.layout.shapes
 
 
+@pytest.mark.slow  # nine seconds each; the quantization pack has fast tests of the layers
 @pytest.mark.skipif(is_real(), reason="compares with weights that PyTorch dequantizes on the CPU")
-@pytest.mark.parametrize(
-    "weights",
-    ["int8", pytest.param("int4", marks=pytest.mark.slow)],  # the same passes, another format
-)
+@pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_texts_of_quantized_models_are_eagers(weights):
     """With packed weights of torchao."""
     quantization = pytest.importorskip("torchao.quantization")

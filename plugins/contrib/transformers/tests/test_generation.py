@@ -60,6 +60,7 @@ def test_texts_of_other_models_are_eagers(compiled_pair, name, version):
     pair.assert_same(*prompts(3, 15, 1, padding=(7, 0, 13)), max_new_tokens=20)
 
 
+@pytest.mark.slow  # eleven seconds; test_families.py has experts as well
 def test_a_mixture_of_experts_is_eagers():
     """Each step is one engine, experts included."""
     config = transformers.MixtralConfig(**ONE, num_local_experts=2, num_experts_per_tok=1)

@@ -17,7 +17,7 @@ from torchtrt_converters_transformers.compiled_class import CompiledClass
 
 @dataclasses.dataclass
 class EncodedOutput(BaseModelOutput):
-    """What an encoder read.
+    """The output of an encoder.
 
     Attributes:
         cached: ``(batch, 2 * layers, heads, source, width)``: what the decoder's layers read of it.
@@ -207,7 +207,7 @@ class CompiledEncoderDecoder(CompiledClass):
 
 
 def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:
-    """Returns keys and values of a source in turn, each in one piece, and which places count."""
+    """Returns keys and values of a source in turn, each contiguous, and which places count."""
     cached = getattr(encoded, "cached", None)
     if cached is None:
         raise InputError(
