@@ -9,6 +9,8 @@ DISTRIBUTIONS := $(PYPROJECTS:%/pyproject.toml=%)
 PEER := .cache/torch-tensorrt
 # The servers that slow tests start. They are large, and nothing else needs them.
 SERVING := .cache/serving
+# Libraries of models. Not in .venv: other libraries would import torchvision, which may not load.
+MODELS := .cache/models
 
 .PHONY: demo check test test-all lint prose docs bench bench-gpu compare serving conformance clean
 
@@ -16,13 +18,13 @@ demo: $(VENV)/ready
 	$(BIN)/python -m docs.demo
 
 # The loop while you write: what has changed. CONTRIBUTING.md says when to use which.
-check: $(VENV)/ready lint
+check: $(VENV)/ready $(MODELS)/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.changed_tests $(PYTEST_ARGS)
 
-test: $(VENV)/ready lint
+test: $(VENV)/ready $(MODELS)/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m "not slow" --tensorrt=some -n auto --dist worksteal $(PYTEST_ARGS)
 
-test-all: $(VENV)/ready lint
+test-all: $(VENV)/ready $(MODELS)/ready lint
 	OMP_NUM_THREADS=1 FRESH_PROCESSES=1 $(BIN)/pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/ready
@@ -53,7 +55,7 @@ conformance: $(VENV)/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.conformance run --write
 
 clean:
-	rm -rf $(VENV) $(PEER) $(SERVING)
+	rm -rf $(VENV) $(PEER) $(SERVING) $(MODELS)
 
 $(VENV)/ready: requirements-dev.txt constraints.txt hatch_build.py $(PYPROJECTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -66,6 +68,12 @@ $(PEER)/ready: tests/benchmarks/torch-tensorrt.txt | $(VENV)/ready
 	rm -rf $(PEER)
 	$(BIN)/pip install --quiet --no-deps --target $(PEER) --requirement $<
 	rm -rf $(PEER)/torch_tensorrt/lib $(PEER)/torch_tensorrt/_C.*  # linked to CUDA
+	touch $@
+
+$(MODELS)/ready: tests/support/models.txt | $(VENV)/ready
+	rm -rf $(MODELS)
+	mkdir -p $(MODELS)
+	$(BIN)/pip install --quiet --no-deps --target $(MODELS) --requirement $<
 	touch $@
 
 $(SERVING)/ready: tests/support/serving.txt | $(VENV)/ready

@@ -1,7 +1,7 @@
-"""torchvision's operators without torchvision: their schemas, and their definitions in plain Python.
+"""torchvision's operators without their library: their schemas, and their definitions in plain Python.
 
-The published builds of torchvision do not load beside every build of PyTorch. Where torchvision is
-imported these definitions would clash with its own, so tests import this module and never torchvision.
+The published builds of torchvision do not load beside every build of PyTorch, and torchvision's Python code does not
+import without the operators. These definitions would clash with its own, so tests import this module first.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import math
 import torch
 from torch import Tensor
 
+from tests.support.models import import_models
+
 library = torch.library.Library("torchvision", "DEF")
 library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 library.define(
     "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width,"
     " int sampling_ratio, bool aligned) -> Tensor"
@@ -57,11 +60,6 @@ def nms(dets: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         ratio = shared / (areas[index] + areas - shared)
         removed |= ratio.double() > iou_threshold
     return torch.tensor(kept, dtype=torch.int64)
-
-
-@torch.library.register_fake("torchvision::nms")
-def _(dets, scores, iou_threshold):
-    return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
 
 
 def on_border(image: Tensor, y: float, x: float) -> float:
@@ -259,3 +257,16 @@ def _(
     offset_groups, use_mask,
 ):  # fmt: skip
     return input.new_empty(input.shape[0], weight.shape[0], *offset.shape[2:])
+
+
+try:
+    vision = import_models("torchvision")
+except ModuleNotFoundError:
+    pass
+else:
+    vision.extension._has_ops = lambda: True
+
+
+@torch.library.register_fake("torchvision::nms", allow_override=True)
+def _(dets, scores, iou_threshold):
+    return dets.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
