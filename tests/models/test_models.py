@@ -166,7 +166,10 @@ def test_a_detector_of_transformers_compiles_whole(version):
     assert_compiles_whole(model, (torch.randn(1, 3, 32, 32),), first)
 
 
-@pytest.mark.parametrize("positions", ["", "relative", "rotary"])
+@pytest.mark.parametrize(
+    "positions",
+    ["", *(pytest.param(each, marks=pytest.mark.slow) for each in ("relative", "rotary"))],
+)
 def test_speech_recognizers_compile_whole(positions, version):
     """wav2vec2, and Conformers with each kind of positions."""
     model = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SPEECH))
@@ -246,7 +249,13 @@ LATER = ["GCNConv", "GATConv", "GATv2Conv", "ChebConv"]
 """Layers that drop or add loops, so that the number of edges depends on data."""
 
 
-@pytest.mark.parametrize("name", [*ON_8_6, *LATER])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("SAGEConv", "GATConv") else pytest.mark.slow)
+        for name in (*ON_8_6, *LATER)
+    ],
+)
 def test_message_passing_compiles_whole(name, version):
     """TensorRT 8.6 does not tell a size that depends on data."""
     kind = getattr(import_models("torch_geometric.nn"), name)
