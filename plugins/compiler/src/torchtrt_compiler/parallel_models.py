@@ -21,7 +21,6 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
-from torchtrt.errors import UnsupportedProgramError
 from torchtrt_compiler.torch_internals import export_after_dispatch, without_size_guards
 
 _ATTENTION = "torchtrt_compiler::attention"
