@@ -38,6 +38,17 @@ def is_parallel(model: torch.nn.Module) -> bool:
     return any(map(is_distributed, (*model.parameters(), *model.buffers())))
 
 
+def export_module(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    """Returns a module as ``torch.export`` exports it; a parallel one as the part of this process."""
+    if is_parallel(model):
+        return export_parallel(model, args, kwargs, dynamic_shapes)
+    return torch.export.export(
+        model, args, dict(kwargs), dynamic_shapes=dynamic_shapes, strict=False
+    )
+
+
 def export_parallel(
     model: torch.nn.Module,
     args: tuple[Any, ...],
@@ -117,40 +128,23 @@ class _WholeAttention(TorchFunctionMode):
 
 @functools.cache
 def _attention() -> Any:
-    @torch.library.custom_op(_ATTENTION, mutates_args=())
-    def attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        return F.scaled_dot_product_attention(
-            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        ).clone()
+    schema = str(torch.ops.aten.scaled_dot_product_attention.default._schema).partition("(")[2]
+    torch.library.define(_ATTENTION, f"({schema}")
 
-    attention.register_fake(
-        lambda query, key, value, *others, **named: query.new_empty(
-            (*query.shape[:-1], value.shape[-1])
-        )
-    )
-    return attention
+    @torch.library.impl(_ATTENTION, "CompositeExplicitAutograd")
+    def attention(*args: Any, **kwargs: Any) -> Tensor:
+        return F.scaled_dot_product_attention(*args, **kwargs).clone()
+
+    def shape(query: Tensor, _: Tensor, value: Tensor, *__: Any, **___: Any) -> Tensor:
+        return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+    torch.library.register_fake(_ATTENTION, shape)
+    return torch.ops.torchtrt_compiler.attention.default
 
 
 def _restore_attention(exported: ExportedProgram) -> None:
-    names = ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-    for node in exported.graph.nodes:
-        if node.op != "call_function" or not str(node.target).startswith(
-            "torchtrt_compiler.attention"
-        ):
-            continue
-        given = dict(zip(("query", "key", "value", *names), node.args, strict=False)) | node.kwargs
+    for node in exported.graph.find_nodes(op="call_function", target=_attention()):
         node.target = torch.ops.aten.scaled_dot_product_attention.default
-        node.args = tuple(given[name] for name in ("query", "key", "value"))
-        node.kwargs = {name: given[name] for name in names if name in given}
     exported.graph_module.recompile()
 
 

@@ -97,10 +97,13 @@ def replace_graph(
 def export_after_dispatch(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """Returns a model as ``torch.export.export`` records it, but with the ops that tensor subclasses replace theirs by."""
+    """Returns a model as ``torch.export.export`` does, but with the ops that tensor subclasses replace theirs by."""
     from torch.export._trace import _export
 
-    return _export(model, args, kwargs, dynamic_shapes, strict=False, pre_dispatch=False)  # type: ignore[arg-type]
+    program: ExportedProgram = _export(
+        model, args, kwargs, dynamic_shapes, strict=False, pre_dispatch=False
+    )
+    return program
 
 
 @contextlib.contextmanager
