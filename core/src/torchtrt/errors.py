@@ -188,6 +188,10 @@ class EngineMismatchError(EngineError):
     """An engine was built for another TensorRT, or for another GPU."""
 
 
+class ProcessGroupError(EngineError):
+    """The other processes of a model are missing, or are not those that it was compiled for."""
+
+
 class RefitError(EngineError):
     """New weights do not fit a compiled model, or it cannot take any. Nothing was changed."""
 

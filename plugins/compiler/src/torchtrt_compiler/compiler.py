@@ -50,6 +50,7 @@ from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.input_checks import InputChecks, check_decidable
+from torchtrt_runtime.process_groups import Processes
 from torchtrt_runtime.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.usage_checks import UsageChecks
@@ -199,6 +200,7 @@ def _compile_program(
         clone_aliased_outputs(graph_module, program.origins),
         UsageChecks(_watched(weights, graph_module, report), model=model),
         _signature(model, program),
+        Processes.of(graph_module),
     )
     recipes = watcher.attributes(program.graph_module)
     executor = executor_for(options)

@@ -32,6 +32,7 @@ from torchtrt.tensorrt.shims import INT32_RANGE
 from torchtrt_compiler.frontends import front_end_for
 from torchtrt_compiler.inputs import Input, flatten, is_input, map_inputs
 from torchtrt_compiler.lowering import Program, without_regions, without_transforms
+from torchtrt_compiler.parallel_models import export_module
 from torchtrt_compiler.small_sizes import Excluded
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock
@@ -110,9 +111,7 @@ def _exported(
             warnings.simplefilter("ignore")
             if shapes is not None:
                 model, dynamic_shapes = _with_shapes(model, *shapes)
-            return torch.export.export(
-                model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
-            )
+            return export_module(model, args, kwargs, dynamic_shapes)
     except TorchTRTError:
         raise  # TorchScript's runner says itself what cannot be compiled
     except Exception as error:

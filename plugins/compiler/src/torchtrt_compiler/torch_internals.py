@@ -5,7 +5,10 @@ Other modules of this distribution import them from here.
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -41,6 +44,7 @@ __all__ = [
     "enable_python_dispatcher",
     "enter_autocast",
     "exit_autocast",
+    "export_after_dispatch",
     "has_autocast_kernel",
     "has_kernel",
     "int_oo",
@@ -53,6 +57,7 @@ __all__ = [
     "reads_base",
     "replace_graph",
     "sympy_functions",
+    "without_size_guards",
     "wrap_with_autocast",
     "wrap_with_set_grad_enabled",
 ]
@@ -87,3 +92,40 @@ def replace_graph(
     copied: Any = copy.copy(exported)
     copied._graph_module, copied._graph_signature = graph_module, signature
     return copied  # type: ignore[no-any-return]
+
+
+def export_after_dispatch(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    """Returns a model as ``torch.export.export`` does, but with the ops that tensor subclasses replace theirs by."""
+    from torch.export._trace import _export
+
+    program: ExportedProgram = _export(
+        model, args, kwargs, dynamic_shapes, strict=False, pre_dispatch=False
+    )
+    return program
+
+
+@contextlib.contextmanager
+def without_size_guards() -> Iterator[None]:
+    """Lets ``DTensor`` choose placements by the sizes of the examples, without a guard for each size that it looks at.
+
+    Where it then divides a size, the ops on local tensors have their guards as ever.
+    """
+    tensor = sys.modules["torch.distributed.tensor"].DTensor
+    propagator = tensor._op_dispatcher.sharding_propagator
+    name = "propagate_op_sharding_non_cached"
+    chosen = getattr(propagator, name)
+
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        mode = torch._guards.detect_fake_mode()
+        if mode is None or mode.shape_env is None:
+            return chosen(*args, **kwargs)
+        with mode.shape_env.suppress_guards():
+            return chosen(*args, **kwargs)
+
+    setattr(propagator, name, choose)
+    try:
+        yield
+    finally:
+        delattr(propagator, name)

@@ -21,6 +21,7 @@ from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.memory_checks import MemoryChecks
+from torchtrt_runtime.process_groups import Meeting, Processes
 from torchtrt_runtime.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
@@ -51,6 +52,7 @@ class CallInterface:
         shared_inputs: The positions of inputs whose memory results may share; they are made contiguous.
         usage_checks: The state of PyTorch and of the model's weights that the engines rely on.
         signature: The parameters of the model's ``forward``; None where only an exported program is known.
+        processes: The processes among which the model exchanges tensors; None where it is alone.
     """
 
     input_tree: pytree.TreeSpec
@@ -59,6 +61,7 @@ class CallInterface:
     shared_inputs: Collection[int] = ()
     usage_checks: UsageChecks = field(default_factory=UsageChecks)
     signature: CallSignature | None = None
+    processes: Processes | None = None
 
 
 class CompiledModule(torch.nn.Module):
@@ -113,6 +116,8 @@ class CompiledModule(torch.nn.Module):
         self._flat_inputs = count if self.input_tree == flat else -1
         self._returns_one_leaf = self.output_tree == pytree.tree_structure(0)
         self.eval()
+        if interface.processes is not None:
+            self.register_forward_pre_hook(Meeting(interface.processes))
         stated = RuntimeSettings.of(settings)
         if stated != RuntimeSettings():
             self.runtime_settings = stated

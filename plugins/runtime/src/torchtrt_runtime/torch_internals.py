@@ -35,6 +35,7 @@ __all__ = [
     "PythonReferenceAnalysis",
     "ValueRanges",
     "compile_lock",
+    "default_store",
     "device_in_use",
     "dynamo_exception",
     "empty_strided_of",
@@ -45,6 +46,7 @@ __all__ = [
     "is_fake",
     "is_tracing",
     "load_verifier",
+    "named_process_group",
     "peek_interpreter_stack",
     "serialize_tensor_meta",
     "storage_use_count",
@@ -93,3 +95,14 @@ def serialize_tensor_meta(tensor: torch.Tensor) -> Any:
     from torch._export.serde import serialize
 
     return serialize.serialize_tensor_meta(tensor)
+
+
+def default_store() -> Any:
+    """Returns the store of the default process group."""
+    return torch.distributed.distributed_c10d._get_default_store()
+
+
+def named_process_group(name: str) -> Any:
+    """Returns the process group of a name, as functional collectives find it; an error where there is none."""
+    groups: Any = torch.distributed.distributed_c10d
+    return groups._resolve_process_group(name)

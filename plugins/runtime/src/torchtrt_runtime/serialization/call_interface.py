@@ -23,6 +23,7 @@ from torchtrt_runtime.call_signature import CallSignature
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.executors.choice import executor_for
 from torchtrt_runtime.input_checks import InputChecks, InputMemory, TensorCheck
+from torchtrt_runtime.process_groups import Processes
 from torchtrt_runtime.report import (
     BlockReport,
     CompilationReport,
@@ -119,6 +120,7 @@ def compiled_from(data: Mapping[str, Any], graph_module: torch.fx.GraphModule) -
         data["shared_inputs"],
         UsageChecks({}, autocast=(first, second)),
         signature and _signature_from_json(signature, input_tree),
+        Processes.from_json(data.get("processes")),
     )
     return CompiledModule(
         graph_module,

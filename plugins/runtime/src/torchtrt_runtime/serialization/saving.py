@@ -23,6 +23,7 @@ from torchtrt.errors import (
 from torchtrt.packs import load_packs
 from torchtrt.targets import qualified_name
 from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.process_groups import Processes
 from torchtrt_runtime.serialization.archive import Archive, File, write
 from torchtrt_runtime.serialization.call_interface import (
     compiled_from,
@@ -34,7 +35,9 @@ from torchtrt_runtime.serialization.exported_program import from_program, to_pro
 FORMAT = 1
 """The form of the metadata. A reader takes its own only."""
 
-_PYTORCHS_OWN = frozenset({"aten", "prim", "prims", "higher_order", "torchtrt", "inductor"})
+_PYTORCHS_OWN = frozenset(
+    {"aten", "prim", "prims", "higher_order", "torchtrt", "inductor", "_c10d_functional"}
+)
 
 
 def save(compiled: CompiledModule, file: File) -> None:
@@ -68,6 +71,8 @@ def save(compiled: CompiledModule, file: File) -> None:
         "engines": saved.descriptions,
         **interface,
     }
+    if compiled.interface.processes is not None:
+        metadata["processes"] = compiled.interface.processes.to_json()
     write(file, saved.program, saved.tensors, saved.plans, metadata)
 
 
@@ -89,9 +94,12 @@ def load(file: File) -> CompiledModule:
         UnreadableFileError: The file is no saved model, or is damaged.
         EngineMismatchError: Its engines are for another TensorRT, or for another GPU.
         MissingOperatorError: A library has to be imported first, for an operator that the model calls.
+        ProcessGroupError: It is the part of another rank, or of another number of processes.
     """
     archive = Archive(file)
     metadata = read_metadata(archive)
+    if (processes := Processes.from_json(metadata.get("processes"))) is not None:
+        processes.check()
     with reading(archive, metadata) as program:
         graph_module = from_program(program, archive.tensors(program), archive.plans())
         return compiled_from(metadata, graph_module)

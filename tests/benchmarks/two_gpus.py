@@ -1,0 +1,429 @@
+"""A Llama on two GPUs: tensor-parallel engines, the same plan under ``torch.compile`` and eager, and one GPU.
+
+Run with ``python -m torch.distributed.run --nproc-per-node 2 -m tests.benchmarks.two_gpus``, or without the launcher:
+it then starts two processes itself. The layers have the sizes of a model of 8 billion parameters, with random weights.
+``--device cpu`` runs a small model over gloo. Each result is a line of JSON in ``--output``, written when it is known.
+A process that is late ends all of them: after ``--limit`` seconds in one phase, each process stops itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn import functional as F
+
+import torchtrt
+from torchtrt.tensorrt.selection import describe
+
+ROUNDS = 11
+PHASES = ("smoke", "engines", "eager", "compiled", "one", "one-compiled")
+CONTENDERS = {
+    "engines": "torchtrt, two GPUs",
+    "eager": "eager, two GPUs",
+    "compiled": "torch.compile, two GPUs",
+    "one": "torchtrt, one GPU",
+    "one-compiled": "torch.compile, one GPU",
+}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a Llama, and of what it reads."""
+
+    hidden: int = 4096
+    intermediate: int = 14336
+    heads: int = 32
+    kv_heads: int = 8
+    vocabulary: int = 32000
+    layers: int = 4
+    prompt: int = 2048
+    places: int = 2176
+
+    @property
+    def width(self) -> int:
+        """The size of a head."""
+        return self.hidden // self.heads
+
+
+SMALL = Sizes(64, 128, 4, 2, 128, 2, 16, 48)
+
+
+class Norm(nn.Module):
+    """The root-mean-square normalization of Llama."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Returns the normalized input."""
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5)
+        return wide.to(x.dtype) * self.weight
+
+
+class Layer(nn.Module):
+    """A layer of Llama over a cache of fixed size."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.width = sizes.width
+        self.groups = sizes.heads // sizes.kv_heads
+        keys = sizes.kv_heads * sizes.width
+        self.norm, self.second_norm = Norm(sizes.hidden), Norm(sizes.hidden)
+        self.query = nn.Linear(sizes.hidden, sizes.hidden, bias=False)
+        self.key = nn.Linear(sizes.hidden, keys, bias=False)
+        self.value = nn.Linear(sizes.hidden, keys, bias=False)
+        self.out = nn.Linear(sizes.hidden, sizes.hidden, bias=False)
+        self.gate = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
+        self.up = nn.Linear(sizes.hidden, sizes.intermediate, bias=False)
+        self.down = nn.Linear(sizes.intermediate, sizes.hidden, bias=False)
+
+    def forward(
+        self,
+        x: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        mask: Tensor,
+        past: tuple[Tensor, Tensor] | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns the hidden states, and the new keys and values."""
+        normed = self.norm(x)
+        query, key, value = (
+            each(normed).unflatten(-1, (-1, self.width)).transpose(1, 2)
+            for each in (self.query, self.key, self.value)
+        )
+        query, key = (_rotated(each, *rotation) for each in (query, key))
+        keys, values = key, value
+        if past is not None:
+            keys, values = (torch.cat(pair, 2) for pair in ((past[0], key), (past[1], value)))
+        # Each head of the cache serves several heads of the query, which become rows.
+        rows = query.unflatten(1, (-1, self.groups))
+        scores = rows @ keys.unsqueeze(2).transpose(-1, -2) * self.width**-0.5
+        weights = torch.softmax((scores + mask).float(), -1).to(x.dtype)
+        read = (weights @ values.unsqueeze(2)).flatten(1, 2).transpose(1, 2).flatten(2)
+        x = x + self.out(read)
+        normed = self.second_norm(x)
+        return x + self.down(F.silu(self.gate(normed)) * self.up(normed)), key, value
+
+
+def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = x.chunk(2, -1)
+    return x * cosine + torch.cat((-second, first), -1) * sine
+
+
+class Llama(nn.Module):
+    """Token ids to the logits behind the last one, and the new keys and values of each layer."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(sizes.vocabulary, sizes.hidden)
+        self.layers = nn.ModuleList(Layer(sizes) for _ in range(sizes.layers))
+        self.norm = Norm(sizes.hidden)
+        self.head = nn.Linear(sizes.hidden, sizes.vocabulary, bias=False)
+        angles = torch.outer(
+            torch.arange(sizes.places).float(),
+            1 / 500000 ** (torch.arange(0, sizes.width, 2).float() / sizes.width),
+        ).repeat(1, 2)
+        self.register_buffer("cosine", angles.cos())
+        self.register_buffer("sine", angles.sin())
+
+    def forward(
+        self, ids: Tensor, positions: Tensor, mask: Tensor, *past: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Returns logits ``(batch, vocabulary)``, then new keys and values, ``(batch, heads, new, width)``, in turn.
+
+        Args:
+            ids: ``(batch, new)`` integers.
+            positions: ``(new,)`` integers.
+            mask: ``(new, cached + new)``: zero where a place may be read, and a large negative number elsewhere.
+            past: Keys and values in turn, ``(batch, heads, cached, width)``.
+        """
+        x = self.embedding(ids)
+        rotation = self.cosine[positions], self.sine[positions]
+        states: list[Tensor] = []
+        for index, layer in enumerate(self.layers):
+            x, key, value = layer(
+                x, rotation, mask, (past[2 * index], past[2 * index + 1]) if past else None
+            )
+            states += [key, value]
+        return self.head(self.norm(x[:, -1])), *states
+
+
+PLAN = {
+    **{f"layers.*.{name}": ColwiseParallel for name in ("query", "key", "value", "gate", "up")},
+    **{f"layers.*.{name}": RowwiseParallel for name in ("out", "down")},
+}
+
+
+def llama(sizes: Sizes, device: torch.device, dtype: torch.dtype, mesh: Any = None) -> Llama:
+    """Returns a model of random weights, the same in all processes; tensor-parallel on a mesh."""
+    torch.manual_seed(0)
+    with torch.device(device):
+        model = Llama(sizes).eval().requires_grad_(False)
+    for name, weight in model.named_parameters():
+        if weight.dim() == 2:
+            nn.init.normal_(weight, std=0.02 if "embedding" not in name else 1.0)
+    model = model.to(dtype)
+    if mesh is not None:
+        model = parallelize_module(model, mesh, {name: style() for name, style in PLAN.items()})
+    return model
+
+
+Run = Callable[..., Sequence[Tensor]]
+
+
+class Session:
+    """What a contender reads: a prompt, then single tokens over a cache.
+
+    Args:
+        sizes: The model's.
+        share: Into how many parts the cache's heads are divided.
+    """
+
+    def __init__(self, sizes: Sizes, share: int, device: torch.device, dtype: torch.dtype) -> None:
+        self.sizes, self.device = sizes, device
+        generator = torch.Generator().manual_seed(1)
+        ids = torch.randint(0, sizes.vocabulary, (1, sizes.prompt), generator=generator)
+        self.low = -1e4
+        place = torch.arange(sizes.prompt, device=device)
+        above = place[None, :] > place[:, None]
+        mask = torch.zeros(sizes.prompt, sizes.prompt, device=device, dtype=dtype)
+        self.prompt = (ids.to(device), place, mask.masked_fill(above, self.low))
+        shape = (1, sizes.kv_heads // share, sizes.places, sizes.width)
+        self.cache = [
+            torch.zeros(shape, device=device, dtype=dtype) for _ in range(2 * sizes.layers)
+        ]
+        self.token = torch.zeros(1, 1, dtype=torch.int64, device=device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=device)
+        self.mask = torch.zeros(1, sizes.places + 1, device=device, dtype=dtype)
+
+    @property
+    def step(self) -> tuple[Tensor, ...]:
+        """The inputs of a decode step."""
+        return self.token, self.position, self.mask, *self.cache
+
+    def generate(self, prefill: Run, step: Run, count: int) -> tuple[list[int], Tensor]:
+        """Returns the most likely tokens, and the logits behind the prompt."""
+        for each in self.cache:
+            each.zero_()
+        self.mask.fill_(self.low)
+        self.mask[:, -1] = 0
+        logits, *states = prefill(*self.prompt)
+        first, start, tokens = logits.clone(), 0, []
+        for _ in range(count):
+            length = states[0].shape[2]
+            for held, new in zip(self.cache, states, strict=True):
+                held[:, :, start : start + length] = new
+            self.mask[:, start : start + length] = 0
+            start += length
+            tokens.append(int(logits.argmax()))
+            self.token.fill_(tokens[-1])
+            self.position.fill_(start)
+            logits, *states = step(*self.step)
+        return tokens, first
+
+
+class Measurement:
+    """The phases of the benchmark in one process."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.rank = int(os.environ["RANK"])
+        self.is_gpu = options.device == "cuda"
+        self.device = torch.device(options.device)
+        if self.is_gpu:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", self.rank)))
+            self.device = torch.device("cuda", torch.cuda.current_device())
+        # The second process waits while phases run in the first alone.
+        limit = datetime.timedelta(seconds=3 * options.limit)
+        backend = "nccl" if self.is_gpu else "gloo"
+        dist.init_process_group(backend, timeout=limit)
+        self.mesh = init_device_mesh(options.device, (dist.get_world_size(),))
+        self.share = dist.get_world_size()
+        self.dtype = torch.float16 if self.is_gpu else torch.float32
+        full = Sizes(layers=options.layers, prompt=options.prompt, places=options.prompt + 128)
+        self.sizes = full if self.is_gpu else SMALL
+        self.tokens: dict[str, list[int]] = {}
+
+    def tell(self, **result: Any) -> None:
+        """Writes a line, at once."""
+        line = json.dumps({"rank": self.rank, "at": round(time.time(), 1), **result})
+        print(line, flush=True)
+        if self.options.output:
+            with open(self.options.output, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+    def run(self, phase: str) -> None:
+        """Runs a phase in all processes; those on one GPU run in the first alone."""
+        timer = threading.Timer(self.options.limit, self._stop, (phase,))
+        timer.daemon = True
+        timer.start()
+        start = time.perf_counter()
+        try:
+            if phase == "smoke":
+                self._smoke()
+            elif not phase.startswith("one") or self.rank == 0:
+                self._measure(phase)
+        finally:
+            timer.cancel()
+        self.tell(phase=phase, seconds=round(time.perf_counter() - start, 1))
+        if not phase.startswith("one"):
+            dist.barrier()
+
+    def _stop(self, phase: str) -> None:
+        self.tell(phase=phase, error=f"took longer than {self.options.limit} s")
+        os._exit(1)
+
+    def _settings(self, cuda_graphs: bool) -> dict[str, Any]:
+        return {
+            "min_block_size": 1,
+            "optimization_level": self.options.level,
+            "cuda_graphs": cuda_graphs and self.is_gpu,
+            "immutable_weights": True,
+        }
+
+    def _compiled(self, model: nn.Module, inputs: Sequence[Tensor], what: str, graphs: bool) -> Any:
+        start = time.perf_counter()
+        compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs))
+        self.tell(
+            built=what,
+            seconds=round(time.perf_counter() - start, 1),
+            engines=len(compiled.report.blocks),
+            stages={name: round(value, 1) for name, value in compiled.report.seconds.items()},
+        )
+        return compiled
+
+    def _smoke(self) -> None:
+        """Compares engines with eager PyTorch in float32, with and without CUDA graphs."""
+        expected_tokens, expected = self._generate_eager_on_one()
+        session = Session(SMALL, self.share, self.device, torch.float32)
+        model = llama(SMALL, self.device, torch.float32, self.mesh)
+        for graphs in (False, True):
+            prefill = self._compiled(model, session.prompt, "smoke prefill", graphs)
+            step = self._compiled(model, session.step, "smoke step", graphs)
+            for call in range(3):  # the second is captured, the third replayed
+                tokens, logits = session.generate(prefill, step, 8)
+                error = float((logits - expected).abs().max() / expected.abs().max())
+                same = tokens == expected_tokens
+                self.tell(smoke=f"CUDA graphs {graphs}, call {call}", error=error, tokens=same)
+                if not same or error > 1e-3:
+                    raise SystemExit("The engines' results differ from those of one process.")
+
+    def _generate_eager_on_one(self) -> tuple[list[int], Tensor]:
+        model = llama(SMALL, self.device, torch.float32)
+        session = Session(SMALL, 1, self.device, torch.float32)
+        with torch.no_grad():
+            return session.generate(model, model, 8)
+
+    def _measure(self, phase: str) -> None:
+        """Measures prefill and a decode step, and compares tokens with those of eager PyTorch."""
+        alone = phase.startswith("one")
+        session = Session(self.sizes, 1 if alone else self.share, self.device, self.dtype)
+        model = llama(self.sizes, self.device, self.dtype, None if alone else self.mesh)
+        prefill: Run = model
+        step: Run = model
+        if phase in ("engines", "one"):
+            step = self._compiled(model, session.step, f"{phase} step", True)
+            prefill = self._compiled(model, session.prompt, f"{phase} prefill", True)
+        elif phase.endswith("compiled"):
+            torch._dynamo.reset()
+            # NCCL between the parts of a graph is not captured in every version of PyTorch.
+            prefill = step = torch.compile(model, dynamic=False)
+        with torch.no_grad():
+            tokens, _ = session.generate(prefill, step, self.options.new)
+            result = {
+                "prefill_ms": self._milliseconds(lambda: prefill(*session.prompt)),
+                "step_ms": self._milliseconds(lambda: step(*session.step)),
+            }
+        self.tokens[phase] = tokens
+        others = {name: each == tokens for name, each in self.tokens.items() if name != phase}
+        self.tell(
+            result=CONTENDERS[phase],
+            **result,
+            tokens=tokens,
+            same_tokens_as=others,
+            sizes=vars(self.sizes),
+            dtype=str(self.dtype),
+            torch=torch.__version__,
+            tensorrt=describe(),
+            device=torch.cuda.get_device_name() if self.is_gpu else "cpu",
+        )
+
+    def _milliseconds(self, call: Callable[[], object]) -> float:
+        """Returns the median time of a call, one after the other, without waiting between those of a round."""
+        calls = 10 if self.is_gpu else 1
+        times = []
+        for turn in range(ROUNDS + 2):
+            if self.is_gpu:
+                torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            if self.is_gpu:
+                torch.cuda.synchronize()
+            if turn >= 2:
+                times.append((time.perf_counter() - start) / calls * 1e3)
+        return round(statistics.median(times), 4)
+
+
+def work(options: argparse.Namespace) -> None:
+    """Runs the phases in this process."""
+    measurement = Measurement(options)
+    for phase in options.phases:
+        try:
+            measurement.run(phase)
+        except Exception as error:
+            measurement.tell(phase=phase, error=f"{type(error).__name__}: {error}"[:2000])
+            if phase == "smoke" or options.strict:
+                raise
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def _spawned(rank: int, options: argparse.Namespace, port: int) -> None:
+    os.environ.update(
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+    )  # fmt: skip
+    work(options)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the phases that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--phases", nargs="+", choices=PHASES, default=list(PHASES))
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--prompt", type=int, default=2048)
+    parser.add_argument("--new", type=int, default=8, help="how many tokens are compared")
+    parser.add_argument("--level", type=int, default=None, help="optimization_level of TensorRT")
+    parser.add_argument("--limit", type=int, default=150, help="seconds that a phase may take")
+    parser.add_argument("--strict", action="store_true", help="end at the first error")
+    parser.add_argument("--output", default=os.environ.get("OUT_FILE"))
+    options = parser.parse_args(arguments)
+    if "RANK" in os.environ:
+        work(options)
+    else:
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True)
+        port = store.port
+        del store
+        torch.multiprocessing.spawn(_spawned, (options, port), nprocs=2)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""Tensor-parallel models in two processes, over gloo."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.processes import run_python
+from torchtrt.errors import ProcessGroupError
+from torchtrt_runtime.process_groups import Processes
+
+PROGRAM = Path(__file__).with_name("parallel_program.py")
+PROCESSES = Processes(2, 1, {"0": (0, 1)})
+
+
+def test_two_processes_compute_what_one_does(tmp_path):
+    """Column, row and sequence parallel, saved and loaded, and by ``torch.compile``; the last call finds itself alone."""
+    done = run_python(str(PROGRAM), str(tmp_path), timeout=300)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.split().count("checked") == 2
+    assert "missed" in done.stdout
+
+
+def test_a_part_needs_the_other_processes():
+    """A program that is started alone says how to start several."""
+    with pytest.raises(ProcessGroupError, match="torchrun --nproc-per-node 2"):
+        PROCESSES.check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"world_size": 4}, "Start 4 processes, or compile the model again"),
+        ({"rank": 0}, "Each rank has a file of its own"),
+        ({"groups": {"7": (0, 1)}}, "does not exist. Make the same device meshes"),
+        ({"groups": {"0": (1,)}}, "when the model was compiled, it had"),
+    ],
+)
+def test_a_part_takes_its_own_place_only(changes, words, monkeypatch):
+    """The number of processes, the rank and the groups are those of the compilation."""
+    dist = torch.distributed
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    monkeypatch.setattr(dist, "get_rank", lambda: 1)
+    monkeypatch.setattr(dist, "get_process_group_ranks", list)
+    known = {"0": (0, 1)}
+    monkeypatch.setattr(
+        "torchtrt_runtime.process_groups.named_process_group", lambda name: known[name]
+    )
+    PROCESSES.check()
+
+    with pytest.raises(ProcessGroupError, match=words):
+        dataclasses.replace(PROCESSES, **changes).check()
+
+
+def test_a_description_survives_a_file():
+    """JSON has strings and lists only."""
+    assert Processes.from_json(PROCESSES.to_json()) == PROCESSES
+    assert Processes.from_json(None) is None
