@@ -95,6 +95,7 @@ TESTED_ELSEWHERE = {
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "quantized-models.md": "plugins/contrib/quantization/tests/test_documentation.py runs its blocks",
     "ray.md": "tests/test_ray.py runs its blocks on a cluster",
+    "several-gpus.md": "tests/test_two_ranks.py starts its program in two processes",
     "publish-a-pack.md": "plugins/cli/tests/test_new_pack.py installs, tests and builds it",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,28 @@ PROCESSES = Processes(2, 1, {"0": (0, 1)})
 
 
 def test_two_processes_compute_what_one_does(tmp_path):
-    """Column, row and sequence parallel, saved and loaded, and by ``torch.compile``; the last call finds itself alone."""
+    """Column, row and sequence parallel, saved and loaded, and by ``torch.compile``; a rank that is gone is an error."""
     done = run_python(str(PROGRAM), str(tmp_path), timeout=300)
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.split().count("checked") == 2
     assert "missed" in done.stdout
+
+
+@pytest.mark.slow  # what the test above does, as a user would start it
+def test_the_program_of_the_page_runs(tmp_path):
+    """``torchrun`` starts it."""
+    page = Path(__file__).parents[1] / "docs" / "several-gpus.md"
+    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "parallel.py").write_text(code)
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+
+    done = run_python(*torchrun, "parallel.py", cwd=tmp_path, timeout=300)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = re.findall(r"tensor\((.*?)[,)]", done.stdout)
+    assert first == second
+    assert {"model-0.pt2", "model-1.pt2"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_a_part_needs_the_other_processes():

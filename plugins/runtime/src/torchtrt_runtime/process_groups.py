@@ -119,7 +119,7 @@ class Meeting:
         self._processes = processes
         self._is_over = False
 
-    def __call__(self, module: Any, args: Any) -> None:
+    def __call__(self, module: Any, _: Any) -> None:
         """Waits for the other processes, as long as the timeout of the default process group.
 
         Raises:
@@ -147,8 +147,8 @@ class Meeting:
             except Exception as error:
                 raise ProcessGroupError(
                     f"Rank {rank} of the ranks {list(ranks)} has not called the model within "
-                    f"{store.timeout.total_seconds():g} s: it has ended, or runs other code. Read its output; all ranks "
-                    "must compile and call the same models in the same order. If it only needs longer, give "
+                    f"{store.timeout.total_seconds():g} s: it has ended, or runs other code. Read its output; all "
+                    "ranks must compile and call the same models in the same order. If it only needs longer, give "
                     "init_process_group() a greater timeout."
                 ) from error
             if theirs != collectives:
