@@ -18,7 +18,7 @@ PROCESSES = Processes(2, 1, {"0": (0, 1)})
 
 
 def test_two_processes_compute_what_one_does(tmp_path):
-    """Column, row and sequence parallel, saved and loaded, and by ``torch.compile``; a rank that is gone is an error."""
+    """Column, row and sequence parallel, saved and loaded, by ``torch.compile``; a rank that is gone is an error."""
     done = run_python(str(PROGRAM), str(tmp_path), timeout=300)
 
     assert done.returncode == 0, done.stderr[-3000:]
