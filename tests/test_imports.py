@@ -14,7 +14,7 @@ PACKAGES = packages()
 CORE = Package("torchtrt", ROOT / "core/src/torchtrt")
 
 OPS_OF_THE_COMPILER = {
-    "torchtrt_compiler.parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
+    "parallel_models": "attention stays one op where a DTensor's ops are recorded after dispatch",
     "lowering/aliasing": "composites that may return their argument although their schema does not say so",
     "lowering/cleanup": "no-ops of inference, and what torch.export leaves behind: assertions, aliases, casts",
     "lowering/functionalization": "normalizations that write to their statistics, which their schema does not tell",
