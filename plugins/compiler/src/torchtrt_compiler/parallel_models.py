@@ -128,6 +128,7 @@ class _WholeAttention(TorchFunctionMode):
 
 @functools.cache
 def _attention() -> Any:
+    """Returns an op with the schema of PyTorch's attention that dispatching leaves whole."""
     schema = str(torch.ops.aten.scaled_dot_product_attention.default._schema).partition("(")[2]
     torch.library.define(_ATTENTION, f"({schema}")
 

@@ -92,6 +92,7 @@ class Processes:
 
     @staticmethod
     def _check_group(name: str, ranks: tuple[int, ...]) -> None:
+        """Raises ``ProcessGroupError`` if a group is missing or has other ranks."""
         advice = "Make the same device meshes and groups in the same order as before compiling."
         try:
             group = named_process_group(name)
@@ -136,6 +137,7 @@ class Meeting:
         self._is_over = True
 
     def _meet(self, name: str, ranks: tuple[int, ...], collectives: str) -> None:
+        """Tells the others of a group the model's collectives, and waits for theirs."""
         store = default_store()
         place = f"torchtrt/{name}/{_met[name]}"
         _met[name] += 1
