@@ -62,9 +62,6 @@ def export_parallel(
         args: Its inputs: plain tensors, as ``torch.export.export`` takes them.
         kwargs: Its inputs by name, likewise.
         dynamic_shapes: As ``torch.export.export`` takes them.
-
-    Raises:
-        UnsupportedProgramError: An input or a result is a ``DTensor``.
     """
     local = _with_local_weights(model)
     with _WholeAttention(), without_size_guards():
