@@ -272,10 +272,7 @@ def _attention(
     further = (softcap, s_aux, position_bias)
     if past_key is None and all(each is None for each in further):
         # TensorRT may have one layer for this.
-        grouped = query.shape[1] != key.shape[1]
-        result = F.scaled_dot_product_attention(
-            query, new_key, new_value, mask, scale=scale, enable_gqa=grouped
-        )
+        result = _read_all(query, new_key, new_value, mask, scale)
     else:
         result = torch.ops.torchtrt_transformers.cached_attention(
             query, new_key, new_value, mask, past_key, past_value, past_mask, scale, *further
@@ -293,11 +290,12 @@ def _read_source(
     """Attention over what an encoder read: ``mask`` is ``(batch, 1, 1, source)``."""
     if bias is not None:
         mask = torch.where(mask, bias, torch.finfo(bias.dtype).min)
+    return _read_all(query, key, value, mask, scale).transpose(1, 2).contiguous(), None
+
+
+def _read_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: float) -> Tensor:
     grouped = query.shape[1] != key.shape[1]
-    result = F.scaled_dot_product_attention(
-        query, key, value, mask, scale=scale, enable_gqa=grouped
-    )
-    return result.transpose(1, 2).contiguous(), None
+    return F.scaled_dot_product_attention(query, key, value, mask, scale=scale, enable_gqa=grouped)
 
 
 AttentionInterface.register(ATTENTION, _attention)

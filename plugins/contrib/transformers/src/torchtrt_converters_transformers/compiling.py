@@ -23,8 +23,9 @@ from torchtrt_converters_transformers.encoder_decoder import (
     try_encoder_decoder,
 )
 from torchtrt_converters_transformers.encoder_decoder_model import CompiledEncoderDecoder
+from torchtrt_converters_transformers.engine_model import EngineModel
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
-from torchtrt_converters_transformers.step import Step, sharing_copy, varying_input
+from torchtrt_converters_transformers.step import Step, check_logits, sharing_copy, varying_input
 from torchtrt_converters_transformers.vision_language import (
     EmbeddingStep,
     ImageFeatures,
@@ -32,9 +33,6 @@ from torchtrt_converters_transformers.vision_language import (
     why_not,
     with_engines,
 )
-
-_TOLERANCE = {torch.float32: 1e-3}
-"""How far our attention may be from the model's own, of the largest logit; 5 % in lower precisions."""
 
 
 def compile_for_generation(
@@ -84,7 +82,10 @@ def compile_for_generation(
     sees = bool(_other_modalities(model))
     step = (EmbeddingStep if sees else Step)(model, max_length)
     step.eval()
-    states, windows = _try(model, step)
+    try:
+        states, windows = _try(model, step)
+    except UnsupportedProgramError as error:
+        raise _unsupported(model, str(error)) from error
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     dtype = states[0].dtype
     config = model.config.get_text_config()
@@ -151,7 +152,7 @@ def _compile_encoder_decoder(
     if not example.is_floating_point():
         given = [varying_input((batch, source_places), torch.int64)] * 2
     try:
-        states, cached = try_encoder_decoder(model, encoder, step, example, _TOLERANCE)
+        states, cached = try_encoder_decoder(model, encoder, step, example)
     except UnsupportedProgramError as error:
         raise _unsupported(model, str(error)) from error
     rows, heads, places, width = cached.shape[1:]
@@ -185,7 +186,7 @@ def _compile_encoder_decoder(
 
 
 def _check(model: Any, max_batch_size: int, max_length: int) -> None:
-    is_compiled = isinstance(model, CompiledForCausalLM)
+    is_compiled = isinstance(model, EngineModel)
     if is_compiled or not isinstance(model, PreTrainedModel) or not model.can_generate():
         raise InputError(
             f"compile_for_generation takes a model of transformers that generates, such as LlamaForCausalLM, and not a "
@@ -265,23 +266,20 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
     first, second = slice(0, 5), slice(5, 6)
     theirs, itself = DynamicCache(config=config), sharing_copy(model)
     with torch.no_grad():
-        try:
-            cache = StepCache(mask[:, first].bool())
-            ours = [step.read(ids[:, first], positions[:, first], cache)]
-            states = cache.states
-            step.whole = cache.expands
-            behind = StepCache(
-                mask[:, second].bool(),
-                states,
-                mask[:, first].bool(),
-                positions[1, second],
-                whole=step.whole,
-            )
-            ours.append(step.read(ids[:, second], positions[:, second], behind))
-        except UnsupportedProgramError as error:
-            raise _unsupported(model, str(error)) from error
+        cache = StepCache(mask[:, first].bool())
+        ours = [step.read(ids[:, first], positions[:, first], cache)]
+        states = cache.states
+        step.whole = cache.expands
+        behind = StepCache(
+            mask[:, second].bool(),
+            states,
+            mask[:, first].bool(),
+            positions[1, second],
+            whole=step.whole,
+        )
+        ours.append(step.read(ids[:, second], positions[:, second], behind))
         if not cache.is_complete():
-            raise _unsupported(model, NOT_THROUGH_THE_INTERFACE)
+            raise UnsupportedProgramError(NOT_THROUGH_THE_INTERFACE)
         for logits, part in zip(ours, (first, second), strict=True):
             wanted = itself(
                 input_ids=ids[:, part],
@@ -290,13 +288,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
                 past_key_values=theirs,
                 use_cache=True,
             ).logits[:, -1]
-            distance = (logits - wanted).abs().max() / wanted.abs().max()
-            if not distance <= _TOLERANCE.get(states[0].dtype, 5e-2):
-                raise _unsupported(
-                    model,
-                    f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
-                    "has something that ours does not know",
-                )
+            check_logits(logits, wanted, states[0].dtype)
     return states, cache.windows
 
 

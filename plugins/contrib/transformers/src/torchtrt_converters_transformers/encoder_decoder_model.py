@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from torchtrt.errors import EngineError, InputError
+from torchtrt.errors import InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass
+from torchtrt_converters_transformers.engine_model import mask_of_new_tokens, set_options
 
 
 @dataclasses.dataclass
@@ -46,11 +46,7 @@ class CompiledEncoder(torch.nn.Module):
             InputError: Other options are given.
         """
         given = input_ids if self.main_input_name == "input_ids" else input_features
-        asked = [
-            name
-            for name, value in others.items()
-            if value is not None and value is not False and name != "return_dict"
-        ]
+        asked = [name for name in set_options(others) if name != "return_dict"]
         if given is None or asked:
             raise InputError(
                 f"The encoder takes {self.main_input_name} and returns its last state, and was called with "
@@ -69,7 +65,6 @@ class CompiledEncoderDecoder(CompiledClass):
     """Adds engines to a class of transformers with an encoder and a decoder.
 
     Attributes:
-        layout: What the cache has room for.
         encoder_engine: The compiled module that reads a source.
         step: The compiled module that reads new tokens behind a cache.
     """
@@ -94,13 +89,10 @@ class CompiledEncoderDecoder(CompiledClass):
         device: torch.device,
     ) -> None:
         """Gives the model its engines."""
-        self._engine_device, self._engine_dtype = device, dtype
-        self.layout, self.takes_positions = layout, takes_positions
+        self.attach_cache(layout, dtype, device)
+        self.takes_positions = takes_positions
         self.compiled_encoder = CompiledEncoder(encoder, self.main_input_name, dtype)
         self.step = step
-        self._places = torch.arange(layout.max_length, device=device)
-        self._memory = torch.zeros(layout.elements(), dtype=dtype, device=device)
-        self._lent: weakref.ref[EngineCache] | None = None
 
     def get_encoder(self, *_: Any, **__: Any) -> CompiledEncoder:
         """Returns the compiled encoder."""
@@ -134,9 +126,7 @@ class CompiledEncoderDecoder(CompiledClass):
         for name in ("cache_position", "use_cache", "return_dict"):
             others.pop(name, None)
         source = others.pop(self.main_input_name, None)
-        unknown = [
-            name for name, value in others.items() if value is not None and value is not False
-        ]
+        unknown = set_options(others)
         if unknown or decoder_input_ids is None:
             raise InputError(
                 f"The engines take decoder_input_ids and return logits, and were called with "
@@ -147,18 +137,16 @@ class CompiledEncoderDecoder(CompiledClass):
                 encoder_outputs = self.compiled_encoder(
                     **{self.main_input_name: source, "attention_mask": attention_mask}
                 )
-            cache = self._lend_cache() if past_key_values is None else past_key_values
-            if not isinstance(cache, EngineCache) or cache.layout != self.layout:
-                raise EngineError(
-                    f"past_key_values is a {type(cache).__name__} that this model did not make. Leave it out."
-                )
+            cache = self.cache_for(past_key_values)
             batch, new = decoder_input_ids.shape
             start = cache.get_seq_length()
             if not start:
                 cache.start(batch)
                 cache.source = _source(encoder_outputs, attention_mask, self.main_input_name)
             cache.check_room(batch, new)
-            mask = self._new_mask(decoder_input_ids, decoder_attention_mask, start)
+            mask = mask_of_new_tokens(
+                decoder_attention_mask, decoder_input_ids, start, "The decoder's attention mask"
+            )
             logits, states = self.step(
                 decoder_input_ids,
                 mask,
@@ -181,29 +169,6 @@ class CompiledEncoderDecoder(CompiledClass):
             return []
         positions = self._places[None, start : start + new] if given is None else given
         return [positions.expand(batch, -1)]
-
-    def _new_mask(self, ids: Tensor, mask: Tensor | None, start: int) -> Tensor:
-        if mask is None:
-            return torch.ones(ids.shape, dtype=torch.bool, device=ids.device)
-        if mask.shape != (len(ids), start + ids.shape[1]):
-            raise InputError(
-                f"The decoder's attention mask is {tuple(mask.shape)}, but there are {start + ids.shape[1]} tokens of "
-                f"{len(ids)} sequences."
-            )
-        new = mask[:, start:].bool()
-        if new.shape[1] > 1 and not new[:, -1].all():
-            raise InputError(
-                "The last token of a sequence is padding, and the engines return the logits behind it. Pad in front."
-            )
-        return new
-
-    def _lend_cache(self) -> EngineCache:
-        before = None if self._lent is None else self._lent()
-        if before is not None:
-            before.release()
-        cache = EngineCache(self.layout, self._memory)
-        self._lent = weakref.ref(cache)
-        return cache
 
 
 def _source(encoded: Any, mask: Tensor | None, name: str) -> list[Tensor]:

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import json
 import os
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,24 +16,22 @@ from transformers import AutoConfig, GenerationConfig, GenerationMixin, PreTrain
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import torchtrt
-from torchtrt.errors import EngineError, InputError
+from torchtrt.errors import InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
+from torchtrt_converters_transformers.engine_model import (
+    REFUSED_OPTIONS,
+    EngineModel,
+    check_options,
+    mask_of_new_tokens,
+    set_options,
+)
 
 _DESCRIPTION = "torchtrt_generation.json"
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""
 
-REFUSED_OPTIONS = {
-    "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
-    "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
-    "cache_implementation": "the engines have a cache of their own",
-    "prefill_chunk_size": "the prompt is read at once",
-    "custom_generate": "other loops are not known to keep to the cache of the engines",
-}
-"""Options of ``generate`` that cannot work, and why."""
 
-
-class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
+class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
     """A causal language model whose steps run in engines, with transformers' ``generate``.
 
     Made by ``torchtrt_converters_transformers.compile_for_generation``.
@@ -51,6 +48,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
 
     main_input_name = "input_ids"
     _is_stateful = False
+    _cache_advice = "Leave it out, or give model.new_cache()."
 
     def __init__(
         self,
@@ -74,24 +72,10 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         self.generation_config.update(
             use_cache=True, cache_config=None, **dict.fromkeys(REFUSED_OPTIONS)
         )
-        self.layout = layout
         self.windowed, self.embeds = windowed, embeds
-        self._dtype, self._device = dtype, device
         self.step, self.prefill = step, prefill
-        self._memory = self._allocate()
-        self._places = torch.arange(layout.max_length, device=device)
-        self._lent: weakref.ref[EngineCache] | None = None
+        self.attach_cache(layout, dtype, device)
         self.eval()  # type: ignore[no-untyped-call]
-
-    @property
-    def device(self) -> torch.device:
-        """Where the model was when it was compiled, and its engines are."""
-        return self._device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The model's dtype."""
-        return self._dtype
 
     def new_cache(self) -> EngineCache:
         """Returns a cache with memory of its own, for a conversation that goes on while others are generated.
@@ -121,9 +105,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         prompt = options.get("input_ids") if inputs is None else inputs
-        for name, reason in REFUSED_OPTIONS.items():
-            if options.get(name) is not None or getattr(generation_config, name, None) is not None:
-                raise InputError(f"generate({name}=...) is not possible here: {reason}.")
+        check_options(options, generation_config)
         if (
             options.get("use_cache") is False
             or getattr(generation_config, "use_cache", None) is False
@@ -180,9 +162,7 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         others.pop(
             "cache_position", None
         )  # transformers before 5.17 counts as well as the cache does
-        unknown = [
-            name for name, value in others.items() if value is not None and value is not False
-        ]
+        unknown = set_options(others)
         given, other = (inputs_embeds, input_ids) if self.embeds else (input_ids, inputs_embeds)
         if other is not None:
             unknown.append("input_ids" if self.embeds else "inputs_embeds")
@@ -195,35 +175,17 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             raise InputError(
                 f"logits_to_keep={logits_to_keep}: the engines return the last logits."
             )
-        cache = self.lend_cache() if past_key_values is None else past_key_values
-        if not isinstance(cache, EngineCache) or cache.layout != self.layout:
-            raise EngineError(
-                f"past_key_values is a {type(cache).__name__} that this model did not make. Leave it out, or give "
-                "model.new_cache()."
-            )
+        cache = self.cache_for(past_key_values)
         batch, new = given.shape[:2]
         start = cache.get_seq_length()
         if not start:
             cache.start(batch)
         cache.check_room(batch, new)
-        if attention_mask is not None and attention_mask.shape != (batch, start + new):
-            raise InputError(
-                f"The attention mask is {tuple(attention_mask.shape)}, but with what is cached there are "
-                f"{start + new} tokens of {batch} sequences."
-            )
+        mask = mask_of_new_tokens(attention_mask, given, start)
         if position_ids is None:
             position_ids = self._places[None, start : start + new]
         position_ids = position_ids.expand(*position_ids.shape[:-2], batch, -1)
         with torch.no_grad():
-            if attention_mask is None:
-                mask = torch.ones((batch, new), dtype=torch.bool, device=given.device)
-            else:
-                mask = attention_mask[:, start:].bool()
-                if new > 1 and not mask[:, -1].all():  # not of single tokens: it waits for the GPU
-                    raise InputError(
-                        "The last token of a sequence is padding, and the engines return the logits behind it. Pad in "
-                        "front: tokenizer.padding_side = 'left'."
-                    )
             if self.prefill is not None and not start:
                 logits, states = self.prefill(given, position_ids, mask)
             else:
@@ -290,27 +252,6 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
             device=torch.device(description["device"]),
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_lent": None}  # a copy has lent nothing yet
-
-    def _apply(self, *_: Any, **__: Any) -> NoReturn:
-        raise EngineError(
-            f"Device and dtype of a compiled model are compiled in ({self.device}, {self.dtype}). Move the model, and "
-            "compile it again."
-        )
-
-    def _allocate(self) -> Tensor:
-        return torch.zeros(self.layout.elements(), dtype=self._dtype, device=self._device)
-
-    def lend_cache(self) -> EngineCache:
-        """Returns an empty cache over the model's memory; the one that had it before loses it."""
-        before = None if self._lent is None else self._lent()
-        if before is not None:
-            before.release()
-        cache = EngineCache(self.layout, self._memory)
-        self._lent = weakref.ref(cache)
-        return cache
-
     def _check_length(
         self, prompt: int, config: GenerationConfig | None, options: Mapping[str, Any]
     ) -> None:
@@ -325,8 +266,5 @@ class CompiledForCausalLM(PreTrainedModel, GenerationMixin):
         if new is None and length is None:
             new = _DEFAULT_NEW_TOKENS
         total = length if new is None else prompt + new
-        if total is not None and total > self.layout.max_length:
-            raise InputError(
-                f"Up to {total} tokens are asked for, prompts included, but the model was compiled for "
-                f"max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again for more."
-            )
+        if total is not None:
+            self.check_total(total)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 import torchtrt
+from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.attention import ATTENTION, StepCache, reading
 from torchtrt_converters_transformers.cache import equal_shapes
 
@@ -27,6 +29,24 @@ def stacked(states: Sequence[Tensor]) -> list[Tensor]:
     """Returns keys and values of equal heads and widths in one tensor each, in the order of ``CacheLayout.groups``."""
     groups = equal_shapes([(each.shape[1], each.shape[3]) for each in states])
     return [torch.stack([states[number] for number in group]) for group in groups]
+
+
+_TOLERANCE = {torch.float32: 1e-3}
+"""How far our attention may be from the model's own, of the largest logit; 5 % in lower precisions."""
+
+
+def check_logits(ours: Tensor, wanted: Tensor, dtype: torch.dtype) -> None:
+    """Compares the logits of a step with the model's own, for a model of this dtype.
+
+    Raises:
+        UnsupportedProgramError: They differ.
+    """
+    distance = (ours - wanted).abs().max() / wanted.abs().max()
+    if not distance <= _TOLERANCE.get(dtype, 5e-2):
+        raise UnsupportedProgramError(
+            f"with our attention over a cache its logits differ by {distance:.1%} from its own: its attention "
+            "has something that ours does not know"
+        )
 
 
 class Step(torch.nn.Module):
@@ -76,17 +96,14 @@ class Step(torch.nn.Module):
 
     def read(self, input_ids: Tensor, position_ids: Tensor, cache: StepCache) -> Tensor:
         """Returns the logits behind the last token; the cache then has the new keys and values."""
-        with reading(cache):
-            output = self.model(
-                input_ids=input_ids,
-                position_ids=position_ids,
-                past_key_values=cache,
-                use_cache=True,
-                return_dict=True,
-                **self.options,
-            )
+        output = self.run(cache, input_ids=input_ids, position_ids=position_ids, **self.options)
         logits: Tensor = output.logits[:, -1]
         return logits
+
+    def run(self, cache: StepCache, **given: Any) -> Any:
+        """Returns what the model returns for these arguments, over a cache."""
+        with reading(cache):
+            return self.model(past_key_values=cache, use_cache=True, return_dict=True, **given)
 
     def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
         """Returns the ranges of what is read and of its positions, for ranges of sequences and of tokens."""

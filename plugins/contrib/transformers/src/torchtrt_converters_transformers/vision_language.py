@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast, BaseModelOutp
 
 import torchtrt
 from torchtrt.errors import InputError
-from torchtrt_converters_transformers.attention import StepCache, reading
+from torchtrt_converters_transformers.attention import StepCache
 from torchtrt_converters_transformers.cache import EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
@@ -54,14 +54,7 @@ class EmbeddingStep(Step):
         """Returns the logits behind the last token, of token ids or of embeddings ``(batch, new, width)``."""
         if not input_ids.is_floating_point():
             input_ids = self.model.get_input_embeddings()(input_ids)
-        with reading(cache):
-            output = self.model(
-                inputs_embeds=input_ids,
-                position_ids=position_ids,
-                past_key_values=cache,
-                use_cache=True,
-                return_dict=True,
-            )
+        output = self.run(cache, inputs_embeds=input_ids, position_ids=position_ids)
         logits: Tensor = self.head(output.last_hidden_state[:, -1])
         return logits
 
@@ -168,7 +161,8 @@ class CompiledVisionLanguage(CompiledClass):
     language: CompiledForCausalLM
     vision: torch.nn.Module | None
 
-    def _lend_cache(self) -> EngineCache:
+    def lend_cache(self) -> EngineCache:
+        """Returns an empty cache of the language model's engines."""
         return self.language.lend_cache()
 
 

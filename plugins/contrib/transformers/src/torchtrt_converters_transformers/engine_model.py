@@ -1,0 +1,140 @@
+"""What all compiled models share: device and dtype, the options that they refuse, and the cache that they lend."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from torchtrt.errors import EngineError, InputError
+from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
+
+REFUSED_OPTIONS = {
+    "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
+    "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
+    "cache_implementation": "the engines have a cache of their own",
+    "prefill_chunk_size": "the prompt is read at once",
+    "custom_generate": "other loops are not known to keep to the cache of the engines",
+}
+"""Options of ``generate`` that cannot work, and why."""
+
+
+class EngineModel:
+    """Adds to a model of transformers what its engines have compiled in, and one cache for call after call.
+
+    Attributes:
+        layout: What the cache has room for.
+    """
+
+    layout: CacheLayout
+    _engine_device: torch.device
+    _engine_dtype: torch.dtype
+    _cache_advice = "Leave it out."
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model was when it was compiled, and its engines are."""
+        return self._engine_device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The model's dtype."""
+        return self._engine_dtype
+
+    def attach_cache(self, layout: CacheLayout, dtype: torch.dtype, device: torch.device) -> None:
+        """Allocates the memory of the cache that calls are lent."""
+        self.layout = layout
+        self._engine_dtype, self._engine_device = dtype, device
+        self._memory = self._allocate()
+        self._places = torch.arange(layout.max_length, device=device)
+        self._lent: weakref.ref[EngineCache] | None = None
+
+    def lend_cache(self) -> EngineCache:
+        """Returns an empty cache over the model's memory; the one that had it before loses it."""
+        before = None if self._lent is None else self._lent()
+        if before is not None:
+            before.release()
+        cache = EngineCache(self.layout, self._memory)
+        self._lent = weakref.ref(cache)
+        return cache
+
+    def cache_for(self, given: Any) -> EngineCache:
+        """Returns the cache that a call reads: the given one, or an empty one for None.
+
+        Raises:
+            EngineError: The given one is not this model's.
+        """
+        if given is None:
+            return self.lend_cache()
+        if not isinstance(given, EngineCache) or given.layout != self.layout:
+            raise EngineError(
+                f"past_key_values is a {type(given).__name__} that this model did not make. {self._cache_advice}"
+            )
+        return given
+
+    def check_total(self, tokens: int) -> None:
+        """Raises an ``InputError`` where more tokens are asked for than there is room for."""
+        if tokens > self.layout.max_length:
+            raise InputError(
+                f"Up to {tokens} tokens are asked for, prompts included, but the model was compiled for "
+                f"max_length={self.layout.max_length}. Ask for fewer with max_new_tokens, or compile it again for more."
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lent": None}  # a copy has lent nothing yet
+
+    def _allocate(self) -> Tensor:
+        elements = self.layout.elements()
+        return torch.zeros(elements, dtype=self._engine_dtype, device=self._engine_device)
+
+    def _apply(self, *_: Any, **__: Any) -> NoReturn:
+        raise EngineError(
+            f"Device and dtype of a compiled model are compiled in ({self.device}, {self.dtype}). Move the model, and "
+            "compile it again."
+        )
+
+
+def check_options(options: Mapping[str, Any], config: Any) -> None:
+    """Raises an ``InputError`` for an option of ``generate`` that cannot work, given itself or in a configuration."""
+    for name, reason in REFUSED_OPTIONS.items():
+        if options.get(name) is not None or getattr(config, name, None) is not None:
+            raise InputError(f"generate({name}=...) is not possible here: {reason}.")
+
+
+def set_options(options: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the options that ask for something: they are neither None nor False."""
+    return [name for name, value in options.items() if value is not None and value is not False]
+
+
+def mask_of_new_tokens(
+    mask: Tensor | None, like: Tensor, start: int, name: str = "The attention mask"
+) -> Tensor:
+    """Returns which of the new tokens count: booleans ``(batch, new)``.
+
+    Args:
+        mask: ``(batch, cached + new)``, zero where a token is padding; None where none is.
+        like: What is read, ``(batch, new, ...)``.
+        start: How many tokens are cached.
+        name: What errors call the mask.
+
+    Raises:
+        InputError: The mask has another size, or a sequence ends with padding.
+    """
+    batch, new = like.shape[:2]
+    if mask is None:
+        return torch.ones((batch, new), dtype=torch.bool, device=like.device)
+    if mask.shape != (batch, start + new):
+        raise InputError(
+            f"{name} is {tuple(mask.shape)}, but with what is cached there are {start + new} tokens of {batch} "
+            "sequences."
+        )
+    counted = mask[:, start:].bool()
+    if new > 1 and not counted[:, -1].all():  # not of single tokens: it waits for the GPU
+        raise InputError(
+            "The last token of a sequence is padding, and the engines return the logits behind it. Pad in "
+            "front: tokenizer.padding_side = 'left'."
+        )
+    return counted
