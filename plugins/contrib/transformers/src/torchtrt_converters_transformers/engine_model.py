@@ -1,4 +1,4 @@
-"""What all compiled models share: device and dtype, the options that they refuse, and the cache that they lend."""
+"""Compiled language models share a device, a dtype, refused options, and a cache that they lend."""
 
 from __future__ import annotations
 
