@@ -8,7 +8,7 @@ from torch import Tensor
 
 import torchtrt_torchscript as torchscript
 
-from .helpers import assert_compiles
+from .helpers import assert_compiles, assert_same, script
 from .ir import function_of, graph_of
 
 BATCH = ({0: torch.export.Dim("batch", min=2, max=8)},)
@@ -148,3 +148,22 @@ def test_an_index_may_leave_out_dimensions(version):
         return y
 
     assert_compiles(write, (X,))
+
+
+def test_a_tensor_in_the_place_of_a_number_is_that_number(version):
+    """PyTorch reads the only element of a tensor where a scripted method declares a number; so do we, at each call."""
+
+    def model(x, times: int, step: float, negative: bool):
+        y = x
+        for _ in range(times):
+            y = y + step
+        return -y if negative else y
+
+    scripted = script(model)
+    x = torch.randn(2, 3)
+    arguments = (torch.tensor(2), torch.tensor([0.5]), torch.tensor(False))
+
+    compiled = torchscript.compile(scripted, (x, *arguments), truncate_double=True)
+
+    for numbers in (arguments, (torch.tensor(0), torch.tensor([1.5]), torch.tensor(True))):
+        assert_same(compiled, scripted, x, *numbers)

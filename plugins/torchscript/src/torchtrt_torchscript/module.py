@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from torchtrt.errors import InputError
 from torchtrt_torchscript.graphs import all_nodes, every_node
-from torchtrt_torchscript.numbers import as_number
+from torchtrt_torchscript.numbers import Undecided, as_number
 from torchtrt_torchscript.runner import GraphRunner
+
+_NUMBER_DTYPES = {"int": torch.int64, "float": torch.float64, "bool": torch.bool}
 
 
 class TorchScriptModule(nn.Module):
@@ -40,14 +42,16 @@ class TorchScriptModule(nn.Module):
         super().__init__()
         self._graph = graph
         itself = () if module is None else (Attributes(module, self),)
+        arguments = schema.arguments[len(itself) :]
         runner = GraphRunner(graph, _register_frozen(self, graph))
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             bound = self.signature.bind(*args, **kwargs)
             bound.apply_defaults()
-            return as_number(runner.run((*itself, *bound.arguments.values())))
+            values = map(_as_declared, arguments, bound.arguments.values())
+            return as_number(runner.run((*itself, *values)))
 
-        self.signature = _signature(schema.arguments[len(itself) :])
+        self.signature = _signature(arguments)
         self.runner = runner
         forward.__signature__ = self.signature  # type: ignore[attr-defined]  # torch.export reads it
         self.forward: Callable[..., Any] = forward
@@ -75,6 +79,17 @@ def _signature(arguments: Sequence[Any]) -> inspect.Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters.append(inspect.Parameter(name, kind, default=default))
     return inspect.Signature(parameters)
+
+
+def _as_declared(argument: Any, value: Any) -> Any:
+    """Returns what a method computes with for an argument: a tensor in the place of a number is that number.
+
+    A scripted method accepts such a tensor, and reads its only element.
+    """
+    dtype = _NUMBER_DTYPES.get(str(argument.type))
+    if dtype is None or not isinstance(value, Tensor):
+        return value
+    return Undecided(value.reshape(()).to(dtype))
 
 
 def _register_frozen(module: nn.Module, graph: torch._C.Graph) -> dict[int, Callable[[], Any]]:
