@@ -61,17 +61,11 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
     program given is not changed.
     """
     nodes = exported.graph.nodes
-    modules = [each for each in exported.graph_module.modules() if isinstance(each, GraphModule)]
-    inner = [node for module in modules[1:] for node in module.graph.nodes]  # of branches and loops
     has_casts = is_any_autocast_enabled() or marks_autocast(exported.graph_module)
-    is_open = has_casts or any(map(_updates_statistics, nodes)) or any(map(mutates, inner))
-    if not is_open:
-        if not any(mutates(node) for node in nodes):
-            return exported, exported.graph_module
-        graph = Graph()
-        graph.output(graph.graph_copy(exported.graph, {}))
-        if rewrite_writes(graph):
-            return exported, GraphModule(exported.graph_module, graph)
+    if not has_casts and not any(map(_updates_statistics, nodes)):
+        rewritten = _with_writes_rewritten(exported.graph_module)
+        if rewritten is not None:
+            return exported, rewritten
     _check_destinations(exported.graph)
     try:
         exported = retrace(exported)
@@ -84,6 +78,31 @@ def functionalize(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModu
             "is one: compile torch.export.export(model, args, strict=True)."
         ) from error
     return exported, exported.graph_module
+
+
+def _with_writes_rewritten(module: GraphModule) -> GraphModule | None:
+    """Returns a graph, with its branches and loops, after the rewriting of every write on a fresh result.
+
+    A module without writes is returned as it is. The result is None where there is another kind of write.
+    """
+    inner = {
+        name: _with_writes_rewritten(child)
+        for name, child in module.named_children()
+        if isinstance(child, GraphModule)
+    }
+    if None in inner.values():
+        return None
+    changed = {name: child for name, child in inner.items() if child is not getattr(module, name)}
+    if not changed and not any(map(mutates, module.graph.nodes)):
+        return module
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    if not rewrite_writes(graph):
+        return None
+    rewritten = GraphModule(module, graph)
+    for name, child in changed.items():
+        setattr(rewritten, name, child)
+    return rewritten
 
 
 def retrace(exported: ExportedProgram) -> ExportedProgram:
