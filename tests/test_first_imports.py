@@ -2,6 +2,7 @@
 
 import json
 import pkgutil
+import zlib
 from importlib.util import find_spec
 
 import pytest
@@ -44,15 +45,24 @@ print(json.dumps({
 """
 
 
+QUICK = 8
+"""``make test`` imports each package, and one of so many other modules."""
+
+
 def modules_of_packs():
-    """Returns the names of all modules of the first-party packs."""
+    """Returns the names of all modules of the first-party packs, as parameters."""
     names = []
     packs = [found.info for found in scan().packs if found.info.tier <= FIRST_PARTY_TIER]
     for package in (PACKS.package_name(info.name) for info in packs):
         folder = find_spec(package).submodule_search_locations
         inner = pkgutil.walk_packages(folder, f"{package}.")
         names += [package, *(each.name for each in inner)]
-    return names
+    return [pytest.param(name, marks=() if is_quick(name) else pytest.mark.slow) for name in names]
+
+
+def is_quick(name):
+    """Returns whether ``make test`` imports a module first."""
+    return "." not in name or zlib.crc32(name.encode()) % QUICK == 0
 
 
 def packs_after(first_import):

@@ -3,8 +3,6 @@
 ``TORCHTRT_TENSORRT=real pytest tests/architectures`` runs the same on an NVIDIA GPU.
 """
 
-import contextlib
-
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -13,19 +11,11 @@ import torchtrt
 from tests.architectures.zoo import ZOO
 from torchtrt.tensorrt import is_real
 from torchtrt_compiler.exporting import export
-from torchtrt_reference import VERSIONS
 
 TOLERANCE = 1e-4
 """The largest difference, relative to the largest value."""
 REAL = {"disable_tf32": True, "tactic_sources": 0}
 """Settings for the real TensorRT: full precision, and no tactics of libraries that may be missing."""
-
-
-def tensorrts():
-    """Returns a context for each TensorRT to compile with."""
-    if not is_real():
-        return [torchtrt.use_tensorrt(f"reference@{version}") for version in VERSIONS]
-    return [contextlib.nullcontext()]
 
 
 @pytest.fixture(autouse=True)
@@ -39,21 +29,25 @@ def full_precision(monkeypatch):
 
 @pytest.mark.parametrize("varying", [False, True], ids=["fixed", "varying"])
 @pytest.mark.parametrize("architecture", ZOO, ids=lambda architecture: architecture.name)
-def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying):
-    """Nothing stays in PyTorch; at the least, usual and maximum sizes the outputs are eager's to 1e-4."""
+def test_an_architecture_becomes_engines_alone_and_equals_eager(architecture, varying, version):
+    """On each version of TensorRT."""
+    check(architecture, varying)
+
+
+def check(architecture, varying):
+    """Compiles an architecture with nothing in PyTorch; compares the outputs at the least, usual and maximum sizes."""
     device = "cuda" if is_real() else "cpu"
     settings = REAL if is_real() else {}
     model = architecture.model().to(device)
     example = on(device, architecture.example())
     exported = export(model, example, {}, architecture.dynamic_shapes() if varying else None)
 
-    for tensorrt in tensorrts():
-        with tensorrt:
-            compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
-        for batch, length in architecture.sizes() if varying else architecture.sizes()[1:2]:
-            inputs = on(device, architecture.example(batch, length))
-            with torch.no_grad():
-                assert_close(compiled(*inputs), model(*inputs))
+    compiled = torchtrt.compile(exported, require_full_compilation=True, **settings)
+
+    for batch, length in architecture.sizes() if varying else architecture.sizes()[1:2]:
+        inputs = on(device, architecture.example(batch, length))
+        with torch.no_grad():
+            assert_close(compiled(*inputs), model(*inputs))
 
 
 def on(device, tensors):

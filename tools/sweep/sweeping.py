@@ -119,7 +119,7 @@ def architectures() -> dict[str, Callable[[], None]]:
     from tests.architectures.zoo import ZOO
 
     test_architectures.REAL.update(REAL)
-    check = test_architectures.test_an_architecture_becomes_engines_alone_and_equals_eager
+    check = test_architectures.check
     return {
         f"{each.name} {'varying' if varying else 'fixed'}": lambda each=each, varying=varying: (
             check(each, varying)
