@@ -228,8 +228,15 @@ def test_a_pack_that_hangs_is_listed_by_what_loads_none(site, install, source_of
     assert "hangs" in [pack["name"] for pack in json.loads(done.stdout)["packs"]]
 
 
-@pytest.mark.parametrize("place", ["module", "hook"])
-@pytest.mark.parametrize("command", ["doctor", "converters"])
+@pytest.mark.parametrize(
+    ("command", "place"),
+    [
+        ("doctor", "module"),
+        ("converters", "hook"),
+        pytest.param("doctor", "hook", marks=pytest.mark.slow),
+        pytest.param("converters", "module", marks=pytest.mark.slow),
+    ],
+)  # each waits until the name is printed
 def test_a_pack_that_hangs_is_named_while_it_does(site, source_of_pack, place, command):
     """Python cannot end it; a person can, and is told how to go on without."""
     hang = "import time\ntime.sleep(3600)\n"

@@ -432,7 +432,7 @@ def test_the_least_recently_used_engines_go_first(tmp_path, monkeypatch):
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), cut=st.booleans())
 def test_a_damaged_file_is_built_again(tmp_path, place, bit, cut):

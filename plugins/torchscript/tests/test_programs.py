@@ -140,7 +140,7 @@ def calls():
 FILES = itertools.count()
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [20, pytest.param(150, marks=pytest.mark.slow)])
 def test_a_program_computes_what_eager_computes_or_is_refused(tmp_path_factory, count):
     """Its results and what it leaves in its inputs, call after call; a refusal has the model's line."""
 

@@ -78,6 +78,31 @@ def test_a_unet_is_followed_in_its_pipeline():
         agree(pipe.unet, sample=sample, timestep=torch.tensor(3), encoder_hidden_states=states)
 
 
+@pytest.mark.slow  # both models have hundreds of ops
+def test_a_controlnet_and_its_unet_are_followed():
+    """The results of the one are inputs of the other, in lists of tensors, at several sizes."""
+    torch.manual_seed(0)
+    eager = unet()
+    control = diffusers.ControlNetModel.from_unet(eager, conditioning_embedding_out_channels=(4, 4))
+    for weight in control.controlnet_down_blocks.parameters():
+        torch.nn.init.normal_(weight)  # new ones are 0, which hides what they add
+    followed = torchtrt.follow(control), torchtrt.follow(eager)
+
+    for batch, size in ((2, 8), (1, 16)):
+        call = {"timestep": 7, "encoder_hidden_states": torch.rand(batch, 3, 8)}
+        sample, image = torch.rand(batch, 4, size, size), torch.rand(batch, 3, 2 * size, 2 * size)
+        results = []
+        for each, model in (followed, (control, eager)):
+            with torch.no_grad():
+                down, middle = each(sample, controlnet_cond=image, return_dict=False, **call)
+                added = {
+                    "down_block_additional_residuals": down,
+                    "mid_block_additional_residual": middle,
+                }
+                results.append(model(sample, return_dict=False, **call, **added)[0])
+        torch.testing.assert_close(results[0], results[1], rtol=2e-3, atol=2e-3)
+
+
 def _lora():
     peft = pytest.importorskip("peft")
     return peft.LoraConfig(r=2, target_modules=["to_q", "to_v"], init_lora_weights=False)
