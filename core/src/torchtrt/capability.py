@@ -180,6 +180,10 @@ class Capability(enum.Enum):
         "Engines build on a machine without a GPU.",
     )  # fmt: skip
 
+    ALLOCATION_STRATEGIES = (
+        "running", "allocation strategies of execution contexts", "TensorRT 10.0",
+        "A strategy determines who allocates the memory in which a context computes.",
+    )  # fmt: skip
     RUNTIME_CACHE = (
         "running", "runtime caches", f"{_RTX} 1.0",
         "A cache keeps the kernels that an engine compiles while it runs.",

@@ -181,6 +181,7 @@ _CHECKS: Mapping[str, _Check] = {
         _are_targets, "'8.6', a collection of such texts, 'all', 'current' or None"
     ),
     "user_allocation": _SWITCH,
+    "share_execution_memory": _SWITCH,
     "input_names": _NAMES,
     "output_names": _NAMES,
     "runtime_cache": _Check(_is_path, "a folder or None"),
@@ -251,6 +252,8 @@ class CompilationSettings:
         input_names: The names of the engine's inputs, in the order of the model's: for a model that becomes one engine.
             Empty for the names of the model's own inputs.
         output_names: The names of the engine's outputs, in the order of the model's results, likewise.
+        share_execution_memory: Engines compute in memory that PyTorch's allocator lends them for one call at a time, so
+            that those which do not run at the same time share it.
         runtime_cache: The folder in which TensorRT for RTX keeps the kernels that it compiles while engines run.
         kernel_specialization: When TensorRT for RTX compiles kernels for the sizes of a call: ``"lazy"``, ``"eager"``
             or ``"none"``. ``None`` leaves its default.
@@ -295,6 +298,7 @@ class CompilationSettings:
     user_allocation: bool = False
     input_names: Sequence[str] = ()
     output_names: Sequence[str] = ()
+    share_execution_memory: bool = False
     runtime_cache: str | os.PathLike[str] | None = None
     kernel_specialization: str | None = None
     verify: str | None = None

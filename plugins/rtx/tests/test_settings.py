@@ -275,6 +275,9 @@ class Engine:
     def create_runtime_config(self):
         config = SimpleNamespace(create_runtime_cache=Cache, cache=None)
         config.set_runtime_cache = lambda cache: setattr(config, "cache", cache)
+        config.set_execution_context_allocation_strategy = lambda strategy: setattr(
+            config, "strategy", strategy
+        )
         return config
 
     def create_execution_context(self, config=None):
@@ -286,13 +289,14 @@ class Engine:
 def test_a_context_is_configured_by_the_settings(rtx, tmp_path):
     """With the values that NVIDIA's enumerations have."""
     engine = Engine()
-    RuntimeSettings(tmp_path, "eager", True).new_context(engine, b"plan")
+    RuntimeSettings(tmp_path, "eager", True, True).new_context(engine, b"plan")
     plain = Engine()
     RuntimeSettings().new_context(plain, b"plan")
 
     strategy = engine.config.dynamic_shapes_kernel_specialization_strategy
     assert rtx.DynamicShapesKernelSpecializationStrategy.EAGER == strategy
     assert rtx.CudaGraphStrategy.WHOLE_GRAPH_CAPTURE == engine.config.cuda_graph_strategy
+    assert rtx.ExecutionContextAllocationStrategy.USER_MANAGED == engine.config.strategy
     assert isinstance(engine.config.cache, Cache)
     assert plain.config is None
 

@@ -68,6 +68,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.TARGET_COMPUTE_CAPABILITIES: _has("IBuilderConfig.set_compute_capability"),
     Capability.TIMING_CACHE: _has("IBuilderConfig.create_timing_cache"),
     Capability.SHARED_PROFILES: _IS_10,
+    Capability.ALLOCATION_STRATEGIES: _has("ExecutionContextAllocationStrategy.USER_MANAGED"),
     Capability.RUNTIME_CACHE: _has("IRuntimeConfig.create_runtime_cache"),
     Capability.KERNEL_SPECIALIZATION: _has(
         "IRuntimeConfig.dynamic_shapes_kernel_specialization_strategy"

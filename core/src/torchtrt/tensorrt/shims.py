@@ -166,6 +166,13 @@ def share_profiles(config: Any) -> None:
         config.set_preview_feature(trt.PreviewFeature.PROFILE_SHARING_0806, True)
 
 
+def context_without_memory(engine: Any) -> Any:
+    """Returns an execution context that computes in memory of the caller's."""
+    if supports(Capability.ALLOCATION_STRATEGIES):
+        return engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+    return engine.create_execution_context_without_device_memory()
+
+
 def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
 

@@ -138,7 +138,7 @@ class CompiledModule(torch.nn.Module):
 
     @property
     def runtime_settings(self) -> RuntimeSettings:
-        """How the runtime of TensorRT for RTX executes the engines. Assigned settings hold from the next call on.
+        """How the runtime executes the engines. Assigned settings hold from the next call on.
 
         Raises:
             SettingsError: The TensorRT of the engines lacks what a setting needs.

@@ -23,6 +23,7 @@ from torchtrt.tensorrt.selection import (
     device_objection,
     use_module,
 )
+from torchtrt_runtime.execution_memory import ExecutionMemory
 from torchtrt_runtime.input_checks import make_tensor_matcher, never_matches
 from torchtrt_runtime.output_allocation import make_output_allocator
 from torchtrt_runtime.runtime_settings import RuntimeSettings
@@ -113,6 +114,9 @@ class _Execution:
         ]
         self.wanted_dtypes = [output.wanted for output in self.outputs]
         self.widens = any(output.dtype is not output.wanted for output in self.outputs)
+        self.memory = None
+        if module.runtime_settings.share_execution_memory:
+            self.memory = ExecutionMemory(engine, self.context, device)
         self.caches = self._find_caches() if supports(Capability.KV_CACHE_UPDATE) else {}
         self.profiles = module.profiles or engine_profiles(module.inputs)
         self.shapes: list[torch.Size] | None = None
@@ -185,8 +189,10 @@ class _Execution:
             outputs.append(output)
         if self.caches:
             self._share_caches(inputs, outputs)
+        lent = self.memory and self.memory.lend()
         if not context.execute_async_v3(stream):
             raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
+        del lent  # what comes next on this stream may have it
         if self.allocators:
             outputs = [
                 allocator.take(output.dtype)
@@ -256,6 +262,8 @@ class _Execution:
             raise EngineError(message) from error
         if missing:
             raise EngineError(f"The engine of {name} lacks the shapes of {', '.join(missing)}.")
+        if self.memory:
+            self.memory.fit()
         if not self.allocators:
             self.layouts = []
             for output in self.outputs:

@@ -1,4 +1,4 @@
-"""How TensorRT for RTX runs engines: its cache of kernels, its strategies for varying sizes and for CUDA graphs.
+"""How the runtime executes engines: whose memory they compute in, and the kernels of TensorRT for RTX.
 
 TensorRT for RTX compiles kernels on the machine that runs an engine. These settings are no part of the engine, so a
 compiled model takes others at any time, on whichever machine it runs.
@@ -20,6 +20,7 @@ from torchtrt.errors import CacheWarning, EngineError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog
+from torchtrt.tensorrt.shims import context_without_memory
 
 SPECIALIZATIONS = ("lazy", "eager", "none")
 """When kernels for the sizes of a call are compiled: in the background, before the call returns, never."""
@@ -27,13 +28,14 @@ SPECIALIZATIONS = ("lazy", "eager", "none")
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """How the runtime of TensorRT for RTX executes a compiled model.
+    """How the runtime executes a compiled model. All but the memory needs TensorRT for RTX.
 
     Attributes:
         cache: The folder that keeps compiled kernels from one process to the next; ``None`` for no cache.
         kernel_specialization: When the runtime compiles kernels for the sizes of a call: ``"lazy"``, in the
             background; ``"eager"``, before the call; ``"none"``, never. ``None`` leaves TensorRT's default, ``"lazy"``.
         cuda_graphs: Whether the runtime captures each engine as a CUDA graph and replays it.
+        share_execution_memory: Whether engines compute in memory that PyTorch's allocator lends for one call at a time.
 
     Raises:
         SettingsError: A value is unusable.
@@ -42,6 +44,7 @@ class RuntimeSettings:
     cache: str | os.PathLike[str] | None = None
     kernel_specialization: str | None = None
     cuda_graphs: bool = False
+    share_execution_memory: bool = False
 
     def __post_init__(self) -> None:
         if self.kernel_specialization not in (None, *SPECIALIZATIONS):
@@ -53,10 +56,11 @@ class RuntimeSettings:
         if not isinstance(cache, str | os.PathLike | None):
             message = f"cache={self.cache!r} is not usable: it must be a folder or None."
             raise SettingsError(message)
-        cuda_graphs: object = self.cuda_graphs
-        if not isinstance(cuda_graphs, bool):
-            message = f"cuda_graphs={self.cuda_graphs!r} is not usable: it must be True or False."
-            raise SettingsError(message)
+        for name in ("cuda_graphs", "share_execution_memory"):
+            value: object = getattr(self, name)
+            if not isinstance(value, bool):
+                message = f"{name}={value!r} is not usable: it must be True or False."
+                raise SettingsError(message)
 
     @classmethod
     def of(cls, settings: CompilationSettings) -> RuntimeSettings:
@@ -65,6 +69,7 @@ class RuntimeSettings:
             settings.runtime_cache,
             settings.kernel_specialization,
             settings.cuda_graphs == "runtime",
+            settings.share_execution_memory,
         )
 
     def check(self) -> None:
@@ -98,7 +103,13 @@ class RuntimeSettings:
         """
         if self == _DEFAULT:
             return engine.create_execution_context()
+        if self == _SHARING:
+            return context_without_memory(engine)
         config = engine.create_runtime_config()
+        if self.share_execution_memory:
+            config.set_execution_context_allocation_strategy(
+                trt.ExecutionContextAllocationStrategy.USER_MANAGED
+            )
         if self.kernel_specialization is not None:
             strategies = trt.DynamicShapesKernelSpecializationStrategy
             config.dynamic_shapes_kernel_specialization_strategy = getattr(
@@ -117,6 +128,7 @@ class RuntimeSettings:
 
 
 _DEFAULT = RuntimeSettings()
+_SHARING = RuntimeSettings(share_execution_memory=True)
 _KEPT: weakref.WeakKeyDictionary[Any, KernelCache] = weakref.WeakKeyDictionary()
 """The cache of each execution context, which ends with it."""
 

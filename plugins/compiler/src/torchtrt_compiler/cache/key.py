@@ -51,6 +51,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "engine_cache",
         "tune",
         "progress",
+        "share_execution_memory",
         "runtime_cache",
         "kernel_specialization",
         "verify",

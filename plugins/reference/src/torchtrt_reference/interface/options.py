@@ -17,7 +17,7 @@ class RuntimeConfig(Implementation):
         self._strategy = "STATIC"
 
     def set_execution_context_allocation_strategy(self, strategy: Any) -> None:
-        """Sets who provides the context's memory; the reference needs none."""
+        """Sets who provides the memory of the context."""
         self._strategy = strategy.name
 
     def get_execution_context_allocation_strategy(self) -> Any:

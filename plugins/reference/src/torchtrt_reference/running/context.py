@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,10 +15,10 @@ from torchtrt_reference.graphs.graph import Port
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.running.engine import Engine
+from torchtrt_reference.running.execution_memory import ALIGNMENT, LentMemory, memory_size
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts, Value
 
 _CPU = torch.device("cpu")
-_ALIGNMENT = 256
 
 
 class ExecutionContext(Implementation):
@@ -27,7 +28,6 @@ class ExecutionContext(Implementation):
         "debug_sync": False,
         "profiler": None,
         "name": "",
-        "device_memory": None,
         "temporary_allocator": None,
         "error_recorder": None,
         "enqueue_emits_profile": True,
@@ -36,8 +36,9 @@ class ExecutionContext(Implementation):
         "unfused_tensors_debug_state": False,
     }
 
-    def _initialize(self, engine: Engine) -> None:
+    def _initialize(self, engine: Engine, is_lent_memory: bool = False) -> None:
         self._engine = engine
+        self._memory = LentMemory() if is_lent_memory else None
         self._profile = engine._free_profile()
         engine._contexts.add(self)
         self._values: dict[str, Any] = {}
@@ -305,7 +306,8 @@ class ExecutionContext(Implementation):
                     message = f"the output {name!r} must have the address of its cache {cache!r}"
                     raise RefusedError(message)
             outputs = [port.slot for port in self._engine._outputs.values()]
-            results = executable.run(inputs, outputs, watch)
+            with self._memory_in_use():
+                results = executable.run(inputs, outputs, watch)
             if watch is not None:
                 self._times = watch.times
                 if self._values.get("enqueue_emits_profile", True):
@@ -397,12 +399,52 @@ class ExecutionContext(Implementation):
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
         """Gives further streams; the reference uses one."""
 
+    def _memory_in_use(self) -> AbstractContextManager[None]:
+        if self._memory is None:
+            return nullcontext()
+        return self._memory.in_use(self._memory_size(), self.torch_device)
+
+    def _memory_size(self) -> int:
+        inputs = self._engine._inputs.items()
+        return memory_size((port, self._shapes[name]) for name, port in inputs)
+
     def set_device_memory(self, memory: int, size: int) -> None:
-        """Gives the context its memory; the reference needs none."""
+        """Lends the context its memory.
+
+        Raises:
+            RuntimeError: The context was created with memory of its own.
+        """
+        self.device_memory = memory
+        assert self._memory is not None
+        self._memory.size = size
+
+    @property
+    def device_memory(self) -> Any:
+        """The memory that the caller lends; it can only be set.
+
+        Raises:
+            AttributeError: Always.
+        """
+        message = "unreadable attribute 'device_memory'"
+        raise AttributeError(message)
+
+    @device_memory.setter
+    def device_memory(self, address: int) -> None:
+        if self._memory is None:
+            message = "The context was created with device memory of its own."
+            raise RuntimeError(message)
+        self._memory.address, self._memory.size = address, None
 
     def update_device_memory_size_for_shapes(self) -> int:
-        """Returns the memory that the current shapes need from the caller: none."""
-        return 0
+        """Returns the memory that the current shapes need from the caller.
+
+        Raises:
+            RuntimeError: The shape of an input was not set.
+        """
+        if missing := [name for name in self._engine._inputs if name not in self._shapes]:
+            message = f"The shape of the input {missing[0]!r} was not set."
+            raise RuntimeError(message)
+        return self._memory_size()
 
     def set_debug_listener(self, listener: Any) -> bool:
         """Sets who sees the debug tensors whose state is on."""
@@ -444,6 +486,6 @@ def _allocate(
 ) -> int:
     if may_be_async and hasattr(allocator, "reallocate_output_async"):
         return int(
-            allocator.reallocate_output_async(name, current, size, _ALIGNMENT, stream_handle) or 0
+            allocator.reallocate_output_async(name, current, size, ALIGNMENT, stream_handle) or 0
         )
-    return int(allocator.reallocate_output(name, current, size, _ALIGNMENT) or 0)
+    return int(allocator.reallocate_output(name, current, size, ALIGNMENT) or 0)

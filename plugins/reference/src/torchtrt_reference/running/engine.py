@@ -17,6 +17,7 @@ from torchtrt_reference.graphs.plan import EngineDescription, encode
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.rules import RULES
+from torchtrt_reference.running.execution_memory import memory_size
 from torchtrt_reference.running.runtime import Runtime
 from torchtrt_reference.semantics.tensor_facts import TensorFacts
 
@@ -205,8 +206,16 @@ class Engine(Implementation):
     def _free_profile(self) -> int:
         return next(iter(self._free_profiles()), -1)
 
-    def create_execution_context(self, strategy: Any = None) -> Any:  # noqa: ARG002
+    def create_execution_context(self, strategy: Any = None, runtime_config: Any = None) -> Any:
         """Returns a context; None, with the reason logged, where TensorRT gives none."""
+        if hasattr(strategy, "get_execution_context_allocation_strategy"):
+            strategy, runtime_config = None, strategy
+        if runtime_config is not None:
+            strategy = runtime_config.get_execution_context_allocation_strategy()
+        return self._new_context(strategy is not None and strategy.name == "USER_MANAGED")
+
+    def _new_context(self, is_lent_memory: bool) -> Any:
+        """Returns a context, with memory of its own or the caller's."""
         depends_on_data = any(-1 in port.shape for port in self._outputs.values()) and not any(
             -1 in port.shape for port in self._inputs.values()
         )
@@ -220,11 +229,11 @@ class Engine(Implementation):
                 "call config.add_optimization_profile(builder.create_optimization_profile()).",
             )
             return None
-        return self._trt.IExecutionContext._made(self)
+        return self._trt.IExecutionContext._made(self, is_lent_memory)
 
     def create_execution_context_without_device_memory(self) -> Any:
-        """Returns a context whose memory the caller provides; the reference needs none."""
-        return self.create_execution_context()
+        """Returns a context whose memory the caller lends."""
+        return self._new_context(True)
 
     def create_runtime_config(self) -> Any:
         """Returns the options of a context."""
@@ -293,21 +302,31 @@ class Engine(Implementation):
 
     @property
     def device_memory_size(self) -> int:
-        """The memory a context needs from its caller: none."""
-        return 0
+        """The bytes that a context needs for any profile."""
+        return self._largest_memory_size()
 
     @property
     def device_memory_size_v2(self) -> int:
-        """The memory a context needs from its caller: none."""
-        return 0
+        """The bytes that a context needs for any profile."""
+        return self._largest_memory_size()
 
-    def get_device_memory_size_for_profile(self, profile_index: int) -> int:  # noqa: ARG002
-        """Returns the memory a context needs from its caller: none."""
-        return 0
+    def get_device_memory_size_for_profile(self, profile_index: int) -> int:
+        """Returns the bytes that a context needs for the largest shapes of a profile."""
+        return self._memory_size(profile_index)
 
-    def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:  # noqa: ARG002
-        """Returns the memory a context needs from its caller: none."""
-        return 0
+    def get_device_memory_size_for_profile_v2(self, profile_index: int) -> int:
+        """Returns the bytes that a context needs for the largest shapes of a profile."""
+        return self._memory_size(profile_index)
+
+    def _largest_memory_size(self) -> int:
+        return max(map(self._memory_size, range(max(1, len(self._description.profiles)))))
+
+    def _memory_size(self, profile_index: int) -> int:
+        known = self._description.profiles[profile_index : profile_index + 1]
+        largest = {name: shapes[-1] for profile in known for name, shapes in profile.items()}
+        return memory_size(
+            (port, largest.get(name, port.shape)) for name, port in self._inputs.items()
+        )
 
     @property
     def streamable_weights_size(self) -> int:
