@@ -268,14 +268,3 @@ def test_message_passing_compiles_whole(name, version):
     with torch.no_grad():
         assert_close([compiled(*inputs)], [model(*inputs)])
     assert any("depends on data" in row.reason for row in compiled.report.in_torch)
-
-
-@pytest.mark.slow  # ten seconds each
-@pytest.mark.parametrize(
-    "name", ["beit_base_patch16_224", "gernet_s", "cait_xxs24_224", "coat_tiny"]
-)
-def test_models_of_timm_compile_whole(name):
-    """One of a family each, on the newest TensorRT."""
-    model = import_models("timm").create_model(name).eval()
-    with torchtrt.use_tensorrt("reference@11.4.0"):
-        assert_compiles_whole(model, (torch.randn(1, 3, 224, 224),))
