@@ -16,8 +16,8 @@ _ALIGNMENT = 256
 class ExecutionMemory:
     """The memory in which an execution context computes, from PyTorch's allocator.
 
-    What a call frees, the allocator gives to whatever comes next on the same stream: the next engine, or an operator
-    of PyTorch. So engines that do not run at the same time share memory, and no call waits.
+    The allocator gives the memory that a call frees to the next user on the same stream: an engine, or an operator of
+    PyTorch. So engines that do not run at the same time share memory, and no call waits.
 
     Args:
         engine: The engine.
