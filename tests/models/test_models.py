@@ -100,23 +100,42 @@ def test_segmentation_models_of_torchvision_compile_whole(name, version):
     assert_compiles_whole(model, (torch.randn(1, 3, 64, 64),))
 
 
-@pytest.mark.slow  # the backbone has hundreds of ops
-@pytest.mark.parametrize(
-    ("name", "head"),
-    [("fasterrcnn_mobilenet_v3_large_320_fpn", "rpn.head"), ("retinanet_resnet50_fpn", "head")],
-)
-def test_a_detector_of_torchvision_runs_on_a_followed_backbone_and_head(name, head):
+DETECTORS = {
+    "fasterrcnn_mobilenet_v3_large_320_fpn": ("rpn.head",),
+    "retinanet_resnet50_fpn": ("head",),
+    "fcos_resnet50_fpn": ("head",),
+    "ssdlite320_mobilenet_v3_large": ("head",),
+    "maskrcnn_resnet50_fpn": ("rpn.head", "roi_heads.mask_head"),
+    "keypointrcnn_resnet50_fpn": ("rpn.head", "roi_heads.keypoint_head"),
+}
+"""The heads of detectors."""
+
+
+@pytest.mark.slow  # a backbone has hundreds of ops
+@pytest.mark.parametrize("name", DETECTORS)
+def test_a_detector_of_torchvision_runs_on_followed_parts(name):
     """PyTorch runs the code between them, whose branches depend on the number of boxes."""
-    model = getattr(vision.models.detection, name)(**RANDOM, min_size=64, max_size=64).eval()
+    sizes = {} if "320" in name else {"min_size": 64, "max_size": 64}
+    model = getattr(vision.models.detection, name)(**RANDOM, **sizes).eval()
     images = [torch.rand(3, 64, 64)]
+    parts = ("backbone", *DETECTORS[name])
     with torch.no_grad():
         expected = pytree.tree_leaves(model(images))
-        model.backbone = torchtrt.follow(model.backbone, fallback=False)
-        parent, _, child = head.rpartition(".")
-        followed = torchtrt.follow(model.get_submodule(head), fallback=False)
-        setattr(model.get_submodule(parent), child, followed)
+        for part in parts:
+            followed = torchtrt.follow(model.get_submodule(part), fallback=False)
+            parent, _, child = part.rpartition(".")
+            setattr(model.get_submodule(parent), child, followed)
         assert_close(pytree.tree_leaves(model(images)), expected)
-    assert 1 == len(model.backbone.torchtrt.programs) == len(followed.torchtrt.programs)
+    assert [1] * len(parts) == [len(model.get_submodule(part).torchtrt.programs) for part in parts]
+
+
+@pytest.mark.slow  # two updates are hundreds of ops
+def test_optical_flow_compiles_whole():
+    """RAFT, with its correlation and its updates."""
+    model = vision.models.optical_flow.raft_small(weights=None)
+    images = torch.rand(1, 3, 128, 128), torch.rand(1, 3, 128, 128)
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        assert_compiles_whole(model, images, lambda model, *pair: model(*pair, num_flow_updates=2))
 
 
 def sam():

@@ -19,8 +19,8 @@ _MARK = 0xA5
 def memory_size(ports: Iterable[tuple[Port, tuple[int, ...]]]) -> int:
     """Returns the bytes that an execution needs for these shapes of the inputs.
 
-    PyTorch allocates what the reference computes. The reference asks for the size of its inputs all the same. So a caller
-    fails as on a GPU if it lends no memory, too little, or memory that others use.
+    PyTorch allocates what the reference computes. The reference asks for the size of its inputs all the same. So a
+    caller fails as on a GPU if it lends no memory, too little, or memory that others use.
     """
     sizes = (math.prod(shape) * dtypes.TORCH[port.dtype].itemsize for port, shape in ports)
     return ALIGNMENT * (1 + sum(math.ceil(size / ALIGNMENT) for size in sizes))
