@@ -5,7 +5,7 @@ import torch
 import transformers
 
 import torchtrt
-from torchtrt.errors import EngineError, InputError, UnsupportedProgramError
+from torchtrt.errors import EngineError, ExportError, InputError, UnsupportedProgramError
 from torchtrt_converters_transformers import compile_for_generation
 
 from .conftest import DEVICE, VERSIONS, Pair, prompts
@@ -102,6 +102,36 @@ def test_texts_are_eagers(t5):
     for engines in (t5.compiled.step, t5.compiled.encoder_engine):
         assert 1 == len(engines.report.blocks)
         assert not engines.report.in_torch
+
+
+@pytest.mark.slow  # each compiles two engines
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["t5", "whisper"])
+def test_half_precision_models_keep_their_dtype(name, dtype):
+    """The logits of a text are eager's within the accuracy of the dtype."""
+    torch.manual_seed(0)
+    model = MODELS[name]().eval().to(DEVICE, dtype)
+    with torchtrt.use_tensorrt(VERSIONS[-1]):
+        compiled = compile_for_generation(
+            model, max_length=30, max_source_length=None if name == "whisper" else 40
+        )
+    source, _ = sources(name)[1]
+    source = source.to(dtype) if source.is_floating_point() else source
+    options = {"max_new_tokens": 6, "output_logits": True, "return_dict_in_generate": True}
+
+    ours, theirs = (each.generate(source, **options).logits for each in (compiled, model))
+
+    assert dtype is compiled.dtype
+    for got, wanted in zip(ours, theirs, strict=True):
+        assert torch.dist(got, wanted) <= 0.02 * wanted.norm()
+
+
+def test_an_encoder_that_asks_about_its_values_is_refused():
+    """BART's looks for infinite values in float16 before it limits them."""
+    model = MODELS["bart"]().eval().to(DEVICE, torch.float16)
+
+    with pytest.raises(ExportError, match=r"torch\.isfinite\(hidden_states\)\.all\(\)"):
+        compile_for_generation(model, max_length=30, max_source_length=40)
 
 
 @pytest.mark.slow  # each compiles two engines, in ten seconds

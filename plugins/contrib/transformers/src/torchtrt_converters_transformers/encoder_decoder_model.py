@@ -164,6 +164,13 @@ class CompiledEncoderDecoder(CompiledClass):
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
         )
 
+    def _postprocess_outputs(self, seek_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Divides the result of Whisper's ``generate`` by its sources, without the cache, whose layers engines hold."""
+        if not isinstance(seek_outputs, Tensor):
+            kept = {key: value for key, value in seek_outputs.items() if key != "past_key_values"}
+            seek_outputs = type(seek_outputs)(**kept)
+        return super()._postprocess_outputs(seek_outputs, *args, **kwargs)  # type: ignore[misc]
+
     def _positions(self, given: Tensor | None, batch: int, start: int, new: int) -> list[Tensor]:
         if not self.takes_positions:
             return []
