@@ -137,6 +137,8 @@ def _build(
         shapes, values = ranges_of_profiles(graph, config)
         check_shape_tensors(graph)
         check_cache_updates(graph)
+        if rules.collectives_need_preview:
+            check_collectives(graph, "MULTIDEVICE_RUNTIME_10_16" in config._previews)
         profiled = _infer_profiles(graph, shapes, values, rules)
         if not rules.shape_of_data_dependence:
             check_shapes_of_results(graph, profiled)

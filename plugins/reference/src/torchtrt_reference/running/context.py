@@ -14,6 +14,7 @@ from torchtrt_reference.graphs.graph import Port
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.running.engine import Engine
+from torchtrt_reference.semantics.communication import communicating, is_communicator
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts, Value
 
 _CPU = torch.device("cpu")
@@ -50,6 +51,7 @@ class ExecutionContext(Implementation):
         self._debug_listener: Any = None
         self._times: list[tuple[str, float]] | None = None  # of the last execution
         self._consumed_event = 0
+        self._communicator: Any = None
         self._output_shapes: dict[str, tuple[int, ...]] = {}
         self._ready: tuple[Executable, tuple[Any, ...], int] | None = None
         self.torch_device = engine.torch_device
@@ -305,7 +307,8 @@ class ExecutionContext(Implementation):
                     message = f"the output {name!r} must have the address of its cache {cache!r}"
                     raise RefusedError(message)
             outputs = [port.slot for port in self._engine._outputs.values()]
-            results = executable.run(inputs, outputs, watch)
+            with communicating(self._communicator):
+                results = executable.run(inputs, outputs, watch)
             if watch is not None:
                 self._times = watch.times
                 if self._values.get("enqueue_emits_profile", True):
@@ -430,9 +433,19 @@ class ExecutionContext(Implementation):
         self._debug_states = dict.fromkeys(names, flag)
         return True
 
-    def set_communicator(self, communicator: Any) -> bool:  # noqa: ARG002
-        """Takes a communicator for several processes; the reference runs in one."""
-        return self._error("the reference runs in one process and takes no communicator")
+    def set_communicator(self, communicator: Any) -> bool:
+        """Sets how the ranks of distributed layers exchange tensors; False, with the reason logged, for any other.
+
+        Args:
+            communicator: A process group of ``torch.distributed``, or a backend of one. TensorRT takes a capsule of
+                NCCL's communicator here.
+        """
+        if not is_communicator(communicator):
+            return self._error(
+                f"a process group of torch.distributed is wanted as communicator, not {communicator!r}"
+            )
+        self._communicator = communicator
+        return True
 
     def get_runtime_config(self) -> Any:
         """Returns the options the context was made with."""
