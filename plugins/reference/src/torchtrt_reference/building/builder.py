@@ -17,6 +17,7 @@ from torchtrt_reference.building.profiles import common_facts, profile_facts, ra
 from torchtrt_reference.building.progress import Progress
 from torchtrt_reference.building.validation import (
     check_cache_updates,
+    check_collectives,
     check_shape_tensors,
     check_shapes_of_results,
 )

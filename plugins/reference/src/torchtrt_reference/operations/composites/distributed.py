@@ -214,13 +214,7 @@ class DistCollective(Operation):
         )
         if count == 1:
             return lambda x: x
-        made = _MADE[call["dist_collective_op"]]
-
-        def collective(x: Tensor) -> Tensor:
-            tensors, place = exchange(x, members, count)
-            return made(tensors, place, call)
-
-        return collective
+        return lambda x: _result(call, *exchange(x, members, count))
 
 
 def _members(call: Call) -> list[int] | None:
@@ -229,38 +223,27 @@ def _members(call: Call) -> list[int] | None:
     return None if groups is None or not len(groups) else [int(rank) for rank in groups]
 
 
-def _reduced(tensors: Sequence[Tensor], place: int, call: Call) -> Tensor:
-    total = functools.reduce(_REDUCTIONS[call["reduce_op"]], tensors)
-    return total / len(tensors) if call["reduce_op"] == "AVG" else total
+def _reduced(tensors: Sequence[Tensor], reduction: str) -> Tensor:
+    total = functools.reduce(_REDUCTIONS[reduction], tensors)
+    return total / len(tensors) if reduction == "AVG" else total
 
 
-def _part(tensor: Tensor, tensors: Sequence[Tensor], place: int) -> Tensor:
-    return tensor.chunk(len(tensors))[place] if len(tensor) else tensor
+def _part(tensor: Tensor, place: int, count: int) -> Tensor:
+    return tensor.chunk(count)[place] if len(tensor) else tensor
 
 
-def _only_at_root(value: Tensor, place: int, call: Call) -> Tensor:
-    return value if place == call["root"] else torch.zeros_like(value)
-
-
-_MADE: Mapping[str, Callable[[Sequence[Tensor], int, Call], Tensor]] = frozen(
-    {
-        "ALL_REDUCE": _reduced,
-        "ALL_GATHER": lambda tensors, place, call: torch.cat(list(tensors)),
-        "BROADCAST": lambda tensors, place, call: tensors[call["root"]],
-        "REDUCE": lambda tensors, place, call: _only_at_root(
-            _reduced(tensors, place, call), place, call
-        ),
-        "REDUCE_SCATTER": lambda tensors, place, call: _part(
-            _reduced(tensors, place, call), tensors, place
-        ),
-        "ALL_TO_ALL": lambda tensors, place, call: torch.cat(
-            [_part(each, tensors, place) for each in tensors]
-        ),
-        "GATHER": lambda tensors, place, call: _only_at_root(torch.cat(list(tensors)), place, call),
-        "SCATTER": lambda tensors, place, call: _part(tensors[call["root"]], tensors, place),
-    }
-)
-"""For each collective the result of one rank: from the tensors of all, and the place of the rank among them."""
+def _result(call: Call, tensors: list[Tensor], place: int) -> Tensor:
+    """Returns the result of one rank, from the tensors of all and its place among them."""
+    op, root, count = call["dist_collective_op"], call["root"], len(tensors)
+    if op == "ALL_TO_ALL":
+        return torch.cat([_part(each, place, count) for each in tensors])
+    if op in _REDUCING:
+        whole = _reduced(tensors, call["reduce_op"])
+    else:
+        whole = torch.cat(tensors) if op in _GATHERING else tensors[root]
+    if op in _SCATTERING:
+        return _part(whole, place, count)
+    return whole if op not in ("REDUCE", "GATHER") or place == root else torch.zeros_like(whole)
 
 
 class Plugin(Operation):
