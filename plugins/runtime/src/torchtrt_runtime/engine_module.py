@@ -25,6 +25,12 @@ from torchtrt.tensorrt.selection import (
 )
 from torchtrt_runtime.input_checks import make_tensor_matcher, never_matches
 from torchtrt_runtime.output_allocation import make_output_allocator
+from torchtrt_runtime.process_groups import (
+    Collective,
+    communicator_of,
+    engine_failure,
+    process_group,
+)
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
     DisableTorchDispatch,
@@ -118,6 +124,7 @@ class _Execution:
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
+        self.group: Any = None
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
             self.allocators.append(make_output_allocator(device))
@@ -185,8 +192,11 @@ class _Execution:
             outputs.append(output)
         if self.caches:
             self._share_caches(inputs, outputs)
+        collectives = self.module.collectives
+        if collectives:
+            self._join_processes()
         if not context.execute_async_v3(stream):
-            raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
+            raise engine_failure(self.module.name, unclaimed_errors(), bool(collectives))
         if self.allocators:
             outputs = [
                 allocator.take(output.dtype)
@@ -195,6 +205,16 @@ class _Execution:
         if self.widens:
             return tuple(map(torch.Tensor.to, outputs, self.wanted_dtypes))
         return tuple(outputs)
+
+    def _join_processes(self) -> None:
+        """Gives the context the communicator of the processes, once for each process group that PyTorch makes."""
+        group = process_group()
+        if group is self.group:
+            return
+        with use_module(self.module.tensorrt_module), ErrorLog() as log:
+            if not self.context.set_communicator(communicator_of(group, self.device)):
+                raise engine_failure(self.module.name, log.text(), True)
+        self.group = group
 
     def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
         """Returns inputs as the engine takes them, and tells the context their shapes."""
@@ -293,6 +313,7 @@ class EngineModule(torch.nn.Module):
         weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
         compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
         compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
+        collectives: How it exchanges tensors with other processes, in order.
 
     Attributes:
         tensorrt_module: The module of the TensorRT that loads the plan.
@@ -318,6 +339,7 @@ class EngineModule(torch.nn.Module):
         weights: Mapping[str, Any] | None = None,
         compatible: Sequence[str] = (),
         compute_capabilities: Sequence[str] = (),
+        collectives: Sequence[Collective] = (),
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -329,6 +351,7 @@ class EngineModule(torch.nn.Module):
         self.weights = weights
         self.compatible = tuple(compatible)
         self.compute_capabilities = tuple(compute_capabilities)
+        self.collectives = tuple(collectives)
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
