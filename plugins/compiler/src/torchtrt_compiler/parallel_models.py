@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
 
+from torchtrt.graphs.nodes import declares_alias
 from torchtrt_compiler.torch_internals import export_after_dispatch, without_size_guards
 
 _ATTENTION = "torchtrt_compiler::attention"
@@ -162,3 +166,31 @@ def _restore_names(exported: ExportedProgram) -> None:
     for spec in exported.graph_signature.input_specs:
         if spec.target is not None and _PARAMETRIZED[1:] in spec.target:
             spec.target = own(spec.target)
+
+
+def wait_before_engines(graph_module: GraphModule) -> None:
+    """Lets PyTorch finish each collective that it runs before an engine reads the result."""
+    graph = graph_module.graph
+    for call in graph.find_nodes(op="call_module"):
+        for source in call.all_input_nodes:
+            if _is_pending(source):
+                with graph.inserting_before(call):
+                    waited = graph.call_function(
+                        torch.ops._c10d_functional.wait_tensor.default, (source,)
+                    )
+                waited.meta["val"] = source.meta.get("val")
+                call.replace_input_with(source, waited)
+    graph_module.recompile()
+
+
+def _is_pending(source: Any) -> bool:
+    """Returns whether a value is the result of a collective for which nobody has waited, or a view of one."""
+    while isinstance(source, Node):
+        target = source.target
+        if getattr(target, "namespace", "") == "_c10d_functional":
+            return target is not torch.ops._c10d_functional.wait_tensor.default
+        is_view = isinstance(target, OpOverload) and declares_alias(target)
+        if not is_view and target is not operator.getitem:
+            return False
+        source = source.args[0]
+    return False

@@ -28,7 +28,8 @@ from torchtrt_runtime.torch_internals import (
 )
 
 _NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
-_EXCHANGE = re.compile("nccl|exchange tensors", re.IGNORECASE)
+_EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
+"""What stands in the errors of layers that exchange tensors."""
 _met: Counter[str] = Counter()
 """How often this process has met those of a group; all count alike."""
 
@@ -282,7 +283,7 @@ def engine_failure(name: str, reason: str, exchanges: bool) -> EngineError:
 def broken_exchange(reason: str) -> ProcessGroupError:
     """Returns an error with advice for a failed exchange of tensors; ``reason`` is the text of who noticed it."""
     return ProcessGroupError(
-        f"Rank {torch.distributed.get_rank()} cannot exchange tensors with the other processes of the model: {reason}. "
+        f"Rank {torch.distributed.get_rank()} cannot exchange tensors with the other processes of the model: {reason.rstrip('. ')}. "
         "A process has ended, or has called the model with inputs of other sizes. Read the output of all ranks, and "
         "start all of them again."
     )

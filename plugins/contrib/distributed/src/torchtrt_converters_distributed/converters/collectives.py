@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer, arguments_of, value_of
+from torchtrt.graphs.nodes import declares_alias
 from torchtrt.settings import CompilationSettings
-from torchtrt.tensorrt import Capability, trt
+from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl.checks import COMPUTE_DTYPES
 from torchtrt_converters_aten_core.impl.registration import converts_for
 from torchtrt_converters_distributed import pack
@@ -19,7 +22,6 @@ from torchtrt_runtime.process_groups import ranks_of
 converts = converts_for(pack)
 
 _DTYPES = COMPUTE_DTYPES - {torch.bool}
-_LAYER = Capability.DISTRIBUTED_COLLECTIVES
 _REDUCTIONS = {"sum": "SUM", "avg": "AVG", "product": "PROD", "min": "MIN", "max": "MAX"}
 _NAMESPACE = "_c10d_functional"
 
@@ -66,13 +68,31 @@ def unequal_parts(node: Node) -> str | None:
 
 def in_pytorch(node: Node, settings: CompilationSettings) -> str | None:
     """Returns why the collective that a node waits for runs in PyTorch, or ``None`` if it is a layer."""
-    source = node.args[0]
-    checks = _CHECKS.get(str(getattr(source, "target", "")), None)
-    if not isinstance(source, Node) or checks is None:
-        return "it waits for a collective of PyTorch"
-    if unlike_group(source, settings) or any(check(source) for check in checks):
+    source = _without_views(node.args[0])
+    target = str(getattr(source, "target", ""))
+    if target not in _CHECKS:
+        return "it waits for no collective that TensorRT runs"
+    is_layer = all(map(supports, _capabilities(target)))
+    if not is_layer or unlike_group(source, settings) or any(_objections(source)):
         return f"PyTorch runs {source.name}, for which it waits"
     return None
+
+
+def _objections(source: Node) -> Iterator[str | None]:
+    return (check(source) for check in _CHECKS[str(source.target)])
+
+
+def _capabilities(name: str) -> tuple[Capability, ...]:
+    """Returns the capabilities that the layer of a collective needs."""
+    is_later = name == f"{_NAMESPACE}.all_to_all_single.default"
+    return (Capability.DISTRIBUTED_COLLECTIVES, *((Capability.ALL_TO_ALL,) if is_later else ()))
+
+
+def _without_views(source: Any) -> Any:
+    """Returns the node of whose result a node is a view, which PyTorch takes before it waits."""
+    while isinstance(getattr(source, "target", None), OpOverload) and declares_alias(source.target):
+        source = source.args[0]
+    return source
 
 
 _CHECKS = {
@@ -85,14 +105,14 @@ _CHECKS = {
 """The checks of each collective, beside that of its process group."""
 
 
-def _registers(op: str, *requires: Capability) -> Any:
+def _registers(op: str) -> Any:
     name = f"{_NAMESPACE}.{op}.default"
     return converts(
         name,
         dtypes=_DTYPES,
         supports_empty=True,
         reject_if=(unlike_group, *_CHECKS[name]),
-        requires=(_LAYER, *requires),
+        requires=_capabilities(name),
     )
 
 
@@ -128,7 +148,7 @@ def broadcast(
     return _exchange(ctx, input, "BROADCAST", group_name, root=src)
 
 
-@_registers("all_to_all_single", Capability.ALL_TO_ALL)
+@_registers("all_to_all_single")
 def all_to_all_single(
     ctx: ConversionContext,
     input: NetworkTensor,
@@ -145,7 +165,6 @@ def all_to_all_single(
     dtypes=_DTYPES,
     supports_empty=True,
     reject_if=in_pytorch,
-    requires=_LAYER,
 )
 def wait_tensor(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
     """Converts the wait for a collective of the same engine: layers that read its result run after it."""
