@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+import transformers
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -28,7 +29,8 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional as F
 
 import torchtrt
-from torchtrt.errors import ProcessGroupError
+from torchtrt.errors import InputError, ProcessGroupError, UnsupportedProgramError
+from torchtrt_converters_transformers import compile_for_generation
 
 LIMIT = datetime.timedelta(seconds=60)
 ops = torch.ops._c10d_functional
@@ -287,9 +289,72 @@ def check_ranks_with_other_sizes(mesh, folder):
     torch.testing.assert_close(compiled(x), model(x))
 
 
-def last_checks(folder):
-    """Checks in one process that the other one, which has left, is missed."""
-    dist.distributed_c10d._get_default_store().set_timeout(datetime.timedelta(seconds=1))
+def check_generated_texts(mesh, folder):
+    """A language model of transformers, divided between the processes, generates eager's tokens."""
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        initializer_range=0.5,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    torch.manual_seed(3)
+    model = transformers.LlamaForCausalLM(config).eval()
+    ids = torch.randint(1, 64, (2, 5))
+    options = {"do_sample": False, "max_new_tokens": 12}
+    expected = model.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    attention, mlp = "model.layers.*.self_attn.", "model.layers.*.mlp."
+    columns = [*(f"{attention}{name}_proj" for name in "qkv"), f"{mlp}gate_proj", f"{mlp}up_proj"]
+    rows = [f"{attention}o_proj", f"{mlp}down_proj"]
+    plan = {
+        **{name: ColwiseParallel() for name in columns},
+        **{name: RowwiseParallel() for name in rows},
+    }
+    parallel = parallelize_module(model, mesh, plan)
+    sizes = {"max_batch_size": 2, "max_length": 24, "prefill_engine": False}
+    compiled = compile_for_generation(parallel, **sizes, require_full_compilation=True)
+    found = compiled.generate(ids, attention_mask=torch.ones_like(ids), **options)
+    assert expected.tolist() == found.tolist()
+    assert len(set(found[0, 5:].tolist())) > 4
+
+
+def check_distributed_results_and_inputs(mesh, folder):
+    """A DTensor outside of a model is an error that says what to do."""
+    model, x = Perceptron().eval(), torch.rand(2, 8)
+    plan = {"up": ColwiseParallel(), "down": RowwiseParallel(use_local_output=False)}
+    parallel = parallelize_module(model, mesh, plan)
+    with pytest.raises(UnsupportedProgramError, match="Keep use_local_output=True"):
+        compiled_for(parallel, x)
+    parallel, _ = parallel_perceptron(mesh)
+    whole = DTensor.from_local(x, mesh, [Replicate()])
+    with pytest.raises(InputError, match=r"'x' is a DTensor. Give the part of this process"):
+        compiled_for(parallel, x)(whole)
+    with pytest.raises(InputError, match="Pass the part of this process"):
+        compiled_for(parallel, whole)
+
+
+def check_that_the_other_rank_is_missed(mesh, folder):
+    """Rank 1 ends: the next exchange is an error with advice, in engines and between them, and so is a first call."""
+    rank = mesh.get_rank()
+    models = [torchtrt.load(f"{folder}/{name}-{rank}.pt2") for name in ("inside", "between")]
+    x = torch.rand(2, 8)
+    for model in models:
+        model(x)
+    new = torchtrt.load(f"{folder}/inside-{rank}.pt2")
+    dist.barrier()
+    if rank == 0:
+        expect_error("A process has ended", models[0], x)
+        expect_error("A process has ended", models[1], x)
+        dist.distributed_c10d._get_default_store().set_timeout(datetime.timedelta(seconds=1))
+        expect_error("Rank 1 of .* has not called", new, x)
+        dist.destroy_process_group()
+        expect_error("not initialized any more", models[0], x)
 
 
 def run_checks(rank, folder):
@@ -307,13 +372,14 @@ def run_checks(rank, folder):
             Path(folder, f"outcomes-{rank}.json").write_text(json.dumps(outcomes))
             if error:
                 os._exit(1)  # so that the other one does not wait
+            if check is not check_that_the_other_rank_is_missed:
+                dist.barrier()
 
 
 def error_of(check, *args):
     """Returns the traceback of the error that a check raises; an empty text if it passes."""
     try:
         check(*args)
-        dist.barrier()
     except BaseException:
         return traceback.format_exc()
     return ""
@@ -321,7 +387,7 @@ def error_of(check, *args):
 
 if __name__ == "__main__":
     # What both would do for the first time, they inherit.
-    compiled_for(nn.Linear(2, 2).eval(), torchtrt.Input(min_shape=(1, 2), opt_shape=(2, 2), max_shape=(4, 2)))
-    torch.multiprocessing.start_processes(
-        run_checks, (sys.argv[1],), nprocs=2, start_method="fork"
+    compiled_for(
+        nn.Linear(2, 2).eval(), torchtrt.Input(min_shape=(1, 2), opt_shape=(2, 2), max_shape=(4, 2))
     )
+    torch.multiprocessing.start_processes(run_checks, (sys.argv[1],), nprocs=2, start_method="fork")

@@ -23,18 +23,15 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
+from torchtrt.errors import UnsupportedProgramError
 from torchtrt.graphs.nodes import declares_alias
 from torchtrt_compiler.torch_internals import export_after_dispatch, without_size_guards
+from torchtrt_runtime.process_groups import is_distributed
 
 _ATTENTION = "torchtrt_compiler::attention"
 _PARAMETRIZED = ".parametrizations."
-
-
-def is_distributed(value: Any) -> bool:
-    """Returns whether a value is a ``DTensor``: one tensor of several processes."""
-    module = sys.modules.get("torch.distributed.tensor")  # whoever made one has imported it
-    return module is not None and isinstance(value, module.DTensor)
 
 
 def is_parallel(model: torch.nn.Module) -> bool:
@@ -66,13 +63,28 @@ def export_parallel(
         args: Its inputs: plain tensors, as ``torch.export.export`` takes them.
         kwargs: Its inputs by name, likewise.
         dynamic_shapes: As ``torch.export.export`` takes them.
+
+    Raises:
+        UnsupportedProgramError: A result is a ``DTensor``.
     """
     local = _with_local_weights(model)
+    local.register_forward_hook(_check_results)
     with _WholeAttention(), without_size_guards():
         exported = export_after_dispatch(local, args, dict(kwargs), dynamic_shapes)
     _restore_attention(exported)
     _restore_names(exported)
     return exported
+
+
+def _check_results(module: torch.nn.Module, _: Any, results: Any) -> None:
+    """Checks that a parallel model returns plain tensors."""
+    for path, value in tree_flatten_with_path(results)[0]:
+        if is_distributed(value):
+            raise UnsupportedProgramError(
+                f"The result{keystr(path)} of {type(module).__name__} is a DTensor with the placements "
+                f"{value.placements}, and a compiled model returns plain tensors. Keep use_local_output=True in the "
+                "plan of the last module, or return result.to_local(), this process's part, or result.full_tensor()."
+            )
 
 
 class _Distributed(torch.nn.Module):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import json
 import re
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,12 @@ _EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
 """What stands in the errors of layers that exchange tensors."""
 _met: Counter[str] = Counter()
 """How often this process has met those of a group; all count alike."""
+
+
+def is_distributed(value: Any) -> bool:
+    """Returns whether a value is a ``DTensor``: one tensor of several processes."""
+    module = sys.modules.get("torch.distributed.tensor")  # whoever made one has imported it
+    return module is not None and isinstance(value, module.DTensor)
 
 
 class Collective(NamedTuple):
@@ -219,9 +226,7 @@ def _collective(graph_module: GraphModule, node: Node) -> Collective | None:
     if "group_name" not in given:
         return None
     words = tuple(
-        str(value)
-        for key, value in given.items()
-        if isinstance(value, str) and key != "group_name"
+        str(value) for key, value in given.items() if isinstance(value, str) and key != "group_name"
     )
     return Collective(str(node.target), str(given["group_name"]), words)
 
