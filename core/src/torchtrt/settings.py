@@ -223,8 +223,8 @@ class CompilationSettings:
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
-        nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without it
-            PyTorch does so between engines.
+        nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without
+            it PyTorch does so between engines.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         allow_dequantized_weights: Compile quantized weights in floating point where the TensorRT in use lacks their
             format. Without it PyTorch dequantizes them, and the report names the format.

@@ -168,10 +168,11 @@ def share_profiles(config: Any) -> None:
 
 def preview_collectives(network: Any, config: Any) -> None:
     """Lets layers of a network exchange tensors between processes, which TensorRT 10.16 has as a preview feature."""
-    is_preview = not supports(Capability.SETTLED_COLLECTIVES)
-    if is_preview and supports(Capability.DISTRIBUTED_COLLECTIVES):
-        if any(layer.num_ranks > 1 for layer in network):
-            config.set_preview_feature(trt.PreviewFeature.MULTIDEVICE_RUNTIME_10_16, True)
+    if supports(Capability.SETTLED_COLLECTIVES):
+        return
+    has_layer = supports(Capability.DISTRIBUTED_COLLECTIVES)
+    if has_layer and any(layer.num_ranks > 1 for layer in network):
+        config.set_preview_feature(trt.PreviewFeature.MULTIDEVICE_RUNTIME_10_16, True)
 
 
 def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:

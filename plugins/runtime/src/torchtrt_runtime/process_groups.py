@@ -211,7 +211,7 @@ def _places(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collectiv
     """Yields the collectives that run at one place: where they run, and one of PyTorch or those of an engine."""
     for node in graph_module.graph.nodes:
         if node.op == "call_module":
-            part = graph_module.get_submodule(str(node.target))
+            part: Any = graph_module.get_submodule(str(node.target))
             is_block = isinstance(part, GraphModule)  # of a dry run
             yield "engine", collectives_in(part) if is_block else getattr(part, "collectives", ())
         elif (collective := _collective(graph_module, node)) is not None:
@@ -287,8 +287,9 @@ def engine_failure(name: str, reason: str, exchanges: bool) -> EngineError:
 
 def broken_exchange(reason: str) -> ProcessGroupError:
     """Returns an error with advice for a failed exchange of tensors; ``reason`` is the text of who noticed it."""
+    rank, found = torch.distributed.get_rank(), reason.rstrip(". ")
     return ProcessGroupError(
-        f"Rank {torch.distributed.get_rank()} cannot exchange tensors with the other processes of the model: {reason.rstrip('. ')}. "
+        f"Rank {rank} cannot exchange tensors with the other processes of the model: {found}. "
         "A process has ended, or has called the model with inputs of other sizes. Read the output of all ranks, and "
         "start all of them again."
     )

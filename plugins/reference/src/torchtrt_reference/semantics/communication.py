@@ -97,8 +97,8 @@ def _swap(
         message = f"rank {rank} has {its_size.item()} bytes, and this one {size.item()}: sizes must be equal"
         raise RefusedError(message)
     if own.numel():
-        bytes_of = [each.view(-1).view(torch.uint8) for each in (own, theirs)]
-        _in_turn(communicator, rank, *bytes_of, sends_first)
+        sent, received = (each.view(-1).view(torch.uint8) for each in (own, theirs))
+        _in_turn(communicator, rank, sent, received, sends_first)
 
 
 def _in_turn(

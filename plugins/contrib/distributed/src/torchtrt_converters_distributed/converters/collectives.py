@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torchtrt.graphs.nodes import declares_alias
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl.checks import COMPUTE_DTYPES
-from torchtrt_converters_aten_core.impl.registration import converts_for
+from torchtrt_converters_aten_core.impl.registration import Converter, converts_for
 from torchtrt_converters_distributed import pack
 from torchtrt_converters_distributed.process_groups import group_objection
 from torchtrt_runtime.process_groups import ranks_of
@@ -105,7 +105,8 @@ _CHECKS = {
 """The checks of each collective, beside that of its process group."""
 
 
-def _registers(op: str) -> Any:
+def _registers(op: str) -> Callable[[Converter], Converter]:
+    """Returns the decorator that registers the converter of a collective."""
     name = f"{_NAMESPACE}.{op}.default"
     return converts(
         name,
