@@ -29,6 +29,7 @@ from torchtrt_runtime.torch_internals import (
 )
 
 _NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
+_GROUPS = "Make the same device meshes and groups in the same order as before compiling."
 _EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
 """What stands in the errors of layers that exchange tensors."""
 _met: Counter[str] = Counter()
@@ -120,19 +121,11 @@ class Processes:
     @staticmethod
     def _check_group(name: str, ranks: tuple[int, ...]) -> None:
         """Raises ``ProcessGroupError`` if a group is missing or has other ranks."""
-        advice = "Make the same device meshes and groups in the same order as before compiling."
-        try:
-            group = named_process_group(name)
-        except Exception as error:
-            raise ProcessGroupError(
-                f"The model has collectives in the process group {name!r} of the ranks {list(ranks)}, which does not "
-                f"exist. {advice}"
-            ) from error
-        found = tuple(torch.distributed.get_process_group_ranks(group))
+        found = tuple(ranks_of(name))
         if found != ranks:
             raise ProcessGroupError(
                 f"The process group {name!r} has the ranks {list(found)}; when the model was compiled, it had "
-                f"{list(ranks)}. {advice}"
+                f"{list(ranks)}. {_GROUPS}"
             )
 
 
@@ -198,8 +191,21 @@ def groups_in(graph_module: GraphModule) -> dict[str, list[int]]:
 
 
 def ranks_of(group: Any) -> list[int]:
-    """Returns the ranks of a process group, in its order; an error where there is none of this name."""
-    return list(torch.distributed.get_process_group_ranks(named_process_group(group)))
+    """Returns the ranks of a process group, in its order.
+
+    Args:
+        group: The group's name, or the group.
+
+    Raises:
+        ProcessGroupError: There is no group of this name.
+    """
+    try:
+        found = named_process_group(group)
+    except Exception as error:  # of PyTorch, which has several kinds
+        raise ProcessGroupError(
+            f"The model has collectives in the process group {group!r}, which does not exist. {_GROUPS}"
+        ) from error
+    return list(torch.distributed.get_process_group_ranks(found))
 
 
 def collectives_in(graph_module: GraphModule) -> tuple[Collective, ...]:
@@ -219,6 +225,7 @@ def _places(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collectiv
 
 
 def _collective(graph_module: GraphModule, node: Node) -> Collective | None:
+    """Returns a node as a collective; None for another op, and for a wait."""
     if getattr(node.target, "namespace", None) not in _NAMESPACES:
         return None
     call = node.normalized_arguments(graph_module, normalize_to_only_use_kwargs=True)

@@ -6,20 +6,31 @@ from typing import Any
 
 import torch
 
+from torchtrt.errors import ProcessGroupError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports
-from torchtrt_runtime.process_groups import ranks_of
 
 _NCCL = ("nccl", "fake")
 """The backends with NCCL's communicator, and PyTorch's own stand-in, which exchanges nothing."""
+
+
+def ranks_of(group: Any) -> list[int]:
+    """Returns the ranks of a process group, in its order.
+
+    Raises:
+        ProcessGroupError: There is no group of this name.
+    """
+    from torchtrt_runtime import process_groups  # here, since importing a pack must be fast
+
+    return process_groups.ranks_of(group)
 
 
 def group_objection(group_name: Any, settings: CompilationSettings) -> str | None:
     """Returns why engines do not exchange tensors in a process group, or ``None`` if they do."""
     try:
         ranks = ranks_of(group_name)
-    except Exception as error:  # of PyTorch, which has several kinds
-        return f"the process group {group_name!r} does not exist: {error}"
+    except ProcessGroupError as error:
+        return str(error)
     if len(ranks) == 1:
         return None
     if ranks != sorted(ranks):

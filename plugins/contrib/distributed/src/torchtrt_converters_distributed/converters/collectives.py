@@ -10,14 +10,12 @@ from torch._ops import OpOverload
 from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, add_layer, arguments_of, value_of
-from torchtrt.graphs.nodes import declares_alias
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, supports, trt
 from torchtrt_converters_aten_core.impl.checks import COMPUTE_DTYPES
 from torchtrt_converters_aten_core.impl.registration import Converter, converts_for
 from torchtrt_converters_distributed import pack
-from torchtrt_converters_distributed.process_groups import group_objection
-from torchtrt_runtime.process_groups import ranks_of
+from torchtrt_converters_distributed.process_groups import group_objection, ranks_of
 
 converts = converts_for(pack)
 
@@ -90,6 +88,8 @@ def _capabilities(name: str) -> tuple[Capability, ...]:
 
 def _without_views(source: Any) -> Any:
     """Returns the node of whose result a node is a view, which PyTorch takes before it waits."""
+    from torchtrt.graphs.nodes import declares_alias  # here, since importing a pack must be fast
+
     while isinstance(getattr(source, "target", None), OpOverload) and declares_alias(source.target):
         source = source.args[0]
     return source
