@@ -31,7 +31,7 @@ from torchtrt_runtime.torch_internals import (
 _NAMESPACES = frozenset({"_c10d_functional", "_c10d_functional_autograd"})
 _GROUPS = "Make the same device meshes and groups in the same order as before compiling."
 _EXCHANGE = re.compile("nccl|dist_collective", re.IGNORECASE)
-"""What stands in the errors of layers that exchange tensors."""
+"""Errors of layers that exchange tensors contain one of these texts."""
 _met: Counter[str] = Counter()
 """How often this process has met those of a group; all count alike."""
 

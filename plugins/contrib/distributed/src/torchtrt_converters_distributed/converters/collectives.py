@@ -129,7 +129,7 @@ def all_reduce(
 def reduce_scatter_tensor(
     ctx: ConversionContext, input: NetworkTensor, reduce_op: str, group_size: int, group_name: Any
 ) -> NetworkTensor:
-    """Converts the reduction of which each process gets a part of the rows."""
+    """Converts the reduction that gives a part of the rows to each process."""
     return _exchange(ctx, input, "REDUCE_SCATTER", group_name, _REDUCTIONS[reduce_op.lower()])
 
 
