@@ -54,6 +54,10 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
         if problem := lacking(f"The setting {name}={value}", capability):
             raise SettingsError(f"{problem}.")
         flags.append(getattr(trt.BuilderFlag, flag))
+    if settings.nccl_in_engines:
+        capability = Capability.DISTRIBUTED_COLLECTIVES
+        if problem := lacking("The setting nccl_in_engines=True", capability):
+            raise SettingsError(f"{problem}.")
     if allocates_nothing(settings):
         if problem := lacking("The setting user_allocation=True", Capability.USER_ALLOCATION):
             raise SettingsError(f"{problem}.")

@@ -1,5 +1,7 @@
 """Collectives as layers: which ones, and the reasons against others. ``tests/test_two_ranks.py`` runs them."""
 
+import ctypes
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,9 +11,15 @@ import torchtrt
 import torchtrt_rtx
 from tests.support.modules import Function
 from torchtrt.conversion import add_layer
-from torchtrt.errors import ProcessGroupError, UnsupportedProgramError
+from torchtrt.errors import (
+    ProcessGroupError,
+    SettingsError,
+    SettingsWarning,
+    UnsupportedProgramError,
+)
 from torchtrt.tensorrt import Capability
 from torchtrt.tensorrt.probes import disabling
+from torchtrt_runtime import process_groups
 from torchtrt_testing.building import BUILT, build
 
 ops = torch.ops._c10d_functional
@@ -62,7 +70,7 @@ OTHERS = {
 def network(exported, tensorrt):
     """The layers of the only engine, each with its dtypes and shapes."""
     with torchtrt.use_tensorrt(tensorrt):
-        built = build(exported, nccl_in_engines=True)
+        built = build(exported, nccl_in_engines=tensorrt == "rtx")
     assert BUILT == built.outcome
     ((layers, _),) = built.networks
     return layers
@@ -149,6 +157,28 @@ def test_ranks_in_another_order_stay_in_pytorch(monkeypatch):
     monkeypatch.setattr(where, lambda group: [1, 0, 2, 3])
     with torchtrt.use_tensorrt(NEWER[-1]):
         assert "not in ascending order" in reason(waits(EXCHANGES["all_gather"]))
+
+
+def test_a_setting_for_nccl_that_changes_nothing_is_told():
+    """A TensorRT without the layer is an error, before the model is exported."""
+    model = waits(EXCHANGES["all_reduce"])
+    with torchtrt.use_tensorrt("reference@8.6.0"), pytest.raises(SettingsError, match=r"10\.16"):
+        torchtrt.explain(model, [X], nccl_in_engines=True)
+    with torchtrt.use_tensorrt(NEWER[-1]):
+        with pytest.warns(SettingsWarning, match="exchange tensors without it"):
+            torchtrt.explain(model, [X], nccl_in_engines=True, min_block_size=1)
+        with pytest.warns(SettingsWarning, match="the program exchanges no tensors"):
+            torchtrt.explain(Function(torch.relu).eval(), [X], nccl_in_engines=True)
+
+
+def test_nvidias_tensorrt_gets_nccls_communicator_in_a_capsule(monkeypatch):
+    """The name of the capsule and the address in it are those that NVIDIA's bindings read."""
+    monkeypatch.setattr(process_groups, "nccl_communicator", lambda group, device: 4096)
+    with torchtrt.use_tensorrt(NEWER[-1]), disabling(frozenset({Capability.PROCESS_GROUPS})):
+        capsule = process_groups.communicator_of(None, torch.device("cuda", 0))
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    assert 4096 == read(capsule, b"ncclComm_t")
 
 
 def test_a_group_that_does_not_exist_is_an_error_with_advice():
