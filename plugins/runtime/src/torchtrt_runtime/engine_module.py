@@ -124,7 +124,8 @@ class _Execution:
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
-        self.group: Any = None
+        self.exchanges = bool(module.collectives)
+        self.group: Any = None  # of the processes among which it exchanges tensors
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
             self.allocators.append(make_output_allocator(device))
@@ -192,11 +193,10 @@ class _Execution:
             outputs.append(output)
         if self.caches:
             self._share_caches(inputs, outputs)
-        collectives = self.module.collectives
-        if collectives:
+        if self.exchanges:
             self._join_processes()
         if not context.execute_async_v3(stream):
-            raise engine_failure(self.module.name, unclaimed_errors(), bool(collectives))
+            raise engine_failure(self.module.name, unclaimed_errors(), self.exchanges)
         if self.allocators:
             outputs = [
                 allocator.take(output.dtype)

@@ -20,6 +20,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torchtrt.errors import EngineError, ProcessGroupError
+from torchtrt.graphs.nodes import inner_graphs
 from torchtrt.tensorrt import Capability, supports
 from torchtrt_runtime.torch_internals import (
     default_process_group,
@@ -222,6 +223,8 @@ def _places(graph_module: GraphModule) -> Iterator[tuple[str, Sequence[Collectiv
             yield "engine", collectives_in(part) if is_block else getattr(part, "collectives", ())
         elif (collective := _collective(graph_module, node)) is not None:
             yield "PyTorch", (collective,)
+        for inside in inner_graphs(node):
+            yield from _places(inside)
 
 
 def _collective(graph_module: GraphModule, node: Node) -> Collective | None:
@@ -242,14 +245,14 @@ def process_group() -> Any:
     """Returns the group of all processes.
 
     Raises:
-        ProcessGroupError: ``torch.distributed`` is not initialized any more.
+        ProcessGroupError: ``torch.distributed`` is not initialized.
     """
     try:
         return default_process_group()
     except ValueError as error:
         raise ProcessGroupError(
-            "The model exchanges tensors with other processes, and torch.distributed is not initialized any more. Call "
-            "the model before torch.distributed.destroy_process_group()."
+            "The model exchanges tensors with other processes, and torch.distributed is not initialized. Call it "
+            "between torch.distributed.init_process_group() and destroy_process_group()."
         ) from error
 
 

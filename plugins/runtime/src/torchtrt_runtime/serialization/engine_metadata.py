@@ -170,6 +170,10 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
     try:
         profiles = [_input_from_json(each) for each in description["inputs"]]
         dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
+        collectives = [
+            Collective(op, group, tuple(words))
+            for op, group, words in description.get("collectives", ())
+        ]
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -188,10 +192,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             description.get("weights"),
             compatible,
             tuple(description.get("compute_capabilities", ())),
-            [
-                Collective(op, group, tuple(words))
-                for op, group, words in description.get("collectives", ())
-            ],
+            collectives,
         )
     engine.tensorrt = built_by  # which a later version may run
     return engine
