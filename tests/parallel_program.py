@@ -291,11 +291,13 @@ def check_a_branch_with_a_collective(mesh, folder):
 
 
 def check_ranks_whose_models_differ(mesh, folder):
-    """They find out before the first exchange: another reduction, and collectives at another place."""
+    """They find out before the first exchange: another reduction, source or place."""
     group, rank = mesh.get_group().group_name, mesh.get_rank()
     kind = "sum" if rank else "max"
     model = Calls(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, kind, group)) + 1)
     expect_error("has other collectives", compiled_for(model, torch.rand(2)), torch.rand(2))
+    sent = Calls(lambda x: ops.wait_tensor(ops.broadcast(x * 2, rank, group)) + 1)
+    expect_error("has other collectives", compiled_for(sent, torch.rand(2)), torch.rand(2))
     same = Calls(lambda x: ops.wait_tensor(ops.all_reduce(x * 2, "sum", group)) + 1)
     off = ["DISTRIBUTED_COLLECTIVES"] if rank else []
     compiled = compiled_for(same, torch.rand(2), disabled_capabilities=off)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.support.processes import TESTING, run_python
-from torchtrt.errors import ProcessGroupError
-from torchtrt_runtime.process_groups import Processes
+from torchtrt.errors import EngineError, ProcessGroupError
+from torchtrt_runtime.process_groups import Processes, as_broken_exchange, engine_failure
 
 PROGRAM = Path(__file__).with_name("parallel_program.py")
 PROCESSES = Processes(2, 1, {"0": (0, 1)})
@@ -84,6 +84,21 @@ def test_a_part_takes_its_own_place_only(changes, words, monkeypatch):
 
     with pytest.raises(ProcessGroupError, match=words):
         dataclasses.replace(PROCESSES, **changes).check()
+
+
+def test_an_error_of_another_op_keeps_its_words():
+    """Only a collective's error gets advice about processes."""
+    with pytest.raises(RuntimeError) as caught:
+        torch.ones(2) @ torch.ones(3)
+
+    assert as_broken_exchange(caught.value) is None
+
+
+def test_an_engine_keeps_the_words_of_other_failures():
+    """Advice about processes is for the layers that exchange tensors."""
+    for text, exchanges in (("Scale: out of memory", True), ("dist_collective", False)):
+        error = engine_failure("block_0", text, exchanges)
+        assert (EngineError, f"The engine of block_0 failed: {text}") == (type(error), str(error))
 
 
 def test_a_description_survives_a_file():

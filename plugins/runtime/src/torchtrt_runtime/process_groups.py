@@ -49,7 +49,7 @@ class Collective(NamedTuple):
     Attributes:
         op: The op: ``"_c10d_functional.all_reduce.default"``.
         group: The name of the process group.
-        words: The other texts among its arguments: the kind of reduction.
+        words: The other texts and numbers among its arguments: the kind of reduction, the source of a broadcast.
     """
 
     op: str
@@ -236,7 +236,9 @@ def _collective(graph_module: GraphModule, node: Node) -> Collective | None:
     if "group_name" not in given:
         return None
     words = tuple(
-        str(value) for key, value in given.items() if isinstance(value, str) and key != "group_name"
+        str(value)
+        for key, value in given.items()
+        if isinstance(value, (str, int)) and key != "group_name"
     )
     return Collective(str(node.target), str(given["group_name"]), words)
 
@@ -265,12 +267,10 @@ def communicator_of(group: Any, device: torch.device) -> Any:
     """
     if supports(Capability.PROCESS_GROUPS):
         return group
-    capsule = ctypes.pythonapi.PyCapsule_New
-    capsule.restype, capsule.argtypes = (
-        ctypes.py_object,
-        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p],
-    )
-    return capsule(nccl_communicator(group, device), b"ncclComm_t", None)
+    new_capsule = ctypes.pythonapi.PyCapsule_New
+    new_capsule.restype = ctypes.py_object
+    new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new_capsule(nccl_communicator(group, device), b"ncclComm_t", None)
 
 
 def as_broken_exchange(error: BaseException) -> ProcessGroupError | None:
