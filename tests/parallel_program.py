@@ -29,7 +29,7 @@ from torch.distributed.tensor.parallel import (
 from torch.nn import functional as F
 
 import torchtrt
-from torchtrt.errors import InputError, ProcessGroupError, UnsupportedProgramError
+from torchtrt.errors import InputError, ProcessGroupError, SettingsError, UnsupportedProgramError
 from torchtrt_converters_transformers import compile_for_generation
 
 LIMIT = datetime.timedelta(seconds=60)
@@ -302,6 +302,13 @@ def check_ranks_whose_models_differ(mesh, folder):
     off = ["DISTRIBUTED_COLLECTIVES"] if rank else []
     compiled = compiled_for(same, torch.rand(2), disabled_capabilities=off)
     expect_error("has other collectives", compiled, torch.rand(2))
+
+
+def check_a_parallel_model_is_not_tuned(mesh, folder):
+    """Each rank would measure alone, and wait for the other."""
+    parallel, _ = parallel_perceptron(mesh)
+    with pytest.raises(SettingsError, match="Compile it without tune"):
+        compiled_for(parallel, torch.rand(2, 8), tune=True)
 
 
 def check_ranks_with_other_sizes(mesh, folder):

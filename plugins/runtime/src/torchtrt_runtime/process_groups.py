@@ -79,6 +79,11 @@ class Processes:
             return None
         return cls(torch.distributed.get_world_size(), torch.distributed.get_rank(), groups)
 
+    @property
+    def are_several(self) -> bool:
+        """Whether a collective waits for another process."""
+        return any(len(ranks) > 1 for ranks in self.groups.values())
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Processes | None:
         """Returns what ``to_json`` wrote."""
