@@ -80,8 +80,8 @@ def tuned(
         settings: The settings. This function carries out ``tune``.
 
     Raises:
-        SettingsError: ``require_full_compilation`` forbids what tuning is for, or the model exchanges tensors with other
-            processes.
+        SettingsError: ``require_full_compilation`` forbids what tuning is for, or the model exchanges tensors with
+            other processes.
     """
     settings = {**settings, "tune": False}
     if settings.get("require_full_compilation"):
