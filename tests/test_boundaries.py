@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "torchtrt_converters_linalg": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_special": {CORE, BUILDING_BLOCKS},
     "torchtrt_converters_complex": {CORE, BUILDING_BLOCKS, COMPILER},
+    "torchtrt_converters_distributed": {CORE, RUNTIME, BUILDING_BLOCKS},
     TEST_KIT: {CORE, RUNTIME, COMPILER, "torchtrt_reference"},
 }
 """The other packages of the project that a package may import. Packages that are not here may import all."""

@@ -172,7 +172,7 @@ def test_loading_all_packs_imports_nothing_slow():
         ("reference", "torch.nn.Tanh()", "pip install torchtrt-reference"),
         ("torchscript", "torch.jit.script(torch.nn.Tanh())", "pip install torchtrt-torchscript"),
         (
-            "aten_core aten_experimental special quantization",
+            "aten_core aten_experimental special quantization distributed",
             "torch.nn.Tanh()",
             "pip install torchtrt",
         ),

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.support.processes import run_python
-from torchtrt.errors import ProcessGroupError
-from torchtrt_runtime.process_groups import Processes
+from tests.support.processes import TESTING, run_python
+from torchtrt.errors import EngineError, ProcessGroupError
+from torchtrt_runtime.process_groups import Processes, as_broken_exchange, engine_failure
 
 PROGRAM = Path(__file__).with_name("parallel_program.py")
 PROCESSES = Processes(2, 1, {"0": (0, 1)})
 
 
-def test_two_processes_compute_what_one_does(tmp_path):
-    """Column, row and sequence parallel, saved and loaded, by ``torch.compile``; a rank that is gone is an error."""
-    done = run_python(str(PROGRAM), str(tmp_path), timeout=300)
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """For each check of the program, the errors of both ranks; one pair of processes makes all checks."""
+    folder = tmp_path_factory.mktemp("ranks")
+    done = run_python("-m", "tests.parallel_program", str(folder), libraries=TESTING, timeout=200)
+    files = [folder / f"outcomes-{rank}.json" for rank in range(2)]
+    found = [json.loads(file.read_text()) if file.exists() else {} for file in files]
+    return found, done.stderr[-3000:]
 
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split().count("checked") == 2
-    assert "missed" in done.stdout
+
+@pytest.mark.parametrize("name", re.findall(r"^def (check_\w+)", PROGRAM.read_text(), re.MULTILINE))
+def test_two_processes(name, outcomes):
+    """What a check's docstring says holds in both ranks, over gloo."""
+    found, printed = outcomes
+
+    for rank in range(2):
+        error, _ = found[rank].get(name, (f"an earlier check failed: {printed}", 0))
+        assert not error, f"rank {rank}: {error}"
 
 
 @pytest.mark.slow  # what the test above does, as a user would start it
@@ -72,6 +84,21 @@ def test_a_part_takes_its_own_place_only(changes, words, monkeypatch):
 
     with pytest.raises(ProcessGroupError, match=words):
         dataclasses.replace(PROCESSES, **changes).check()
+
+
+def test_an_error_of_another_op_keeps_its_words():
+    """Only a collective's error gets advice about processes."""
+    with pytest.raises(RuntimeError) as caught:
+        torch.ones(2) @ torch.ones(3)
+
+    assert as_broken_exchange(caught.value) is None
+
+
+def test_an_engine_keeps_the_words_of_other_failures():
+    """Advice about processes is for the layers that exchange tensors."""
+    for text, exchanges in (("Scale: out of memory", True), ("dist_collective", False)):
+        error = engine_failure("block_0", text, exchanges)
+        assert (EngineError, f"The engine of block_0 failed: {text}") == (type(error), str(error))
 
 
 def test_a_description_survives_a_file():

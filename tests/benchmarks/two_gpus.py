@@ -31,9 +31,10 @@ import torchtrt
 from torchtrt.tensorrt.selection import describe
 
 ROUNDS = 11
-PHASES = ("smoke", "engines", "eager", "compiled", "one", "one-compiled")
+PHASES = ("smoke", "engines", "inside", "eager", "compiled", "one", "one-compiled")
 CONTENDERS = {
-    "engines": "torchtrt, two GPUs",
+    "engines": "torchtrt, two GPUs, collectives between engines",
+    "inside": "torchtrt, two GPUs, collectives inside engines",
     "eager": "eager, two GPUs",
     "compiled": "torch.compile, two GPUs",
     "one": "torchtrt, one GPU",
@@ -289,17 +290,26 @@ class Measurement:
         self.tell(phase=phase, error=f"took longer than {self.options.limit} s")
         os._exit(1)
 
-    def _settings(self, cuda_graphs: bool) -> dict[str, Any]:
+    def _settings(self, cuda_graphs: bool, inside: bool) -> dict[str, Any]:
+        between = {"disabled_capabilities": ["DISTRIBUTED_COLLECTIVES"]}
         return {
+            **({"nccl_in_engines": self.is_gpu} if inside else between),
             "min_block_size": 1,
             "optimization_level": self.options.level,
             "cuda_graphs": cuda_graphs and self.is_gpu,
             "immutable_weights": True,
         }
 
-    def _compiled(self, model: nn.Module, inputs: Sequence[Tensor], what: str, graphs: bool) -> Any:
+    def _compiled(
+        self,
+        model: nn.Module,
+        inputs: Sequence[Tensor],
+        what: str,
+        graphs: bool,
+        inside: bool = False,
+    ) -> Any:
         start = time.perf_counter()
-        compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs))
+        compiled = torchtrt.compile(model, list(inputs), **self._settings(graphs, inside))
         self.tell(
             built=what,
             seconds=round(time.perf_counter() - start, 1),
@@ -337,9 +347,13 @@ class Measurement:
         model = llama(self.sizes, self.device, self.dtype, None if alone else self.mesh)
         prefill: Run = model
         step: Run = model
-        if phase in ("engines", "one"):
-            step = self._compiled(model, session.step, f"{phase} step", True)
-            prefill = self._compiled(model, session.prompt, f"{phase} prefill", True)
+        if phase in ("engines", "inside", "one"):
+            inside = phase == "inside"
+            # NCCL inside of engines is not known to be captured.
+            step, prefill = (
+                self._compiled(model, inputs, f"{phase} {what}", not inside, inside)
+                for inputs, what in ((session.step, "step"), (session.prompt, "prefill"))
+            )
         elif phase.endswith("compiled"):
             torch._dynamo.reset()
             # NCCL between the parts of a graph is not captured in every version of PyTorch.

@@ -140,7 +140,11 @@ class Capability(enum.Enum):
     )  # fmt: skip
     DISTRIBUTED_COLLECTIVES = (
         "layers", "the layer IDistCollectiveLayer", "TensorRT 10.16",
-        "Layers exchange tensors between GPUs: all-reduce, all-gather and the like.",
+        "Layers exchange tensors between processes: all-reduce, all-gather and the like.",
+    )  # fmt: skip
+    ALL_TO_ALL = (
+        "layers", "the layer IDistCollectiveLayer for all-to-all", "TensorRT 11.0",
+        "A layer sends a part of a tensor to each process, and receives one from each.",
     )  # fmt: skip
 
     SPARSE_WEIGHTS = (
@@ -175,6 +179,10 @@ class Capability(enum.Enum):
         "building", "optimization profiles that contexts share", "TensorRT 10.0",
         "Several execution contexts use one optimization profile without a preview feature.",
     )  # fmt: skip
+    SETTLED_COLLECTIVES = (
+        "building", "collectives without a preview feature", "TensorRT 11.0",
+        "The builder takes layers that exchange tensors without a preview feature.",
+    )  # fmt: skip
     BUILDS_WITHOUT_GPU = (
         "building", "a builder that needs no GPU", f"{_RTX} 1.0",
         "Engines build on a machine without a GPU.",
@@ -199,6 +207,10 @@ class Capability(enum.Enum):
     USER_ALLOCATION = (
         "running", "engines without allocations of their own", f"{_RTX} 1.2",
         "An engine allocates nothing while it runs, so that a stream can capture it.",
+    )  # fmt: skip
+    PROCESS_GROUPS = (
+        "running", "engines that exchange tensors through torch.distributed", _REFERENCE,
+        "An execution context takes a process group of PyTorch, with any backend, as its communicator.",
     )  # fmt: skip
     TORCH_DEVICES = (
         "running", "engines that PyTorch executes", _REFERENCE,

@@ -192,6 +192,7 @@ _CHECKS: Mapping[str, _Check] = {
         lambda value: _layers_named(value) is not None,
         f"a torchtrt.tensorrt.Capability of a layer, its name, or a collection: {', '.join(_LAYERS)}",
     ),
+    "nccl_in_engines": _SWITCH,
     "verify": _Check(lambda value: value in (None, "reference"), "'reference' or None"),
     "inductor": _Check(
         lambda value: _is_switch(value) or value == "max-autotune", "True, False or 'max-autotune'"
@@ -223,6 +224,8 @@ class CompilationSettings:
         torch_disabled_decompositions: Ops never to decompose. Disjoint from the enabled ones.
         disabled_capabilities: Layers that no engine uses although TensorRT has them: capabilities of the group
             ``"layers"``, such as ``Capability.ATTENTION``, or their names.
+        nccl_in_engines: Engines of NVIDIA's TensorRT exchange tensors between processes themselves, over NCCL. Without
+            it PyTorch does so between engines.
         truncate_double: Compute float64 in float32. Without it float64 ops stay in PyTorch.
         allow_dequantized_weights: Compile quantized weights in floating point where the TensorRT in use lacks their
             format. Without it PyTorch dequantizes them, and the report names the format.
@@ -277,6 +280,7 @@ class CompilationSettings:
     torch_enabled_decompositions: frozenset[Target] = frozenset()
     torch_disabled_decompositions: frozenset[Target] = frozenset()
     disabled_capabilities: frozenset[Capability] = frozenset()
+    nccl_in_engines: bool = False
     truncate_double: bool = False
     allow_dequantized_weights: bool = False
     autocast: torch.dtype | None = None

@@ -86,10 +86,10 @@ def canonical_spelling(name: str) -> str:
 
     ``"torchvision::nms"`` and ``"torch.ops.torchvision.nms"`` become ``"torchvision.nms.default"``.
     """
-    path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1).removeprefix("_")
-    if path.count(".") == 1 and path.split(".")[0] not in _PYTHON_MODULES:
-        path += ".default"
-    return path
+    path = name.strip().removeprefix("torch.ops.").replace("::", ".", 1)
+    if path.removeprefix("_").split(".")[0] in _PYTHON_MODULES:
+        return path.removeprefix("_")
+    return f"{path}.default" if path.count(".") == 1 else path
 
 
 def _overloads(packet: OpOverloadPacket) -> list[str]:

@@ -168,6 +168,7 @@ def test_a_packet_of_several_overloads_does_not_stand_for_one() -> None:
         ("torch.ops.torchvision.nms", "torchvision.nms.default"),
         ("torchvision.nms.default", "torchvision.nms.default"),
         ("_operator.no_such", "operator.no_such"),
+        ("_c10d_functional::all_reduce", "_c10d_functional.all_reduce.default"),
     ],
 )
 def test_a_name_can_be_brought_into_the_one_spelling_without_its_op(

@@ -130,6 +130,7 @@ TEXTS = {
     "torch_enabled_decompositions": ("aten.silu", None),
     "torch_disabled_decompositions": ('{"aten.silu"}', None),
     "disabled_capabilities": ("ATTENTION", frozenset({Capability.ATTENTION})),
+    "nccl_in_engines": ("true", True),
     "truncate_double": ("true", True),
     "allow_dequantized_weights": ("no", False),
     "autocast": ("bfloat16", torch.bfloat16),

@@ -547,27 +547,6 @@ def test_one_process_exchanges_nothing(new: str, name: str, groups: Any, bench: 
 
 
 @pytest.mark.parametrize("new", NEWER)
-@pytest.mark.parametrize(
-    ("kind", "reduction", "root", "groups", "reason"),
-    [
-        ("ALL_REDUCE", "NONE", -1, None, "needs a reduce_op"),
-        ("ALL_GATHER", "SUM", -1, None, "takes no reduce_op"),
-        ("BROADCAST", "NONE", 1, None, "the root of BROADCAST"),
-        ("ALL_GATHER", "NONE", -1, [[0, 1]], "runs in one process"),
-    ],
-)
-def test_a_collective_of_several_processes_is_refused(
-    new: str, kind: str, reduction: str, root: int, groups: Any, reason: str, bench: Any
-) -> None:
-    """A missing or superfluous reduction, another root and other members are found out when it is added."""
-    n = bench(new)
-    collective = getattr(n.trt.CollectiveOperation, kind)
-    op = getattr(n.trt.ReduceOperation, reduction)
-    assert n.net.add_dist_collective(n.input(rand(2)), collective, op, root, groups) is None
-    assert reason in n.errors[-1]
-
-
-@pytest.mark.parametrize("new", NEWER)
 @pytest.mark.parametrize("biased", [False, True])
 def test_a_mixture_of_experts_weighs_what_its_experts_compute(
     new: str, biased: bool, bench: Any

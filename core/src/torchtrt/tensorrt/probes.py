@@ -60,6 +60,8 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.DYNAMIC_QUANTIZATION: _adds("dynamic_quantize"),
     Capability.DYNAMIC_QUANTIZATION_V2: _adds("dynamic_quantize_v2"),
     Capability.DISTRIBUTED_COLLECTIVES: _adds("dist_collective"),
+    Capability.ALL_TO_ALL: _has("CollectiveOperation.ALL_TO_ALL"),
+    Capability.SETTLED_COLLECTIVES: _has("CollectiveOperation.ALL_TO_ALL"),
     Capability.SPARSE_WEIGHTS: _has("BuilderFlag.SPARSE_WEIGHTS"),
     Capability.REFIT: _has("BuilderFlag.REFIT"),
     Capability.STRIPPED_PLANS: _has("BuilderFlag.STRIP_PLAN"),

@@ -173,6 +173,15 @@ def context_without_memory(engine: Any) -> Any:
     return engine.create_execution_context_without_device_memory()
 
 
+def preview_collectives(network: Any, config: Any) -> None:
+    """Lets layers of a network exchange tensors between processes, which TensorRT 10.16 has as a preview feature."""
+    if supports(Capability.SETTLED_COLLECTIVES):
+        return
+    has_layer = supports(Capability.DISTRIBUTED_COLLECTIVES)
+    if has_layer and any(layer.num_ranks > 1 for layer in network):
+        config.set_preview_feature(trt.PreviewFeature.MULTIDEVICE_RUNTIME_10_16, True)
+
+
 def weights_of(tensor: torch.Tensor) -> tuple[Any, Any]:
     """Returns TensorRT weights over a tensor's values, and the object that owns their memory.
 

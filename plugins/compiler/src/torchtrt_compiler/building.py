@@ -18,12 +18,18 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.selection import describe
-from torchtrt.tensorrt.shims import allow_precisions, create_network, share_profiles
+from torchtrt.tensorrt.shims import (
+    allow_precisions,
+    create_network,
+    preview_collectives,
+    share_profiles,
+)
 from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineStore
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.recorders import BlockWatcher, ProgramWatcher
 from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.process_groups import collectives_in
 from torchtrt_runtime.report import BlockReport
 
 _FLAGS = {
@@ -48,6 +54,10 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
         if problem := lacking(f"The setting {name}={value}", capability):
             raise SettingsError(f"{problem}.")
         flags.append(getattr(trt.BuilderFlag, flag))
+    if settings.nccl_in_engines:
+        capability = Capability.DISTRIBUTED_COLLECTIVES
+        if problem := lacking("The setting nccl_in_engines=True", capability):
+            raise SettingsError(f"{problem}.")
     if allocates_nothing(settings):
         if problem := lacking("The setting user_allocation=True", Capability.USER_ALLOCATION):
             raise SettingsError(f"{problem}.")
@@ -71,6 +81,7 @@ def build_plan(
     config = builder.create_builder_config()
     _add_profiles(builder, config, interpreted)
     share_profiles(config)
+    preview_collectives(interpreted.network.raw, config)
     _apply_settings(config, settings)
     halves = interpreted.context.names_of(torch.float16)
     held = allow_precisions(interpreted.network.raw, config, halves)
@@ -208,6 +219,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         weights=watcher.recipe(),
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
+        collectives=collectives_in(block),
     )
     return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
 

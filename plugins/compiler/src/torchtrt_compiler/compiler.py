@@ -37,6 +37,7 @@ from torchtrt_compiler.lowering import (
     lower,
     settle_sizes,
 )
+from torchtrt_compiler.parallel_models import wait_before_engines
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
@@ -187,6 +188,7 @@ def _compile_program(
         builder = EngineBuilder(program, partition, profiles, options, report, services)
         graph_module, blocks = builder.run(), builder.blocks
     decompose_added_ops(graph_module, exported)
+    wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
     interface = CallInterface(
         program.input_tree,

@@ -37,6 +37,7 @@ from torchtrt_compiler.small_sizes import Excluded
 from torchtrt_compiler.stride_reads import StrideReads
 from torchtrt_compiler.torch_internals import compile_lock
 from torchtrt_runtime.input_checks import check_strided
+from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.report import NarrowedSize
 
 TRACING = compile_lock()
@@ -208,6 +209,11 @@ def _check_kinds(inputs: Any, kwarg_inputs: Any) -> None:
     leaves = flatten((tuple(inputs), dict(kwarg_inputs)))
     _count_ranges(leaves)
     for leaf in leaves:
+        if is_distributed(leaf):
+            raise InputError(
+                "An input is a DTensor, and a compiled model takes plain tensors. Pass the part of this process, "
+                "x.to_local(), and let the plan of the first module have its placement as input_layouts."
+            )
         if isinstance(leaf, torch.Tensor):
             check_strided(leaf)
         elif isinstance(leaf, np.ndarray):

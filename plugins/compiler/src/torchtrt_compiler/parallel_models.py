@@ -10,27 +10,28 @@ from __future__ import annotations
 
 import copy
 import functools
+import operator
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.fx import GraphModule, Node
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
+from torchtrt.errors import UnsupportedProgramError
+from torchtrt.graphs.nodes import declares_alias
 from torchtrt_compiler.torch_internals import export_after_dispatch, without_size_guards
+from torchtrt_runtime.process_groups import is_distributed
 
 _ATTENTION = "torchtrt_compiler::attention"
 _PARAMETRIZED = ".parametrizations."
-
-
-def is_distributed(value: Any) -> bool:
-    """Returns whether a value is a ``DTensor``: one tensor of several processes."""
-    module = sys.modules.get("torch.distributed.tensor")  # whoever made one has imported it
-    return module is not None and isinstance(value, module.DTensor)
 
 
 def is_parallel(model: torch.nn.Module) -> bool:
@@ -62,13 +63,28 @@ def export_parallel(
         args: Its inputs: plain tensors, as ``torch.export.export`` takes them.
         kwargs: Its inputs by name, likewise.
         dynamic_shapes: As ``torch.export.export`` takes them.
+
+    Raises:
+        UnsupportedProgramError: A result is a ``DTensor``.
     """
     local = _with_local_weights(model)
+    local.register_forward_hook(_check_results)
     with _WholeAttention(), without_size_guards():
         exported = export_after_dispatch(local, args, dict(kwargs), dynamic_shapes)
     _restore_attention(exported)
     _restore_names(exported)
     return exported
+
+
+def _check_results(module: torch.nn.Module, _: Any, results: Any) -> None:
+    """Checks that a parallel model returns plain tensors."""
+    for path, value in tree_flatten_with_path(results)[0]:
+        if is_distributed(value):
+            raise UnsupportedProgramError(
+                f"The result{keystr(path)} of {type(module).__name__} is a DTensor with the placements "
+                f"{value.placements}, and a compiled model returns plain tensors. Keep use_local_output=True in the "
+                "plan of the last module, or return result.to_local(), this process's part, or result.full_tensor()."
+            )
 
 
 class _Distributed(torch.nn.Module):
@@ -162,3 +178,31 @@ def _restore_names(exported: ExportedProgram) -> None:
     for spec in exported.graph_signature.input_specs:
         if spec.target is not None and _PARAMETRIZED[1:] in spec.target:
             spec.target = own(spec.target)
+
+
+def wait_before_engines(graph_module: GraphModule) -> None:
+    """Lets PyTorch finish each collective that it runs before an engine reads the result."""
+    graph = graph_module.graph
+    for call in graph.find_nodes(op="call_module"):
+        for source in call.all_input_nodes:
+            if _is_pending(source):
+                with graph.inserting_before(call):
+                    waited = graph.call_function(
+                        torch.ops._c10d_functional.wait_tensor.default, (source,)
+                    )
+                waited.meta["val"] = source.meta.get("val")
+                call.replace_input_with(source, waited)
+    graph_module.recompile()
+
+
+def _is_pending(source: Any) -> bool:
+    """Returns whether a value is the result of a collective for which nobody has waited, or a view of one."""
+    while isinstance(source, Node):
+        target = source.target
+        if getattr(target, "namespace", "") == "_c10d_functional":
+            return target is not torch.ops._c10d_functional.wait_tensor.default
+        is_view = isinstance(target, OpOverload) and declares_alias(target)
+        if not is_view and target is not operator.getitem:
+            return False
+        source = source.args[0]
+    return False

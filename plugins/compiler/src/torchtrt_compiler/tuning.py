@@ -80,7 +80,8 @@ def tuned(
         settings: The settings. This function carries out ``tune``.
 
     Raises:
-        SettingsError: ``require_full_compilation`` forbids what tuning is for.
+        SettingsError: ``require_full_compilation`` forbids what tuning is for, or the model exchanges tensors with
+            other processes.
     """
     settings = {**settings, "tune": False}
     if settings.get("require_full_compilation"):
@@ -90,6 +91,11 @@ def tuned(
     best = compile_with(**settings)
     if best.settings.dryrun:
         return best
+    if (processes := best.interface.processes) is not None and processes.are_several:
+        raise SettingsError(
+            "tune=True measures in one process, and this model waits for others in its collectives. Compile it without "
+            "tune, and leave ops to PyTorch with torch_executed_ops."
+        )
     search = _Search(
         lambda **changed: _without_warnings(compile_with, **{**settings, **changed}),
         functools.partial(_without_warnings, export),

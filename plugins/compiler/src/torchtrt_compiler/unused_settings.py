@@ -15,8 +15,10 @@ from torchtrt.graphs.nodes import mutates, resolution_of
 from torchtrt.packs.preferences import preferred_by_environment
 from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
+from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
 from torchtrt_compiler.partitioning.blocks import Partition, weight_bytes
+from torchtrt_runtime.process_groups import collectives_in
 
 _OF_OPS = (
     "torch_executed_ops",
@@ -45,6 +47,8 @@ def warn_of_unused_settings(
         *_not_preferred(settings, lowered),
         *_of_machine(settings),
     ]
+    if settings.nccl_in_engines and not collectives_in(lowered):
+        problems.append("nccl_in_engines=True, and the program exchanges no tensors.")
     if problems:
         lines = "\n  ".join(problems)
         warnings.warn(f"Settings have no effect here:\n  {lines}", SettingsWarning, stacklevel=4)
@@ -111,6 +115,8 @@ def _of_machine(settings: CompilationSettings) -> Iterator[str]:
             f"hardware_compatible=True: engines of {describe()} run on GPUs of compute capability "
             f"{', '.join(targets)} without it. target_compute_capabilities chooses among them."
         )
+    if settings.nccl_in_engines and supports(Capability.PROCESS_GROUPS):
+        yield f"nccl_in_engines=True: engines of {describe()} exchange tensors without it, and not over NCCL."
 
 
 def _why_unused(overloads: set[Any], called: set[Any]) -> str:

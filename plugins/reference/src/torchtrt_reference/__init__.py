@@ -34,7 +34,7 @@ __all__ = ["DEFAULT_VERSION", "VERSIONS", "capability_objection", "is_reference"
 
 def capability_objection(name: str) -> str | None:
     """Returns ``""`` for the capabilities of torchtrt that the reference has beyond its version's interface."""
-    return "" if name in ("BUILDS_WITHOUT_GPU", "TORCH_DEVICES") else None
+    return "" if name in ("BUILDS_WITHOUT_GPU", "PROCESS_GROUPS", "TORCH_DEVICES") else None
 
 
 def load(version: str | None = None) -> Any:

@@ -49,6 +49,7 @@ class Rules:
         quantize_scale_must_be_constant: Quantize and Dequantize need a build-time constant scale.
         grid_sample_maximum_rank: The maximum rank that GridSample takes.
         bindings_by_profile: Addresses in order are given once for each optimization profile.
+        collectives_need_preview: Collectives of several ranks need the preview feature MULTIDEVICE_RUNTIME_10_16.
     """
 
     version: str
@@ -85,6 +86,7 @@ class Rules:
     quantize_scale_must_be_constant: bool = False
     grid_sample_maximum_rank: int = 5
     bindings_by_profile: bool = False
+    collectives_need_preview: bool = False
 
 
 _V11 = Rules("11.4.0")
@@ -94,6 +96,7 @@ _V10 = replace(
     typing="flag",
     unset_dims_are_none=False,
     grid_sample_maximum_rank=4,
+    collectives_need_preview=True,
 )
 _V8 = replace(
     _V10,

@@ -21,7 +21,7 @@ from torchtrt_runtime.engine_module import EngineModule, runs_engines_alone
 from torchtrt_runtime.executors.plain import Executor, PlainExecutor
 from torchtrt_runtime.input_checks import InputChecks
 from torchtrt_runtime.memory_checks import MemoryChecks
-from torchtrt_runtime.process_groups import Meeting, Processes
+from torchtrt_runtime.process_groups import Meeting, Processes, as_broken_exchange
 from torchtrt_runtime.report import CompilationReport
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
@@ -176,6 +176,7 @@ class CompiledModule(torch.nn.Module):
             InputError: An input's kind, dtype or shape is not what the model was compiled for, or the model writes to
                 memory that is given to it under two names.
             EngineError: A weight of the model has changed, or the call is inside another autocast.
+            ProcessGroupError: Another process of the model has ended, or has inputs of other sizes.
         """
         if torch.compiler.is_dynamo_compiling():  # it runs as it is, and is not traced
             return torch.compiler.disable(self._call)(args, kwargs)
@@ -227,7 +228,14 @@ class CompiledModule(torch.nn.Module):
             has_hooks = engine._forward_hooks or engine._forward_pre_hooks
             if not (has_hooks or global_forward_hooks or global_forward_pre_hooks):
                 return engine.forward(*leaves)  # type: ignore[no-any-return]
-        return self.executor(graph_module, leaves)
+        try:
+            return self.executor(graph_module, leaves)
+        except RuntimeError as error:
+            exchanges = self.interface.processes is not None and not isinstance(error, EngineError)
+            broken = as_broken_exchange(error) if exchanges else None
+            if broken is None:
+                raise
+            raise broken from error
 
     def train(self, mode: bool = True) -> CompiledModule:
         """Returns this module; engines have no training mode.

@@ -26,6 +26,12 @@ from torchtrt.tensorrt.selection import (
 from torchtrt_runtime.execution_memory import ExecutionMemory
 from torchtrt_runtime.input_checks import make_tensor_matcher, never_matches
 from torchtrt_runtime.output_allocation import make_output_allocator
+from torchtrt_runtime.process_groups import (
+    Collective,
+    communicator_of,
+    engine_failure,
+    process_group,
+)
 from torchtrt_runtime.runtime_settings import RuntimeSettings
 from torchtrt_runtime.torch_internals import (
     DisableTorchDispatch,
@@ -122,6 +128,8 @@ class _Execution:
         self.shapes: list[torch.Size] | None = None
         self.matches: Callable[..., bool] = never_matches
         self.layouts: list[tuple[str, tuple[Any, Any, torch.dtype]]] = []
+        self.exchanges = bool(module.collectives)
+        self.group: Any = None  # of the processes among which it exchanges tensors
         self.allocators = []
         for name in module.outputs if module.requires_output_allocator else ():
             self.allocators.append(make_output_allocator(device))
@@ -190,8 +198,10 @@ class _Execution:
         if self.caches:
             self._share_caches(inputs, outputs)
         lent = self.memory and self.memory.lend()
+        if self.exchanges:
+            self._join_processes()
         if not context.execute_async_v3(stream):
-            raise EngineError(f"The engine of {self.module.name} failed: {unclaimed_errors()}")
+            raise engine_failure(self.module.name, unclaimed_errors(), self.exchanges)
         del lent  # what comes next on this stream may have it
         if self.allocators:
             outputs = [
@@ -201,6 +211,16 @@ class _Execution:
         if self.widens:
             return tuple(map(torch.Tensor.to, outputs, self.wanted_dtypes))
         return tuple(outputs)
+
+    def _join_processes(self) -> None:
+        """Gives the context the communicator of the processes, once for each process group that PyTorch makes."""
+        group = process_group()
+        if group is self.group:
+            return
+        with use_module(self.module.tensorrt_module), ErrorLog() as log:
+            if not self.context.set_communicator(communicator_of(group, self.device)):
+                raise engine_failure(self.module.name, log.text(), True)
+        self.group = group
 
     def _prepared(self, inputs: Sequence[torch.Tensor], stream: int) -> Sequence[torch.Tensor]:
         """Returns inputs as the engine takes them, and tells the context their shapes."""
@@ -301,6 +321,7 @@ class EngineModule(torch.nn.Module):
         weights: How its weights follow from the attributes of the compiled graph, if they can be replaced.
         compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
         compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
+        collectives: How it exchanges tensors with other processes, in order.
 
     Attributes:
         tensorrt_module: The module of the TensorRT that loads the plan.
@@ -326,6 +347,7 @@ class EngineModule(torch.nn.Module):
         weights: Mapping[str, Any] | None = None,
         compatible: Sequence[str] = (),
         compute_capabilities: Sequence[str] = (),
+        collectives: Sequence[Collective] = (),
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -337,6 +359,7 @@ class EngineModule(torch.nn.Module):
         self.weights = weights
         self.compatible = tuple(compatible)
         self.compute_capabilities = tuple(compute_capabilities)
+        self.collectives = tuple(collectives)
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()

@@ -14,6 +14,7 @@ from torch.fx import Node
 
 from torchtrt.conversion.size_ranges import LinearSize, Profile, SizeRange, linear_size
 from torchtrt.errors import InputError, kind_of
+from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.torch_internals import PythonPrinter, tensor_guards
 
 _REMEMBERED = 256
@@ -334,9 +335,11 @@ def _check_tensor(name: str, wanted: TensorCheck, leaf: Any) -> None:
         raise InputError(f"{subject} must be a tensor, {given}.")
     check_strided(leaf)
     if type(leaf) not in _PLAIN:
+        advice = "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
+        if is_distributed(leaf):
+            advice = "Give the part of this process, to_local() of it, as the model got it when it was compiled."
         raise InputError(
-            f"Engines run on plain strided tensors, and {name!r} is {kind_of(leaf)}. "
-            "What is compiled is not compiled or exported again: torchtrt.save makes an exported program of it."
+            f"Engines run on plain strided tensors, and {name!r} is {kind_of(leaf)}. {advice}"
         )
     if leaf.dtype is not wanted.dtype:
         raise _misfit(subject, leaf.dtype, wanted.dtype)

@@ -35,6 +35,7 @@ __all__ = [
     "PythonReferenceAnalysis",
     "ValueRanges",
     "compile_lock",
+    "default_process_group",
     "default_store",
     "device_in_use",
     "dynamo_exception",
@@ -47,6 +48,7 @@ __all__ = [
     "is_tracing",
     "load_verifier",
     "named_process_group",
+    "nccl_communicator",
     "peek_interpreter_stack",
     "serialize_tensor_meta",
     "storage_use_count",
@@ -95,6 +97,19 @@ def serialize_tensor_meta(tensor: torch.Tensor) -> Any:
     from torch._export.serde import serialize
 
     return serialize.serialize_tensor_meta(tensor)
+
+
+def default_process_group() -> Any:
+    """Returns the process group of all processes; an error where ``torch.distributed`` is not initialized."""
+    return torch.distributed.distributed_c10d._get_default_group()
+
+
+def nccl_communicator(group: Any, device: torch.device) -> int:
+    """Returns the address of NCCL's communicator of a process group, which all of its ranks ask for together."""
+    backend = group._get_backend(torch.device("cuda"))
+    if not backend._comm_ptr():  # PyTorch makes it for the first exchange
+        torch.distributed.barrier(group, device_ids=[device.index])
+    return int(backend._comm_ptr())
 
 
 def default_store() -> Any:

@@ -29,6 +29,7 @@ from torchtrt.tensorrt import selection
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
 from torchtrt_compiler.refit.recipe import digest
+from torchtrt_runtime.process_groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
 
 _LED_TO_THE_GRAPH = frozenset(
@@ -41,6 +42,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "dryrun",
         "assume_dynamic_shape_support",
         "converter_preferences",
+        "nccl_in_engines",
         "torch_enabled_decompositions",
         "torch_disabled_decompositions",
         "truncate_double",
@@ -83,6 +85,7 @@ def engine_key(request: EngineRequest) -> str | None:
                 for name, value in settings_to_json(settings).items()
                 if name not in _LED_TO_THE_GRAPH
             },
+            "processes": groups_in(request.block),
             "tensorrt": _tensorrt(),
             "gpu": selection.describe_gpu(),
             "compute_capabilities": compute_capabilities(settings),

@@ -38,6 +38,7 @@ from torchtrt_compiler.torch_internals import (
     is_functorch_wrapped_tensor,
     is_traceable_wrapper_subclass,
 )
+from torchtrt_runtime.process_groups import is_distributed
 from torchtrt_runtime.serialization.engine_metadata import dtype_to_json
 
 _LEAVING = frozenset(
@@ -267,16 +268,21 @@ class _Leaving(TorchFunctionMode):
 
 
 def inner_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Returns tensors by name, and of a subclass that wraps tensors those inside: ``"weight.scale"``."""
+    """Returns tensors by name, and of a subclass that wraps tensors those inside: ``"weight.scale"``.
+
+    A ``DTensor`` stands for its local part, which has the name of the whole in a program.
+    """
     found: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
         wrapper: Any = tensor
+        if is_distributed(wrapper):
+            wrapper = wrapper.to_local()
         is_wrapper: bool = is_traceable_wrapper_subclass(wrapper)
         if is_wrapper and not wrapper.is_nested:
             names = wrapper.__tensor_flatten__()[0]
             found |= inner_tensors({f"{name}.{each}": getattr(wrapper, each) for each in names})
         else:
-            found[name] = tensor
+            found[name] = wrapper
     return found
 
 

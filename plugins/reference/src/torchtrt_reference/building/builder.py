@@ -17,6 +17,7 @@ from torchtrt_reference.building.profiles import common_facts, profile_facts, ra
 from torchtrt_reference.building.progress import Progress
 from torchtrt_reference.building.validation import (
     check_cache_updates,
+    check_collectives,
     check_shape_tensors,
     check_shapes_of_results,
 )
@@ -137,6 +138,8 @@ def _build(
         shapes, values = ranges_of_profiles(graph, config)
         check_shape_tensors(graph)
         check_cache_updates(graph)
+        if rules.collectives_need_preview:
+            check_collectives(graph, "MULTIDEVICE_RUNTIME_10_16" in config._previews)
         profiled = _infer_profiles(graph, shapes, values, rules)
         if not rules.shape_of_data_dependence:
             check_shapes_of_results(graph, profiled)

@@ -1,4 +1,4 @@
-"""The checks of computed shapes, and of caches, once a build has a graph."""
+"""The checks of computed shapes, caches and collectives, once a build has a graph."""
 
 from __future__ import annotations
 
@@ -47,6 +47,18 @@ def check_cache_updates(graph: Graph) -> None:
             message = f"{node.name}: Input index already mapped to an output_index"
             raise RefusedError(message)
         written.add(node.inputs[0])
+
+
+def check_collectives(graph: Graph, has_preview: bool) -> None:
+    """Checks that the preview feature is on that collectives of several ranks need on TensorRT 10.16.
+
+    Raises:
+        RefusedError: It is off; the text names the layer.
+    """
+    for node in graph.nodes:
+        if not has_preview and node.attributes.get("num_ranks", 1) > 1:
+            message = f"{node.name}: num_ranks above 1 needs the preview feature MULTIDEVICE_RUNTIME_10_16"
+            raise RefusedError(message)
 
 
 def check_shapes_of_results(graph: Graph, profiled: Sequence[Mapping[int, TensorFacts]]) -> None:

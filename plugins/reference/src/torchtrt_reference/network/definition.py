@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.elements import Layer, Named, Ported, Tensor
 from torchtrt_reference.network.reporting import report
@@ -97,7 +99,8 @@ class NetworkDefinition(Implementation, Named, Ported):
             elif name == "axes" and value is None:
                 continue
             else:
-                attributes[operation.renames.get(name, name)] = getattr(value, "name", value)
+                plain = value.tolist() if isinstance(value, np.ndarray) else value
+                attributes[operation.renames.get(name, name)] = getattr(plain, "name", plain)
         layer = kind._made(self, operation, inputs, attributes)
         try:
             operation.admit(Call(attributes, _KnownFacts(inputs), self._rules, self._strong))

@@ -287,7 +287,6 @@ class Layer(Implementation, Ported):
         self._metadata = ""
         self._output_types: dict[int, str] = {}
         self._precision: Any = None
-        self._ranks = 1
         self._cached: tuple[TensorFacts, ...] | RefusedError | None = None
         for tensor in inputs:
             self._inputs.append(tensor)
@@ -484,12 +483,18 @@ class Layer(Implementation, Ported):
 
     @property
     def num_ranks(self) -> int:
-        """How many processes a distributed layer spans; 1 in the reference."""
-        return self._ranks
+        """How many processes a distributed layer spans."""
+        return int(self._attributes.get("num_ranks", 1))
 
     @num_ranks.setter
     def num_ranks(self, value: int) -> None:
-        if value != 1:
-            self._network._error(
-                f"{self._name}: the reference runs in one process, num_ranks stays 1"
-            )
+        try:
+            if "num_ranks" in self._attributes:
+                self._operation.write(self, "num_ranks", value)
+                self._invalidate()
+            elif value != 1:
+                raise RefusedError("this layer runs in one process")
+        except RefusedError as error:
+            self._network._error(f"{self._name}: {error}")
+            text = "Failed to set num_ranks. Only IDistCollectiveLayer supports num_ranks > 1 via ILayer."
+            raise RuntimeError(text) from error

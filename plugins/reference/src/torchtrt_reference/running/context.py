@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, ClassVar
 
@@ -15,15 +14,17 @@ from torchtrt_reference.graphs.graph import Port
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.running.engine import Engine
-from torchtrt_reference.running.execution_memory import ALIGNMENT, LentMemory, memory_size
+from torchtrt_reference.running.execution_memory import ALIGNMENT, ContextMemory, LentMemory
+from torchtrt_reference.semantics.communication import communicating, is_communicator
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts, Value
 
 _CPU = torch.device("cpu")
 
 
-class ExecutionContext(Implementation):
+class ExecutionContext(ContextMemory, Implementation):
     """One use of an engine: the shapes and addresses of its inputs and outputs, and execution."""
 
+    _engine: Engine
     _stored: ClassVar[Mapping[str, Any]] = {
         "debug_sync": False,
         "profiler": None,
@@ -51,6 +52,7 @@ class ExecutionContext(Implementation):
         self._debug_listener: Any = None
         self._times: list[tuple[str, float]] | None = None  # of the last execution
         self._consumed_event = 0
+        self._communicator: Any = None
         self._output_shapes: dict[str, tuple[int, ...]] = {}
         self._ready: tuple[Executable, tuple[Any, ...], int] | None = None
         self.torch_device = engine.torch_device
@@ -306,7 +308,7 @@ class ExecutionContext(Implementation):
                     message = f"the output {name!r} must have the address of its cache {cache!r}"
                     raise RefusedError(message)
             outputs = [port.slot for port in self._engine._outputs.values()]
-            with self._memory_in_use():
+            with self._memory_in_use(), communicating(self._communicator):
                 results = executable.run(inputs, outputs, watch)
             if watch is not None:
                 self._times = watch.times
@@ -399,53 +401,6 @@ class ExecutionContext(Implementation):
     def set_aux_streams(self, aux_streams: Sequence[int]) -> None:
         """Gives further streams; the reference uses one."""
 
-    def _memory_in_use(self) -> AbstractContextManager[None]:
-        if self._memory is None:
-            return nullcontext()
-        return self._memory.in_use(self._memory_size(), self.torch_device)
-
-    def _memory_size(self) -> int:
-        inputs = self._engine._inputs.items()
-        return memory_size((port, self._shapes[name]) for name, port in inputs)
-
-    def set_device_memory(self, memory: int, size: int) -> None:
-        """Lends the context its memory.
-
-        Raises:
-            RuntimeError: The context was created with memory of its own.
-        """
-        self.device_memory = memory
-        assert self._memory is not None
-        self._memory.size = size
-
-    @property
-    def device_memory(self) -> Any:
-        """The memory that the caller lends; it can only be set.
-
-        Raises:
-            AttributeError: Always.
-        """
-        message = "unreadable attribute 'device_memory'"
-        raise AttributeError(message)
-
-    @device_memory.setter
-    def device_memory(self, address: int) -> None:
-        if self._memory is None:
-            message = "The context was created with device memory of its own."
-            raise RuntimeError(message)
-        self._memory.address, self._memory.size = address, None
-
-    def update_device_memory_size_for_shapes(self) -> int:
-        """Returns the memory that the current shapes need from the caller.
-
-        Raises:
-            RuntimeError: The shape of an input was not set.
-        """
-        if missing := [name for name in self._engine._inputs if name not in self._shapes]:
-            message = f"The shape of the input {missing[0]!r} was not set."
-            raise RuntimeError(message)
-        return self._memory_size()
-
     def set_debug_listener(self, listener: Any) -> bool:
         """Sets who sees the debug tensors whose state is on."""
         self._debug_listener = listener
@@ -472,9 +427,19 @@ class ExecutionContext(Implementation):
         self._debug_states = dict.fromkeys(names, flag)
         return True
 
-    def set_communicator(self, communicator: Any) -> bool:  # noqa: ARG002
-        """Takes a communicator for several processes; the reference runs in one."""
-        return self._error("the reference runs in one process and takes no communicator")
+    def set_communicator(self, communicator: Any) -> bool:
+        """Sets how the ranks of distributed layers exchange tensors; False, with the reason logged, for any other.
+
+        Args:
+            communicator: A process group of ``torch.distributed``, or a backend of one. TensorRT takes a capsule of
+                NCCL's communicator here.
+        """
+        if not is_communicator(communicator):
+            return self._error(
+                f"a process group of torch.distributed is wanted as communicator, not {communicator!r}"
+            )
+        self._communicator = communicator
+        return True
 
     def get_runtime_config(self) -> Any:
         """Returns the options the context was made with."""

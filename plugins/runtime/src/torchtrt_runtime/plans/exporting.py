@@ -16,6 +16,7 @@ from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.input_checks import InputChecks, TensorCheck
 from torchtrt_runtime.plans.description import as_text, beside, describe_plan
 from torchtrt_runtime.plans.whole_engine import obstacles, whole_engine
+from torchtrt_runtime.process_groups import collectives_in
 from torchtrt_runtime.serialization.engine_metadata import buffer_of
 from torchtrt_runtime.serialization.files import complete_file
 from torchtrt_runtime.torch_internals import PythonPrinter
@@ -85,6 +86,9 @@ def check_exportable(compiled: CompiledModule) -> None:
 def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     """Yields the reasons why a compiled model is no plan, each a sentence without a period."""
     yield from obstacles(compiled.graph_module, compiled.settings.dryrun)
+    if exchanges := collectives_in(compiled.graph_module):
+        ops = ", ".join(sorted({each.op for each in exchanges}))
+        yield f"It exchanges tensors with other processes ({ops}), whose places a plan does not hold"
     report = compiled.report
     yield from (
         f"{each.node} ({each.op}) stays in PyTorch: {each.reason.rstrip('.')}"

@@ -15,6 +15,7 @@ from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
 from torchtrt.tensorrt import selection
 from torchtrt_runtime.engine_module import EngineModule
+from torchtrt_runtime.process_groups import Collective
 from torchtrt_runtime.serialization import sympy_json as expressions
 
 _FIELDS = {
@@ -67,6 +68,7 @@ def describe_engine(
         "weights": engine.weights,
         "compatible": engine.compatible,
         "compute_capabilities": engine.compute_capabilities,
+        "collectives": engine.collectives,
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -168,6 +170,10 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
     try:
         profiles = [_input_from_json(each) for each in description["inputs"]]
         dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
+        collectives = [
+            Collective(op, group, tuple(words))
+            for op, group, words in description.get("collectives", ())
+        ]
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -186,6 +192,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             description.get("weights"),
             compatible,
             tuple(description.get("compute_capabilities", ())),
+            collectives,
         )
     engine.tensorrt = built_by  # which a later version may run
     return engine

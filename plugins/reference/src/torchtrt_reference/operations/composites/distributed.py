@@ -1,14 +1,16 @@
-"""Layers for several processes or particular GPUs: what one process can compute of them, and what is refused."""
+"""Layers for several processes or particular GPUs."""
 
 # ruff: noqa: ARG002 - operations and their functions have a fixed signature, needed or not
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from torchtrt_reference.semantics.communication import exchange
 from torchtrt_reference.semantics.operation import (
     FLOATS,
     INTEGERS,
@@ -108,53 +110,140 @@ class MoE(Operation):
         return experts
 
 
+_REDUCTIONS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = frozen(
+    {
+        "SUM": torch.add,
+        "AVG": torch.add,
+        "PROD": torch.mul,
+        "MAX": torch.maximum,
+        "MIN": torch.minimum,
+    }
+)
 _REDUCING = {"ALL_REDUCE", "REDUCE", "REDUCE_SCATTER"}
 _ROOTED = {"BROADCAST", "REDUCE", "GATHER", "SCATTER"}
+_GATHERING = {"ALL_GATHER", "GATHER"}
+_SCATTERING = {"REDUCE_SCATTER", "SCATTER"}
+_ALONG_ROWS = _GATHERING | _SCATTERING | {"ALL_TO_ALL"}
 
 
 class DistCollective(Operation):
-    """A collective over several processes. The reference is one process, which has nothing to exchange."""
+    """A collective over several processes: ``num_ranks`` of those of the execution context's communicator.
+
+    ``groups`` lists the ranks that take part, all of them if it is empty. Along the first dimension, gathering puts the
+    tensors one after another, and scattering gives a part to each rank. REDUCE and GATHER return zeros to all ranks but
+    the root.
+    """
 
     name = "dist_collective"
     methods = frozen({"add_dist_collective": {}})
     defaults = frozen(
-        {"dist_collective_op": "ALL_REDUCE", "reduce_op": "NONE", "root": -1, "groups": None}
+        {
+            "dist_collective_op": "ALL_REDUCE",
+            "reduce_op": "NONE",
+            "root": -1,
+            "groups": None,
+            "num_ranks": 1,
+        }
     )
 
     def is_pure(self, attributes: Mapping[str, Any]) -> bool:
         """Each exchange counts, because other processes take part in it."""
         return False
 
+    def write(self, layer: Any, attribute: str, value: Any) -> None:
+        """The number of ranks is given once."""
+        before = layer._attributes[attribute]
+        if value < 1 or before not in (1, value):
+            message = f"num_ranks is {before}; it can become 1 or more, and above 1 only once, not {value}"
+            raise RefusedError(message)
+        layer._attributes[attribute] = value
+
     def admit(self, call: Call) -> None:
-        """A reduction where the collective reduces, a root where it has one; no process but the first."""
+        """A reduction where the collective reduces, a root where it has one, and different ranks."""
         op, reduction, root = call["dist_collective_op"], call["reduce_op"], call["root"]
         call.require(
             (reduction == "NONE") is (op not in _REDUCING),
             f"{op} {'needs a' if op in _REDUCING else 'takes no'} reduce_op, not {reduction}",
         )
+        has_root = op in _ROOTED
         call.require(
-            root == (0 if op in _ROOTED else -1),
-            f"the root of {op} among one process is {0 if op in _ROOTED else -1}, not {root}",
+            root >= 0 if has_root else root == -1,
+            f"the root of {op} must be {'a rank' if has_root else '-1'}, not {root}",
         )
-        groups: Any = call["groups"]
-        flat = [] if groups is None else [int(rank) for rank in _flattened(groups)]
-        call.require(flat in ([], [0]), f"the reference runs in one process, there are no {groups}")
+        members = _members(call)
+        call.require(
+            members is None or (min(members) >= 0 and len(set(members)) == len(members)),
+            f"groups must be different ranks, not {members}",
+        )
+        # Documented neither as a rank of the group nor as one of the communicator.
+        call.require(
+            not (has_root and members) or members[root : root + 1] == [root],
+            f"the root {root} must be a rank of the groups {members}, and at its own place in them",
+        )
 
     def infer(self, call: Call) -> tuple[TensorFacts, ...]:
-        """The tensor of the only process."""
+        """The tensor of one process, longer after gathering and shorter after scattering."""
         self.admit(call)
         dtype = call.accept(0, NUMBERS | {"INT8"}, "the input of a collective")
-        return (TensorFacts(call.declared(dtype), call.shape()),)
+        op, shape, count = call["dist_collective_op"], call.shape(), call["num_ranks"]
+        call.require(
+            call["reduce_op"] != "AVG" or dtype in FLOATS, "AVG of integers is not documented"
+        )
+        call.require(
+            op not in _ALONG_ROWS or bool(shape), f"{op} needs a dimension, and the input is 0-d"
+        )
+        rows = shape[0] if shape else 1
+        if count > 1 and op in _SCATTERING | {"ALL_TO_ALL"}:
+            call.require(
+                rows == -1 or rows % count == 0,
+                f"the first dimension of {op}, {rows}, must be divisible by num_ranks, {count}",
+            )
+        if rows != -1 and op in _GATHERING:
+            rows *= count
+        elif rows != -1 and op in _SCATTERING:
+            rows //= count
+        return (TensorFacts(call.declared(dtype), (rows, *shape[1:]) if shape else ()),)
 
     def bind(self, call: Call) -> Function:
-        """Nothing to exchange."""
-        return lambda x: x
+        """The tensors of all ranks, and what this one makes of them; nothing to exchange among one."""
+        members, count = _members(call), call["num_ranks"]
+        root = max(0, call["root"])
+        call.require(
+            len(members or range(count)) == count and root < count,
+            f"num_ranks is {count}, for the groups {members} and the root {call['root']}",
+        )
+        if count == 1:
+            return lambda x: x
+        return lambda x: _result(call, *exchange(x, members, count))
 
 
-def _flattened(groups: Any) -> list[Any]:
-    if hasattr(groups, "__iter__"):
-        return [rank for group in groups for rank in _flattened(group)]
-    return [groups]
+def _members(call: Call) -> list[int] | None:
+    """Returns the ranks that take part; None for all."""
+    groups: Any = call["groups"]
+    return None if groups is None or not len(groups) else [int(rank) for rank in groups]
+
+
+def _reduced(tensors: Sequence[Tensor], reduction: str) -> Tensor:
+    total = functools.reduce(_REDUCTIONS[reduction], tensors)
+    return total / len(tensors) if reduction == "AVG" else total
+
+
+def _part(tensor: Tensor, place: int, count: int) -> Tensor:
+    return tensor.chunk(count)[place] if len(tensor) else tensor
+
+
+def _result(call: Call, tensors: list[Tensor], place: int) -> Tensor:
+    """Returns the result of one rank, from the tensors of all and its place among them."""
+    op, root, count = call["dist_collective_op"], call["root"], len(tensors)
+    if op == "ALL_TO_ALL":
+        return torch.cat([_part(each, place, count) for each in tensors])
+    if op in _REDUCING:
+        whole = _reduced(tensors, call["reduce_op"])
+    else:
+        whole = torch.cat(tensors) if op in _GATHERING else tensors[root]
+    if op in _SCATTERING:
+        return _part(whole, place, count)
+    return whole if op not in ("REDUCE", "GATHER") or place == root else torch.zeros_like(whole)
 
 
 class Plugin(Operation):
