@@ -69,6 +69,10 @@ class _Difference(Exception):
         self.node = node
 
 
+class _Refusal(_Difference):
+    """Says that the model itself refuses sizes."""
+
+
 def excluded_sizes(
     exported: ExportedProgram,
     program: Program,
@@ -94,11 +98,15 @@ def excluded_sizes(
         for symbol, own in symbols.items()
     }
     found: dict[Any, Excluded] = {}
+    refused: dict[Any, int] = {}
 
     def compare(point: _Values) -> None:
         try:
             _compare(exported, {**usual, **point}, retrace)
         except _Difference as difference:
+            if isinstance(difference, _Refusal) and len(point) == 1 and 1 in point.values():
+                refused.update(point)
+                return
             line = "" if difference.node is None else model_line(difference.node)
             for symbol, size in point.items():
                 found[symbols[symbol]] = Excluded(size + 1, min(asked[symbol]), line)
@@ -107,6 +115,11 @@ def excluded_sizes(
         for size in reversed(sizes):
             if symbols[symbol] not in found:
                 compare({symbol: size})
+    # Sizes that have to be equal may be 1 together, and no call has only one of them.
+    if len(refused) > 1:
+        compare(refused)
+    for symbol in refused if len(refused) == 1 else ():
+        found[symbols[symbol]] = Excluded(2, min(asked[symbol]), "")
     ones = {s: 1 for s, sizes in asked.items() if 1 in sizes and symbols[s] not in found}
     if len(ones) > 1:
         compare(ones)
@@ -169,7 +182,7 @@ def _compare(exported: ExportedProgram, values: _Values, retrace: Retrace | None
             warnings.simplefilter("ignore")  # which were given when it was exported first
             special = retrace(args, kwargs)
     except ExportError:
-        raise _Difference from None  # the model itself refuses these sizes
+        raise _Refusal from None
     _Comparison(
         _Side(exported, exported.graph_module, values), _Side(special, special.graph_module, {})
     )
