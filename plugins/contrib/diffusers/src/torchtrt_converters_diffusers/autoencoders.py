@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from diffusers import AutoencoderKL
+from diffusers import AutoencoderKL, AutoencoderKLWan
 
 from torchtrt_converters_diffusers.denoisers import AxesOfArguments
 from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes, Range
 
 Autoencoder = AutoencoderKL
 """Pipelines call its ``decode`` and ``encode``, which call the modules ``decoder`` and ``encoder``."""
+REFUSED: Mapping[type, str] = {
+    AutoencoderKLWan: "its decoder and its encoder keep frames in lists among their arguments, and a program does not "
+    "repeat what Python code does besides its tensors",
+}
+"""The reasons of autoencoders that are not compiled."""
 
 
 def autoencoder_parts(
@@ -23,8 +29,7 @@ def autoencoder_parts(
     images = sizes.latent_images()
     yield "decoder", {"sample": {0: images, 2: _tiled(height, tile), 3: _tiled(width, tile)}}
     tile = model.tile_sample_min_size if model.use_tiling else None
-    height = Axis(sizes.height, "height", "heights")
-    width = Axis(sizes.width, "width", "widths")
+    height, width = sizes.pixels()
     yield "encoder", {"sample": {0: images, 2: _tiled(height, tile), 3: _tiled(width, tile)}}
 
 
@@ -35,12 +40,14 @@ def _tiled(axis: Axis, tile: int | None) -> Axis:
     """
     if tile is None:
         return axis
-    least, _, most = axis.sizes
-    return Axis(Range(1, min(tile, most), min(tile, most)), axis.argument, axis.setting, axis.factor)
+    most = min(tile, axis.sizes.most)
+    return dataclasses.replace(axis, sizes=Range(1, most, most))
 
 
 def tiling_hint(model: Any) -> str:
     """Returns the advice for a size that only tiles have; nothing for other models."""
     if not getattr(model, "use_tiling", False):
         return ""
-    return " The autoencoder's tiling may have made this size: enable tiling before compile_pipeline."
+    return (
+        " The autoencoder's tiling may have made this size: enable tiling before compile_pipeline."
+    )

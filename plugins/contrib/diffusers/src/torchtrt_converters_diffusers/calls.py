@@ -13,10 +13,34 @@ from diffusers.utils.peft_utils import scale_lora_layers
 
 from torchtrt.errors import InputError
 from torchtrt_converters_diffusers.denoisers import AxesOfArguments
-from torchtrt_converters_diffusers.sizes import Axis
+from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes
 
 _ATTENTION = ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
 """The parameters whose entry ``scale`` multiplies the scales of adapters while the call runs."""
+
+
+def check_inputs(check: Callable[..., Any], sizes: PipelineSizes, *args: Any, **kwargs: Any) -> Any:
+    """Checks the arguments of a pipeline's call as the pipeline does, and then height and width.
+
+    Components check the sizes of their tensors as well. This comes before anything is computed.
+
+    Args:
+        check: The pipeline's method ``check_inputs``.
+        sizes: The sizes that the pipeline is compiled for.
+        *args: The arguments of the method.
+        **kwargs: The arguments of the method.
+
+    Raises:
+        InputError: The pipeline is not compiled for the height or the width.
+    """
+    result = check(*args, **kwargs)
+    arguments = inspect.signature(check).bind(*args, **kwargs).arguments
+    for axis in sizes.pixels():
+        size = arguments.get(axis.argument)
+        problem = axis.problem(size) if isinstance(size, int) else None
+        if problem:
+            raise InputError(_message(problem, "the pipeline", axis))
+    return result
 
 
 def guard_calls(
@@ -70,10 +94,14 @@ def _check_size(
 ) -> None:
     problem = axis.problem(tensor.shape[dim]) if dim < tensor.dim() else None
     if problem:
-        raise InputError(
-            f"{problem}, the sizes that {component!r} of the pipeline is compiled for. Compile the pipeline with "
-            f"other {axis.setting}, or with fallback=True, which compiles further sizes when they come.{hint()}"
-        )
+        raise InputError(_message(problem, f"{component!r} of the pipeline", axis) + hint())
+
+
+def _message(problem: str, what: str, axis: Axis) -> str:
+    return (
+        f"{problem}, the sizes that {what} is compiled for. Compile the pipeline with other {axis.setting}, or with "
+        "fallback=True, which compiles further sizes when they come."
+    )
 
 
 @contextlib.contextmanager

@@ -45,9 +45,7 @@ def run_example(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> No
         ) from error
 
 
-def example_arguments(
-    pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]
-) -> dict[str, Any]:
+def example_arguments(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns arguments for a pipeline's call with the least sizes, those of its parameters that are known."""
     parameters = inspect.signature(type(pipe).__call__).parameters
     batch, height, width = sizes.batch.least, sizes.height.least, sizes.width.least

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,8 +14,13 @@ from diffusers import DiffusionPipeline
 import torchtrt
 from torchtrt.errors import InputError, kind_of
 from torchtrt_converters_diffusers import denoisers, text_encoders
-from torchtrt_converters_diffusers.autoencoders import Autoencoder, autoencoder_parts, tiling_hint
-from torchtrt_converters_diffusers.calls import guard_calls
+from torchtrt_converters_diffusers.autoencoders import (
+    REFUSED,
+    Autoencoder,
+    autoencoder_parts,
+    tiling_hint,
+)
+from torchtrt_converters_diffusers.calls import check_inputs, guard_calls
 from torchtrt_converters_diffusers.configuration import sizes_of
 from torchtrt_converters_diffusers.denoisers import AxesOfArguments
 from torchtrt_converters_diffusers.example import run_example
@@ -130,6 +136,8 @@ def compile_pipeline(
         elif not part.reason:
             _put(compiled, part, declared.get(part.path), options)
     compiled.torchtrt = CompiledPipeline(sizes, parts)
+    if not fallback and hasattr(pipe, "check_inputs"):
+        compiled.check_inputs = functools.partial(check_inputs, pipe.check_inputs, sizes)
     if compile_now:
         run_example(compiled, sizes, example or {})
     return compiled
@@ -175,7 +183,8 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
             for inner, axes in autoencoder_parts(module, sizes):
                 yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
         elif rule is None:
-            yield _Part(name, module, {}, _NO_RULE)
+            reasons = (each for kind, each in REFUSED.items() if isinstance(module, kind))
+            yield _Part(name, module, {}, next(reasons, _NO_RULE))
         else:
             yield _Part(name, module, rule(module, sizes))
 

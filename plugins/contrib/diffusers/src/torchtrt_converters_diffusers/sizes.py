@@ -147,6 +147,10 @@ class PipelineSizes:
         """Returns the images that an autoencoder takes at once. With slicing, it is one."""
         return Axis(self.batch.from_one(), "batch", "batch_sizes", note=_IMAGES)
 
+    def pixels(self) -> tuple[Axis, Axis]:
+        """Returns height and width of images."""
+        return Axis(self.height, "height", "heights"), Axis(self.width, "width", "widths")
+
     def latent_height(self, step: int = 1) -> Axis:
         """Returns the height of latents."""
         return Axis(self.height.over(self.scale), "height", "heights", self.scale, step=step)
