@@ -107,7 +107,7 @@ def test_an_adapter_that_is_loaded_switched_scaled_and_merged_needs_two_programs
 
 
 def test_switching_back_exports_nothing(monkeypatch):
-    """diffusers activates adapters by a new list each time. A list that is written to later is another matter."""
+    """Pipelines activate adapters by a new list each time. A list that is written to later is another matter."""
     model = followed("one", "two")
     exported = []
     monkeypatch.setattr(
