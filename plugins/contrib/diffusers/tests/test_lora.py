@@ -46,7 +46,7 @@ def test_adapters_are_switched_by_refits(tmp_path, monkeypatch):
 
     assert 0 == check()
     assert 2 == check(lambda: compiled.load_lora_weights(folders["a"], adapter_name="a"))
-    for scale in (0.5, 0.25):
+    for scale in (0.5, 0.25, 0.0):
         scaled = {"cross_attention_kwargs": {"scale": scale}}
         assert 0 == check(**scaled)
     assert 0 == check()
@@ -60,5 +60,5 @@ def test_adapters_are_switched_by_refits(tmp_path, monkeypatch):
     check(lambda: compiled.fuse_lora())
     check(lambda: compiled.unfuse_lora())
     check(lambda: compiled.unload_lora_weights())
-    assert all(not seen[0].equal(image) for image in seen[1:8])
+    assert all(not seen[0].equal(image) for image in seen[1:4])
     assert 2 == len(compiled.unet.torchtrt.programs)

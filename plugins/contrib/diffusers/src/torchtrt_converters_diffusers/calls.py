@@ -110,7 +110,7 @@ def _scaled_adapters(model: Any, kwargs: Mapping[str, Any]) -> Iterator[dict[str
 
     Inside the program, each scale would be another program. Outside of it, each scale is a refit.
     """
-    name = next((each for each in _ATTENTION if (kwargs.get(each) or {}).get("scale")), None)
+    name = next((each for each in _ATTENTION if "scale" in (kwargs.get(each) or ())), None)
     if name is None:
         yield dict(kwargs)
         return
