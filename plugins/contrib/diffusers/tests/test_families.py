@@ -2,9 +2,6 @@
 
 import pytest
 
-pytest.importorskip("diffusers")
-pytest.importorskip("peft")
-
 from torchtrt.errors import InputError
 from torchtrt_converters_diffusers import compile_pipeline
 
@@ -54,7 +51,7 @@ def test_flux_has_tokens_of_height_times_width():
     with pytest.raises(InputError, match="height=64 is outside of 16 to 32"):
         models.images(compiled, height=64, width=8, max_sequence_length=8)
     with pytest.raises(
-        InputError, match="'transformer'.*max_sequence_length|max_sequence_length=16"
+        InputError, match=r"'transformer'.*max_sequence_length|max_sequence_length=16"
     ):
         models.images(compiled, height=16, width=16, max_sequence_length=16)
 

@@ -2,9 +2,6 @@
 
 import pytest
 
-pytest.importorskip("diffusers")
-pytest.importorskip("peft")
-
 import torchtrt_compiler.following.programs
 from torchtrt_converters_diffusers import compile_pipeline
 

@@ -4,11 +4,9 @@ import copy
 import io
 import threading
 
+import diffusers
 import pytest
 import torch
-
-diffusers = pytest.importorskip("diffusers")
-pytest.importorskip("peft")
 
 from torchtrt.errors import ExportError, InputError, SettingsError
 from torchtrt_converters_diffusers import compile_pipeline
@@ -87,14 +85,14 @@ def test_the_original_goes_on_in_pytorch(pair):
 
 def test_sizes_outside_of_the_range_raise_in_the_words_of_the_call(pair):
     _, compiled = pair
-    with pytest.raises(InputError, match="^height=40 is outside of 16 to 32.*other heights"):
+    with pytest.raises(InputError, match=r"^height=40 is outside of 16 to 32.*other heights"):
         models.images(compiled, height=40, width=16)
-    with pytest.raises(InputError, match="^width=40 is outside of 8 to 32.*other widths"):
+    with pytest.raises(InputError, match=r"^width=40 is outside of 8 to 32.*other widths"):
         models.images(compiled, height=16, width=40)
     rows = r"batch=6 \(prompts × images per prompt, doubled by guidance\) is outside of 1 to 4"
     with pytest.raises(InputError, match=rf"^{rows}.*'unet'.*batch_sizes"):
         models.images(compiled, num_images_per_prompt=3, **SIZE)
-    with pytest.raises(InputError, match="height=40 is outside of 16 to 32.*'unet'"):
+    with pytest.raises(InputError, match=r"height=40 is outside of 16 to 32.*'unet'"):
         compiled.unet(torch.rand(1, 4, 20, 8), 1, torch.rand(1, 8, 8))
     with pytest.raises(InputError, match="height=18 is no multiple of 4"):
         compiled.unet(torch.rand(1, 4, 9, 8), 1, torch.rand(1, 8, 8))
@@ -183,7 +181,7 @@ def test_tiles_of_the_autoencoder_are_enabled_first(pair):
     """They have other sizes than images."""
     pipe, compiled = pair
     compiled.vae.enable_tiling()
-    with pytest.raises(InputError, match="'vae.decoder'.*enable tiling before compile_pipeline"):
+    with pytest.raises(InputError, match=r"'vae.decoder'.*enable tiling before compile_pipeline"):
         models.images(compiled, height=32, width=32)
     compiled.vae.disable_tiling()
     pipe = models.made(models.stable_diffusion)
@@ -228,11 +226,26 @@ def test_arguments_that_do_not_fit_are_refused(options, message):
     assert not hasattr(pipe.unet, "torchtrt")
 
 
+def test_a_compiled_pipeline_is_compiled_for_other_sizes():
+    """With ranges of its own; and the first one goes on with its."""
+    pipe = models.made(models.stable_diffusion)
+    options = {"widths": 8, "components": ["vae"], "compile_now": False}
+    first = compile_pipeline(pipe, heights=(16, 32), **options)
+    second = compile_pipeline(first, heights=(8, 48), **options)
+    models.assert_same(second, pipe, height=48, width=8, guidance_scale=1.0)
+    assert (0, 1) == tuple(len(programs(each)["vae.decoder"]) for each in (first, second))
+    for each, bounds in ((second, "8 to 48"), (first, "16 to 32")):
+        with pytest.raises(InputError, match=f"height=64 is outside of {bounds}"):
+            models.images(each, height=64, width=8)
+    third = compile_pipeline(second, heights=8, widths=8, components=["unet"], compile_now=False)
+    assert "1 program" in str(third.torchtrt.report["vae.decoder"])
+
+
 def test_settings_are_checked():
     pipe = models.made(models.stable_diffusion)
     with pytest.raises(SettingsError, match="min_block_sizes"):
         compile_pipeline(pipe, heights=16, widths=16, min_block_sizes=3)
-    with pytest.raises(InputError, match="not a torch.nn.modules.linear.Linear|not .*Linear"):
+    with pytest.raises(InputError, match=r"not a torch.nn.modules.linear.Linear|not .*Linear"):
         compile_pipeline(torch.nn.Linear(2, 2))
 
 
@@ -284,7 +297,7 @@ def test_a_pipeline_of_another_library_takes_dynamic_shapes():
     left = compile_pipeline(pipe, **sizes, example={"rows": 3})
     assert "has no sizes for its class" in left.torchtrt.report["denoiser"].reason
     assert "PyTorch, because compile_pipeline has no sizes" in str(left.torchtrt.report)
-    with pytest.raises(InputError, match="OwnPipeline cannot be compiled ahead.*rows"):
+    with pytest.raises(InputError, match=r"OwnPipeline cannot be compiled ahead.*rows"):
         compile_pipeline(pipe, **sizes)
     shapes = {"denoiser": {"x": {0: (2, 8)}}}
     compiled = compile_pipeline(pipe, **sizes, dynamic_shapes=shapes, example={"rows": 3})

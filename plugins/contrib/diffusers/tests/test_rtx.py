@@ -3,9 +3,6 @@
 import pytest
 import torch
 
-pytest.importorskip("diffusers")
-pytest.importorskip("peft")
-
 import torchtrt
 import torchtrt_rtx
 from torchtrt.errors import EngineError

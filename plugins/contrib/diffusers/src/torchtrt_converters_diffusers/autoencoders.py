@@ -20,9 +20,7 @@ REFUSED: Mapping[type, str] = {
 """The reasons of autoencoders that are not compiled."""
 
 
-def autoencoder_parts(
-    model: AutoencoderKL, sizes: PipelineSizes
-) -> Iterator[tuple[str, AxesOfArguments]]:
+def autoencoder_parts(model: Any, sizes: PipelineSizes) -> Iterator[tuple[str, AxesOfArguments]]:
     """Yields the names of an autoencoder's modules that are compiled, and the sizes of each."""
     tile = model.tile_latent_min_size if model.use_tiling else None
     height, width = sizes.latent_height(), sizes.latent_width()

@@ -21,7 +21,7 @@ def sizes_of(
     sequence_lengths: Any,
     guidance: bool,
 ) -> PipelineSizes:
-    """Returns the sizes to compile a pipeline for. What is None is as in a call without this argument.
+    """Returns the sizes to compile a pipeline for. A size that is None is the one of a call without this argument.
 
     Raises:
         InputError: A range is unusable, or the pipeline does not give a size that is None.

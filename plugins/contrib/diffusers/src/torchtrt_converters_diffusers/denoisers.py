@@ -18,7 +18,7 @@ AxesOfArguments = dict[str, Any]
 """For parameters of ``forward``, the dimensions that vary, or a dictionary of these."""
 
 
-def unet(model: UNet2DConditionModel, sizes: PipelineSizes) -> AxesOfArguments:
+def unet(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
     """Returns the sizes of the UNet of Stable Diffusion and Stable Diffusion XL.
 
     Each of its stages halves height and width, so engines take sizes that come out even in all of them.
@@ -33,7 +33,7 @@ def unet(model: UNet2DConditionModel, sizes: PipelineSizes) -> AxesOfArguments:
     }
 
 
-def sd3(model: SD3Transformer2DModel, sizes: PipelineSizes) -> AxesOfArguments:
+def sd3(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
     """Returns the sizes of the transformer of Stable Diffusion 3, which reads CLIP's tokens before T5's."""
     step = model.config.patch_size
     rows = sizes.guided_images()
@@ -45,7 +45,7 @@ def sd3(model: SD3Transformer2DModel, sizes: PipelineSizes) -> AxesOfArguments:
     }
 
 
-def flux(_: FluxTransformer2DModel, sizes: PipelineSizes) -> AxesOfArguments:
+def flux(_: Any, sizes: PipelineSizes) -> AxesOfArguments:
     """Returns the sizes of FLUX's transformer, whose tokens are squares of 2 by 2 latents."""
     rows = sizes.images()
     side = 2 * sizes.scale
@@ -67,7 +67,7 @@ def flux(_: FluxTransformer2DModel, sizes: PipelineSizes) -> AxesOfArguments:
     }
 
 
-def wan(model: WanTransformer3DModel, sizes: PipelineSizes) -> AxesOfArguments:
+def wan(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
     """Returns the sizes of Wan's transformer, which takes videos."""
     frames, height, width = model.config.patch_size
     rows = sizes.images()

@@ -50,7 +50,7 @@ class _Part:
 
 
 class CompiledPipeline:
-    """What a pipeline is compiled for. Pipelines of ``compile_pipeline`` have it as their attribute ``torchtrt``.
+    """The sizes and the components of a compiled pipeline, which is the attribute ``torchtrt`` of the pipeline.
 
     Args:
         sizes: The sizes.
@@ -127,20 +127,27 @@ def compile_pipeline(
     declared = dict(dynamic_shapes or {})
     chosen = _chosen(pipe, components, declared)
     options = {"fallback": fallback, **settings}
-    compiled = copy.copy(pipe)
+    compiled: Any = copy.copy(pipe)
     parts = []
     for part in _parts(pipe, sizes, declared):
         parts.append(part)
         if part.path.partition(".")[0] not in chosen:
-            part.reason = "components= leaves it out"
+            _leave(part)
         elif not part.reason:
             _put(compiled, part, declared.get(part.path), options)
     compiled.torchtrt = CompiledPipeline(sizes, parts)
-    if not fallback and hasattr(pipe, "check_inputs"):
-        compiled.check_inputs = functools.partial(check_inputs, pipe.check_inputs, sizes)
+    _check_calls(compiled, None if fallback else sizes)
     if compile_now:
         run_example(compiled, sizes, example or {})
-    return compiled
+    return compiled  # type: ignore[no-any-return]
+
+
+def _check_calls(compiled: Any, sizes: PipelineSizes | None) -> None:
+    """Lets a pipeline check height and width with its other arguments; with no sizes, only the others."""
+    vars(compiled).pop("check_inputs", None)  # of a pipeline that is compiled once more
+    check = getattr(compiled, "check_inputs", None)
+    if check is not None and sizes is not None:
+        compiled.check_inputs = functools.partial(check_inputs, check, sizes)
 
 
 def _modules(pipe: Any) -> dict[str, Any]:
@@ -210,8 +217,15 @@ def _put(compiled: Any, part: _Part, declared: Any, options: Mapping[str, Any]) 
     setattr(compiled, name, owner)
 
 
+def _leave(part: _Part) -> None:
+    """Leaves a part as it is: in PyTorch, or on the engines that it has."""
+    part.axes = {}
+    if not hasattr(part.module, "torchtrt"):
+        part.reason = "components= leaves it out"
+
+
 def _own_copy(compiled: Any, name: str) -> Any:
-    """Returns a component with the modules of the original, of which others may take the place."""
+    """Returns a component with the modules of the original, so that others may take their place."""
     component = copy.copy(getattr(compiled, name))
     vars(component)["_modules"] = dict(component._modules)
     return component

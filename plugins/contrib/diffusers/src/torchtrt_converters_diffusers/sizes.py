@@ -183,7 +183,7 @@ class PipelineSizes:
         return Axis(rows, "batch", "batch_sizes", note=f"{_IMAGES}, doubled by guidance")
 
     def tokens(self, besides: int = 0) -> Axis | None:
-        """Returns the tokens of a text, of which so many are not the argument's; None if that is unknown."""
+        """Returns the tokens of a text, with so many besides the argument's; None if that is unknown."""
         if self.text is None:
             return None
         return Axis(
