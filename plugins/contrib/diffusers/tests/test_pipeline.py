@@ -266,6 +266,50 @@ def test_components_that_are_no_engines_are_refused():
     compile_pipeline(pipe, **sizes, compile_now=False)
 
 
+def test_hooks_of_the_compiled_pipeline_run_around_engines():
+    hooks = pytest.importorskip("accelerate.hooks")
+    pipe = models.made(models.stable_diffusion)
+    compiled = compile_pipeline(pipe, heights=16, widths=16, components=["text_encoder"])
+    hooks.add_hook_to_module(compiled.text_encoder, hooks.AlignDevicesHook(execution_device="cpu"))
+    models.assert_same(compiled, pipe, **SIZE)
+    hooks.remove_hook_from_module(compiled.text_encoder)
+    models.assert_same(compiled, pipe, **SIZE)
+    assert 1 == len(programs(compiled)["text_encoder"])
+
+
+@pytest.mark.parametrize("name", ["Img2Img", "Inpaint"])
+def test_pipelines_that_take_images_are_compiled_ahead(name):
+    parts = models.made(models.stable_diffusion).components
+    kind = getattr(diffusers, f"StableDiffusion{name}Pipeline")
+    pipe = models.made(lambda: kind(**parts, requires_safety_checker=False))
+    compiled = compile_pipeline(pipe, heights=(16, 32), widths=16, components=["vae"])
+    before = programs(compiled)
+    assert 1 == len(before["vae.encoder"]) == len(before["vae.decoder"])
+    options = {"image": torch.rand(1, 3, 32, 16), "num_inference_steps": 4}
+    if name == "Inpaint":
+        options |= {"mask_image": torch.ones(1, 1, 32, 16), "height": 32, "width": 16}
+    models.assert_same(compiled, pipe, **options)
+    assert before == programs(compiled)
+    options["image"] = torch.rand(1, 3, 48, 16)
+    if name == "Img2Img":
+        with pytest.raises(InputError, match=r"height=48 is outside of 16 to 32.*'vae.encoder'"):
+            models.images(compiled, **options)
+
+
+def test_a_pipeline_without_text_encoders_takes_an_example():
+    parts = models.made(models.stable_diffusion).components
+    parts |= {"text_encoder": None, "tokenizer": None}
+    pipe = models.made(
+        lambda: diffusers.StableDiffusionPipeline(**parts, requires_safety_checker=False)
+    )
+    sizes = {"heights": 16, "widths": 16, "components": ["vae"]}
+    example = {name: torch.rand(1, 8, 8) for name in ("prompt_embeds", "negative_prompt_embeds")}
+    with pytest.raises(InputError, match="Give example"):
+        compile_pipeline(pipe, **sizes)
+    compiled = compile_pipeline(pipe, **sizes, example=example)
+    models.assert_same(compiled, pipe, prompt=None, **example, **SIZE)
+
+
 class Noise(torch.nn.Module):
     """A denoiser that no library has."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from diffusers.utils.constants import USE_PEFT_BACKEND
 from diffusers.utils.peft_utils import scale_lora_layers
 
 from torchtrt.errors import InputError
@@ -111,7 +112,7 @@ def _scaled_adapters(model: Any, kwargs: Mapping[str, Any]) -> Iterator[dict[str
     Inside the program, each scale would be another program. Outside of it, each scale is a refit.
     """
     name = next((each for each in _ATTENTION if "scale" in (kwargs.get(each) or ())), None)
-    if name is None:
+    if name is None or not USE_PEFT_BACKEND:  # diffusers says what a scale needs
         yield dict(kwargs)
         return
     others = dict(kwargs[name])

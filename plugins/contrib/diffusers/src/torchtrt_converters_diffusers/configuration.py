@@ -66,6 +66,9 @@ def _text(pipe: Any, given: Any, default: int | None) -> Range | None:
 
 def _clip_tokens(pipe: Any) -> int | None:
     """Returns the number of tokens of CLIP's texts."""
+    length = getattr(pipe, "tokenizer_max_length", None)
+    if length is not None:
+        return int(length)
     tokenizer = getattr(pipe, "tokenizer", None)
     return getattr(tokenizer, "model_max_length", None)
 

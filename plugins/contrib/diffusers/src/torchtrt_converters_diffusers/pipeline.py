@@ -48,6 +48,10 @@ class _Part:
     axes: AxesOfArguments
     reason: str = ""
 
+    def is_compiled(self) -> bool:
+        """Returns whether a program runs it."""
+        return hasattr(self.module, "torchtrt") and bool(self.module.torchtrt.programs)
+
 
 class CompiledPipeline:
     """The sizes and the components of a compiled pipeline, which is the attribute ``torchtrt`` of the pipeline.
@@ -139,6 +143,9 @@ def compile_pipeline(
     _check_calls(compiled, None if fallback else sizes)
     if compile_now:
         run_example(compiled, sizes, example or {})
+        if not all(part.is_compiled() or part.reason for part in parts):
+            # Text encoders of transformers prepare themselves in their first call.
+            run_example(compiled, sizes, example or {})
     return compiled  # type: ignore[no-any-return]
 
 
@@ -267,7 +274,7 @@ def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _row(part: _Part) -> ComponentReport:
-    programs = tuple(part.module.torchtrt.programs) if not part.reason else ()
+    programs = tuple(part.module.torchtrt.programs) if part.is_compiled() else ()
     reason = part.reason
     if not reason and not programs:
         reason = "it has not been called; its first call compiles it"
