@@ -92,6 +92,7 @@ import os
 os.environ["TORCHTRT_CACHE"] = os.path.abspath("cache")
 """
 TESTED_ELSEWHERE = {
+    "diffusion.md": "plugins/contrib/diffusers/tests/test_documentation.py runs it where diffusers is installed",
     "from-torch-tensorrt.md": "plugins/contrib/torch_tensorrt/tests/test_documentation.py adopts its module",
     "quantized-models.md": "plugins/contrib/quantization/tests/test_documentation.py runs its blocks",
     "ray.md": "tests/test_ray.py runs its blocks on a cluster",

@@ -132,6 +132,31 @@ def test_two_sizes_of_1_are_compared_together():
     assert 2 == len(compiled.report.narrowed)
 
 
+def test_sizes_that_the_model_takes_only_together_are_1_together():
+    """The model refuses one row of one input beside several of the other, so no call has it."""
+    weight = torch.rand(6, 2)
+
+    def function(x, y):
+        return torch.cat([x, y.flatten().reshape(x.shape[0], -1)], 1) @ weight
+
+    model = Function(function).eval()
+    compiled = torchtrt.compile(
+        model, [rows(1), rows(1)], min_block_size=1, require_full_compilation=True
+    )
+
+    for count in (1, 2, 5):
+        x, y = torch.rand(count, 3), torch.rand(count, 3)
+        torch.testing.assert_close(compiled(x, y), model(x, y))
+    with pytest.raises(InputError):
+        compiled(torch.rand(4, 3), torch.rand(1, 3))
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        torchtrt.compile(
+            Function(lambda x, y: function(x, y) * (2 if x.shape[0] == 1 else 3)).eval(),
+            [rows(1), rows(1)],
+            min_block_size=1,
+        )
+
+
 @pytest.mark.parametrize("name", ["squeeze", "first-rows", "last-rows", "second-row", "write"])
 def test_an_exported_program_is_compared_with_itself(name):
     """Its graph does something else with one row; a branch on a size is none of its any more."""

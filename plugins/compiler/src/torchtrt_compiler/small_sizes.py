@@ -54,19 +54,22 @@ class Excluded(NamedTuple):
         least: The smallest size that the program takes.
         asked: The smallest size that was asked for.
         model_line: The line of the model where the two differ first, if PyTorch tells.
+        is_refused: Whether the model itself refuses a size of 1, the smallest that was asked for.
     """
 
     least: int
     asked: int
     model_line: str
+    is_refused: bool = False
 
 
 class _Difference(Exception):
     """Says at which node of the general program a program of small sizes is another."""
 
-    def __init__(self, node: Node | None = None) -> None:
+    def __init__(self, node: Node | None = None, is_refusal: bool = False) -> None:
         super().__init__(node)
         self.node = node
+        self.is_refusal = is_refusal  # the model itself refuses these sizes
 
 
 def excluded_sizes(
@@ -101,12 +104,20 @@ def excluded_sizes(
         except _Difference as difference:
             line = "" if difference.node is None else model_line(difference.node)
             for symbol, size in point.items():
-                found[symbols[symbol]] = Excluded(size + 1, min(asked[symbol]), line)
+                least = min(asked[symbol])
+                is_refused = difference.is_refusal and size == least == 1
+                found[symbols[symbol]] = Excluded(size + 1, least, line, is_refused)
 
     for symbol, sizes in asked.items():
         for size in reversed(sizes):
             if symbols[symbol] not in found:
                 compare({symbol: size})
+    # Sizes that have to be equal may be 1 together: no call has only one of them.
+    refused = {s: 1 for s, own in symbols.items() if own in found and found[own].is_refused}
+    if len(refused) > 1:
+        for symbol in refused:
+            del found[symbols[symbol]]
+        compare(refused)
     ones = {s: 1 for s, sizes in asked.items() if 1 in sizes and symbols[s] not in found}
     if len(ones) > 1:
         compare(ones)
@@ -169,7 +180,7 @@ def _compare(exported: ExportedProgram, values: _Values, retrace: Retrace | None
             warnings.simplefilter("ignore")  # which were given when it was exported first
             special = retrace(args, kwargs)
     except ExportError:
-        raise _Difference from None  # the model itself refuses these sizes
+        raise _Difference(is_refusal=True) from None
     _Comparison(
         _Side(exported, exported.graph_module, values), _Side(special, special.graph_module, {})
     )

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import torchtrt
+from torchtrt_compiler.following import follower, programs
 
 peft = pytest.importorskip("peft")
 pytestmark = [
@@ -103,6 +104,25 @@ def test_an_adapter_that_is_loaded_switched_scaled_and_merged_needs_two_programs
         programs = agree(model)
         assert 2 == len(programs)
         assert plain in programs
+
+
+def test_switching_back_exports_nothing(monkeypatch):
+    """Pipelines activate adapters by a new list each time. A list that is written to later is another matter."""
+    model = followed("one", "two")
+    exported = []
+    monkeypatch.setattr(
+        follower, "bind", lambda *args: exported.append(args) or programs.bind(*args)
+    )
+    for names in (["one"], ["two"], ["one"], ["two"], ["one"]):
+        for each in layers(model):
+            each.set_adapter(list(names))
+        before = agree(model)
+    assert 2 == len(exported)
+    assert 1 == len(before)
+    for each in layers(model):
+        each._active_adapter.append("two")
+    agree(model)
+    assert 3 == len(exported)
 
 
 def test_weights_of_an_adapter_are_enough():

@@ -36,7 +36,7 @@ class Change(Enum):
 
     Attributes:
         NONE: It does not.
-        WEIGHTS: Tensors were replaced by others of the same form.
+        WEIGHTS: Tensors were replaced by others of the same form, or lists by equal ones.
         STRUCTURE: Anything else: another program may be the right one.
     """
 
@@ -105,6 +105,15 @@ def _is_equal(one: Any, other: Any) -> bool:
     if type(one) is tuple:
         return len(one) == len(other) and all(map(_is_equal, one, other))
     return isinstance(one, _PLAIN) and repr(one) == repr(other)
+
+
+def _are_equal_lists(one: Any, other: Any) -> bool:
+    """Returns whether both are lists of the same numbers and text, as PEFT assigns when adapters are switched."""
+    return (
+        type(one) is type(other) is list
+        and len(one) == len(other)
+        and all(map(_is_equal, one, other))
+    )
 
 
 class ModelState:
@@ -207,16 +216,18 @@ class ModelState:
 
     def compare(self) -> tuple[Change, str]:
         """Returns how the model differs now, and the place of the first difference."""
+        change = Change.NONE
         for values in self._values:
             for path, old, new in () if values.is_same() else values.differences():
                 is_tensor = isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor)
-                if not is_tensor or path not in self.weights:
+                if _are_equal_lists(old, new):
+                    change = Change.WEIGHTS  # so that the new list is looked into from now on
+                elif not is_tensor or path not in self.weights:
                     return Change.STRUCTURE, path
         if self._has_unnamed_changed():
             return Change.STRUCTURE, "a tensor in a container, or an array"
         if not self._has_its_classes():
             return Change.STRUCTURE, "the class of a module"
-        change = Change.NONE
         for name, holder, key, old_tensor, form in self._slots:
             now = holder.get(key)
             if form_of(now) != form:  # tensors change theirs in place as well

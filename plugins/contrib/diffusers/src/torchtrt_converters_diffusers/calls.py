@@ -1,0 +1,128 @@
+"""Calls of a pipeline's components: their sizes in the words of the pipeline, and the scale of adapters."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from diffusers.utils.constants import USE_PEFT_BACKEND
+from diffusers.utils.peft_utils import scale_lora_layers
+
+from torchtrt.errors import InputError
+from torchtrt_converters_diffusers.denoisers import AxesOfArguments
+from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes
+
+_ATTENTION = ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
+"""The parameters whose entry ``scale`` multiplies the scales of adapters while the call runs."""
+
+
+def check_inputs(check: Callable[..., Any], sizes: PipelineSizes, *args: Any, **kwargs: Any) -> Any:
+    """Checks the arguments of a pipeline's call as the pipeline does, and then height and width.
+
+    Components check the sizes of their tensors as well. This comes before anything is computed.
+
+    Args:
+        check: The pipeline's method ``check_inputs``.
+        sizes: The sizes that the pipeline is compiled for.
+        *args: The arguments of the method.
+        **kwargs: The arguments of the method.
+
+    Raises:
+        InputError: The pipeline is not compiled for the height or the width.
+    """
+    result = check(*args, **kwargs)
+    arguments = inspect.signature(check).bind(*args, **kwargs).arguments
+    for axis in sizes.pixels():
+        size = arguments.get(axis.argument)
+        problem = axis.problem(size) if isinstance(size, int) else None
+        if problem:
+            raise InputError(_message(problem, "the pipeline", axis))
+    return result
+
+
+def guard_calls(
+    followed: Any, component: str, axes: AxesOfArguments, hint: Callable[[], str]
+) -> None:
+    """Lets a followed component check the sizes of its calls, and set the scale of adapters outside of its program.
+
+    Args:
+        followed: The component.
+        component: Its place in the pipeline.
+        axes: The sizes that it is compiled for; none are checked where there are none.
+        hint: Returns advice that ends the message of an error.
+    """
+    run = followed.forward
+    signature = inspect.signature(run)
+
+    @functools.wraps(run)
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Calls the component.
+
+        Raises:
+            InputError: It is not compiled for these sizes.
+        """
+        if axes:
+            with contextlib.suppress(TypeError):  # the component says what is wrong
+                arguments = signature.bind(*args, **kwargs).arguments
+                _check(arguments, axes, component, hint)
+        with _scaled_adapters(followed, kwargs) as rest:
+            return run(*args, **rest)
+
+    followed.forward = forward
+
+
+def _check(
+    arguments: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    component: str,
+    hint: Callable[[], str],
+) -> None:
+    for name, value in arguments.items():
+        expected = axes.get(name)
+        if isinstance(value, Mapping) and expected:
+            _check(value, expected, component, hint)
+        elif isinstance(value, torch.Tensor) and expected:
+            for dim, axis in expected.items():
+                _check_size(value, dim, axis, component, hint)
+
+
+def _check_size(
+    tensor: torch.Tensor, dim: int, axis: Axis, component: str, hint: Callable[[], str]
+) -> None:
+    problem = axis.problem(tensor.shape[dim]) if dim < tensor.dim() else None
+    if problem:
+        raise InputError(_message(problem, f"{component!r} of the pipeline", axis) + hint())
+
+
+def _message(problem: str, what: str, axis: Axis) -> str:
+    return (
+        f"{problem}, the sizes that {what} is compiled for. Compile the pipeline with other {axis.setting}, or with "
+        "fallback=True, which compiles further sizes when they come."
+    )
+
+
+@contextlib.contextmanager
+def _scaled_adapters(model: Any, kwargs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Multiplies the scales of a model's adapters for a call that asks for it, and yields its other arguments.
+
+    Inside the program, each scale would be another program. Outside of it, each scale is a refit.
+    """
+    name = next((each for each in _ATTENTION if "scale" in (kwargs.get(each) or ())), None)
+    if name is None or not USE_PEFT_BACKEND:  # diffusers says what a scale needs
+        yield dict(kwargs)
+        return
+    others = dict(kwargs[name])
+    scale = others.pop("scale")
+    layers = [each for each in model.modules() if isinstance(vars(each).get("scaling"), dict)]
+    before = [dict(each.scaling) for each in layers]
+    scale_lora_layers(model, scale)
+    try:
+        yield {**kwargs, name: others or None}
+    finally:
+        # Dividing by the scale would round, and other scales need another refit.
+        for layer, scaling in zip(layers, before, strict=True):
+            layer.scaling.update(scaling)

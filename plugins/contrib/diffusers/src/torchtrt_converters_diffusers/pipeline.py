@@ -1,0 +1,282 @@
+"""``compile_pipeline``: one call for all components of a pipeline of diffusers."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from diffusers import DiffusionPipeline
+
+import torchtrt
+from torchtrt.errors import InputError, kind_of
+from torchtrt_converters_diffusers import denoisers, text_encoders
+from torchtrt_converters_diffusers.autoencoders import (
+    REFUSED,
+    Autoencoder,
+    autoencoder_parts,
+    tiling_hint,
+)
+from torchtrt_converters_diffusers.calls import check_inputs, guard_calls
+from torchtrt_converters_diffusers.configuration import sizes_of
+from torchtrt_converters_diffusers.denoisers import AxesOfArguments
+from torchtrt_converters_diffusers.example import run_example
+from torchtrt_converters_diffusers.report import ComponentReport, PipelineReport
+from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes
+
+_Pipeline = TypeVar("_Pipeline", bound=DiffusionPipeline)
+_RULES: Mapping[type, Any] = {**denoisers.RULES, **text_encoders.RULES}
+_NO_RULE = "compile_pipeline has no sizes for its class. Give them with dynamic_shapes"
+
+
+@dataclass
+class _Part:
+    """A component, or a module inside of one.
+
+    Attributes:
+        path: Its place in the pipeline.
+        module: The module; it is followed if engines run it.
+        axes: The sizes that it is compiled for.
+        reason: Why PyTorch runs it.
+    """
+
+    path: str
+    module: Any
+    axes: AxesOfArguments
+    reason: str = ""
+
+    def is_compiled(self) -> bool:
+        """Returns whether a program runs it."""
+        return hasattr(self.module, "torchtrt") and bool(self.module.torchtrt.programs)
+
+
+class CompiledPipeline:
+    """The sizes and the components of a compiled pipeline, which is the attribute ``torchtrt`` of the pipeline.
+
+    Args:
+        sizes: The sizes.
+        parts: The components.
+    """
+
+    def __init__(self, sizes: PipelineSizes, parts: Collection[_Part]) -> None:
+        self.sizes = sizes
+        self._parts = tuple(parts)
+
+    @property
+    def report(self) -> PipelineReport:
+        """Which components run on engines now, and why others do not."""
+        return PipelineReport(tuple(map(_row, self._parts)))
+
+
+def compile_pipeline(
+    pipe: _Pipeline,
+    *,
+    heights: Any = None,
+    widths: Any = None,
+    batch_sizes: Any = 1,
+    num_frames: Any = None,
+    sequence_lengths: Any = None,
+    guidance: bool = True,
+    components: Collection[str] | None = None,
+    dynamic_shapes: Mapping[str, Mapping[str, Any]] | None = None,
+    compile_now: bool = True,
+    example: Mapping[str, Any] | None = None,
+    fallback: bool = False,
+    **settings: Any,
+) -> _Pipeline:
+    """Returns a pipeline of diffusers whose components run on TensorRT engines, one engine each for all sizes.
+
+    A range is a number, ``(least, most)`` or ``(least, usual, most)``.
+
+    Args:
+        pipe: The pipeline, on the device that is to run it and in its dtype. It goes on as it is, in PyTorch. The
+            result is a copy that shares its weights, adapters and scheduler.
+        heights: The range of ``height``, in pixels; the pipeline's default if omitted.
+        widths: The range of ``width``, in pixels; the pipeline's default if omitted.
+        batch_sizes: The range of the images of a call: prompts, times ``num_images_per_prompt``.
+        num_frames: The range of ``num_frames``, for videos; the pipeline's default if omitted.
+        sequence_lengths: The range of the tokens of a prompt: of ``max_sequence_length``, or of ``prompt_embeds``.
+        guidance: Whether calls may have a ``guidance_scale`` that computes with and without the prompt. Calls without
+            guidance are possible in any case.
+        components: The names of the components to compile; all that can be if omitted.
+        dynamic_shapes: For components of other classes, or with other sizes: what ``torchtrt.follow`` takes.
+        compile_now: Whether to compile at once, by a call of one step, and not in the first call of the result.
+        example: Arguments for this call, which take the place of those that are made up.
+        fallback: Whether calls outside of the ranges are compiled when they come, or run in PyTorch. Otherwise they
+            raise.
+        **settings: Settings of ``torchtrt.follow``, and of ``torchtrt.compile``.
+
+    Returns:
+        A pipeline of the same class. Its attribute ``torchtrt`` is a ``CompiledPipeline``, with the ``report``.
+
+    Raises:
+        InputError: A range does not fit the pipeline, or a component is offloaded or in training mode.
+        SettingsError: A setting is unknown or unusable.
+        TorchTRTError: A component cannot be compiled.
+    """
+    if not isinstance(pipe, DiffusionPipeline):
+        raise InputError(f"compile_pipeline takes a pipeline of diffusers, not {kind_of(pipe)}.")
+    sizes = sizes_of(
+        pipe,
+        heights=heights,
+        widths=widths,
+        batch_sizes=batch_sizes,
+        num_frames=num_frames,
+        sequence_lengths=sequence_lengths,
+        guidance=guidance,
+    )
+    declared = dict(dynamic_shapes or {})
+    chosen = _chosen(pipe, components, declared)
+    options = {"fallback": fallback, **settings}
+    compiled: Any = copy.copy(pipe)
+    parts = []
+    for part in _parts(pipe, sizes, declared):
+        parts.append(part)
+        if part.path.partition(".")[0] not in chosen:
+            _leave(part)
+        elif not part.reason:
+            _put(compiled, part, declared.get(part.path), options)
+    compiled.torchtrt = CompiledPipeline(sizes, parts)
+    _check_calls(compiled, None if fallback else sizes)
+    if compile_now:
+        run_example(compiled, sizes, example or {})
+        if not all(part.is_compiled() or part.reason for part in parts):
+            # Text encoders of transformers prepare themselves in their first call.
+            run_example(compiled, sizes, example or {})
+    return compiled  # type: ignore[no-any-return]
+
+
+def _check_calls(compiled: Any, sizes: PipelineSizes | None) -> None:
+    """Lets a pipeline check height and width with its other arguments; with no sizes, only the others."""
+    vars(compiled).pop("check_inputs", None)  # of a pipeline that is compiled once more
+    check = getattr(compiled, "check_inputs", None)
+    if check is not None and sizes is not None:
+        compiled.check_inputs = functools.partial(check_inputs, check, sizes)
+
+
+def _modules(pipe: Any) -> dict[str, Any]:
+    """Returns the components of a pipeline that are modules."""
+    components = pipe.components.items()
+    return {name: each for name, each in components if isinstance(each, torch.nn.Module)}
+
+
+def _chosen(
+    pipe: Any, components: Collection[str] | None, declared: Mapping[str, Any]
+) -> Collection[str]:
+    """Returns the names of the components to compile, after a check of what the user named.
+
+    Raises:
+        InputError: There are no such components.
+    """
+    modules = _modules(pipe)
+    if isinstance(components, str):
+        components = (components,)
+    named = {*(components or ()), *declared}
+    unknown = sorted(named - modules.keys())
+    if unknown:
+        raise InputError(
+            f"{type(pipe).__name__} has no module {', '.join(map(repr, unknown))}; it has {', '.join(modules)}."
+        )
+    return modules if components is None else components
+
+
+def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iterator[_Part]:
+    """Yields what can be compiled of each component, and what cannot, with the reason.
+
+    Raises:
+        InputError: The ranges do not fit a component.
+    """
+    for name, module in _modules(pipe).items():
+        rule = next((each for kind, each in _RULES.items() if isinstance(module, kind)), None)
+        if name in declared:
+            yield _Part(name, module, {})
+        elif isinstance(module, Autoencoder):
+            for inner, axes in autoencoder_parts(module, sizes):
+                yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
+        elif rule is None:
+            reasons = (each for kind, each in REFUSED.items() if isinstance(module, kind))
+            yield _Part(name, module, {}, next(reasons, _NO_RULE))
+        else:
+            yield _Part(name, module, rule(module, sizes))
+
+
+def _put(compiled: Any, part: _Part, declared: Any, options: Mapping[str, Any]) -> None:
+    """Puts a followed module in the place of a part of a pipeline.
+
+    Raises:
+        InputError: The ranges do not fit it, or it is not ready to be compiled.
+    """
+    _check_ready(part)
+    for axis in _axes(part.axes):
+        axis.check(part.path)
+    shapes = _ranges(part.axes) if declared is None else declared
+    part.module = torchtrt.follow(part.module, dynamic_shapes=shapes, **options)
+    name, _, inner = part.path.partition(".")
+    owner = part.module
+    if inner:
+        owner = _own_copy(compiled, name)
+        owner._modules[inner] = part.module
+    checked = {} if options["fallback"] else part.axes
+    guard_calls(part.module, part.path, checked, lambda: tiling_hint(getattr(compiled, name)))
+    setattr(compiled, name, owner)
+
+
+def _leave(part: _Part) -> None:
+    """Leaves a part as it is: in PyTorch, or on the engines that it has."""
+    part.axes = {}
+    if not hasattr(part.module, "torchtrt"):
+        part.reason = "components= leaves it out"
+
+
+def _own_copy(compiled: Any, name: str) -> Any:
+    """Returns a component with the modules of the original, so that others may take their place."""
+    component = copy.copy(getattr(compiled, name))
+    vars(component)["_modules"] = dict(component._modules)
+    return component
+
+
+def _check_ready(part: _Part) -> None:
+    """Checks that calls of a component can be engines.
+
+    Raises:
+        InputError: They cannot.
+    """
+    if part.module.training:
+        raise InputError(
+            f"{part.path!r} of the pipeline is in training mode. Call its method eval() first."
+        )
+    for module in part.module.modules():
+        if hasattr(module, "_hf_hook"):
+            raise InputError(
+                f"{part.path!r} of the pipeline has a hook of accelerate ({type(module._hf_hook).__name__}), which "
+                "moves weights between devices. Engines hold their weights. Remove the hooks with "
+                "pipe.remove_all_hooks(), or leave the component out with components=."
+            )
+
+
+def _axes(axes: Mapping[Any, Any]) -> Iterator[Axis]:
+    for value in axes.values():
+        if isinstance(value, Axis):
+            yield value
+        else:
+            yield from _axes(value)
+
+
+def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Returns sizes as ``torchtrt.follow`` takes them."""
+    return {
+        key: tuple(value.sizes) if isinstance(value, Axis) else _ranges(value)
+        for key, value in axes.items()
+    }
+
+
+def _row(part: _Part) -> ComponentReport:
+    programs = tuple(part.module.torchtrt.programs) if part.is_compiled() else ()
+    reason = part.reason
+    if not reason and not programs:
+        reason = "it has not been called; its first call compiles it"
+    sizes = {axis.argument: axis.bounds() for axis in _axes(part.axes)}
+    return ComponentReport(part.path, type(part.module).__name__, programs, sizes, reason)

@@ -1,0 +1,102 @@
+"""Each family of pipelines: one engine for each component and all sizes, and eager PyTorch's images."""
+
+import pytest
+
+from torchtrt.errors import InputError
+from torchtrt_converters_diffusers import compile_pipeline
+
+from . import models
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # diffusers'
+SIDES = {"heights": (16, 32), "widths": (16, 32), "batch_sizes": (1, 2)}
+TEXT = {"sequence_lengths": (8, 12)}
+LATENTS = {"output_type": "latent"}
+
+
+def counts(compiled):
+    """Returns the number of programs of each component that engines run."""
+    return {row.component: len(row.programs) for row in compiled.torchtrt.report.components}
+
+
+def test_stable_diffusion_3_has_texts_of_two_encoders():
+    pipe = models.made(models.stable_diffusion_3)
+    compiled = compile_pipeline(pipe, components=["transformer", "text_encoder_3"], **SIDES, **TEXT)
+    before = counts(compiled)
+    assert 1 == before["transformer"] == before["text_encoder_3"]
+    for options in (
+        {"height": 16, "width": 24, "max_sequence_length": 8},
+        {"height": 32, "width": 16, "max_sequence_length": 12, "num_images_per_prompt": 2},
+        {"height": 16, "width": 16, "max_sequence_length": 9, "guidance_scale": 1.0},
+    ):
+        models.assert_same(compiled, pipe, **options)
+    assert before == counts(compiled)
+    with pytest.raises(InputError, match="max_sequence_length=16 is outside of 8 to 12"):
+        models.images(compiled, height=16, width=16, max_sequence_length=16)
+
+
+@pytest.mark.slow  # the compilations take half a minute
+def test_flux_has_tokens_of_height_times_width():
+    """The pipeline checks height and width before it runs, as the transformer takes only their product."""
+    pipe = models.made(models.flux)
+    compiled = compile_pipeline(pipe, components=["transformer"], **SIDES, **TEXT)
+    before = counts(compiled)
+    assert 1 == before["transformer"]
+    for options in (
+        {"height": 16, "width": 24, "max_sequence_length": 8},
+        {"height": 32, "width": 16, "max_sequence_length": 12, "num_images_per_prompt": 2},
+        {"height": 20, "width": 16, "max_sequence_length": 8, "true_cfg_scale": 2.0, "negative_prompt": "b"},
+    ):  # fmt: skip
+        models.assert_same(compiled, pipe, **options)
+    assert before == counts(compiled)
+    with pytest.raises(InputError, match="height=64 is outside of 16 to 32"):
+        models.images(compiled, height=64, width=8, max_sequence_length=8)
+    with pytest.raises(
+        InputError, match=r"'transformer'.*max_sequence_length|max_sequence_length=16"
+    ):
+        models.images(compiled, height=16, width=16, max_sequence_length=16)
+
+
+@pytest.mark.slow  # the compilations take half a minute
+def test_wan_has_frames():
+    pipe = models.made(models.wan)
+    compiled = compile_pipeline(
+        pipe,
+        heights=(32, 48),
+        widths=(32, 48),
+        num_frames=(5, 9),
+        batch_sizes=(1, 2),
+        components=["transformer"],
+        sequence_lengths=8,
+    )
+    assert (
+        "frames in lists"
+        in compile_pipeline(pipe, heights=32, widths=32, compile_now=False)
+        .torchtrt.report["vae"]
+        .reason
+    )
+    text = {"max_sequence_length": 8, **LATENTS}
+    for options in (
+        {"height": 32, "width": 48, "num_frames": 5},
+        {"height": 48, "width": 32, "num_frames": 9, "num_videos_per_prompt": 2},
+        {"height": 32, "width": 32, "num_frames": 5, "guidance_scale": 1.0},
+    ):
+        models.assert_same(compiled, pipe, **options, **text)
+    assert 1 == counts(compiled)["transformer"]
+    with pytest.raises(InputError, match="num_frames=13 is outside of 5 to 9"):
+        models.images(compiled, height=32, width=32, num_frames=13, **text)
+    with pytest.raises(InputError, match="width=64 is outside of 32 to 48"):
+        models.images(compiled, height=32, width=64, num_frames=5, **text)
+
+
+def test_stable_diffusion_xl_has_added_conditions():
+    pipe = models.made(models.stable_diffusion_xl)
+    compiled = compile_pipeline(pipe, components=["unet", "text_encoder_2"], **SIDES)
+    before = counts(compiled)
+    assert 1 == before["unet"] == before["text_encoder_2"]
+    for options in (
+        {"height": 16, "width": 24},
+        {"height": 32, "width": 16, "num_images_per_prompt": 2},
+        {"height": 16, "width": 16, "guidance_scale": 1.0},
+    ):
+        models.assert_same(compiled, pipe, **options)
+    assert before == counts(compiled)

@@ -1,0 +1,61 @@
+"""LoRA adapters of a compiled pipeline: loaded, switched, scaled, fused and unloaded as in eager PyTorch."""
+
+import pytest
+
+import torchtrt_compiler.following.programs
+from torchtrt_converters_diffusers import compile_pipeline
+
+from . import models
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Already found a `peft_config`:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Already unmerged:UserWarning"),
+]
+
+
+def test_adapters_are_switched_by_refits(tmp_path, monkeypatch):
+    """With and without adapters there are two programs of the UNet, and switching back exports neither again."""
+    folders = {}
+    for seed, name in enumerate("ab"):
+        folders[name] = tmp_path / name
+        models.lora(folders[name], seed)
+    pipe = models.made(models.stable_diffusion)
+    compiled = compile_pipeline(pipe, heights=16, widths=16, components=["unet", "text_encoder"])
+    exported = []
+    export = torchtrt_compiler.following.programs.export_traced
+    monkeypatch.setattr(
+        torchtrt_compiler.following.programs,
+        "export_traced",
+        lambda *args: exported.append(args) or export(*args),
+    )
+    seen = []
+
+    def check(change=None, **options):
+        """Changes the adapters, compares the image with eager PyTorch's, and returns the numbers of exports."""
+        exported.clear()
+        if change is not None:
+            change()
+        image = models.assert_same(compiled, pipe, height=16, width=16, **options)
+        seen.append(image)
+        assert len(compiled.unet.torchtrt.programs) <= 2
+        return len(exported)
+
+    assert 0 == check()
+    assert 2 == check(lambda: compiled.load_lora_weights(folders["a"], adapter_name="a"))
+    for scale in (0.5, 0.25, 0.0):
+        scaled = {"cross_attention_kwargs": {"scale": scale}}
+        assert 0 == check(**scaled)
+    assert 0 == check()
+    compiled.load_lora_weights(folders["b"], adapter_name="b")
+    check(lambda: compiled.set_adapters("a"))
+    check(lambda: compiled.set_adapters("b", 0.7))
+    assert 0 == check(lambda: compiled.set_adapters("a", 0.3))
+    assert 0 == check(lambda: compiled.set_adapters("b"))
+    check(lambda: compiled.disable_lora())
+    assert 0 == check(lambda: compiled.enable_lora())
+    check(lambda: compiled.fuse_lora())
+    check(lambda: compiled.unfuse_lora())
+    check(lambda: compiled.unload_lora_weights())
+    assert all(not seen[0].equal(image) for image in seen[1:4])
+    assert 2 == len(compiled.unet.torchtrt.programs)
