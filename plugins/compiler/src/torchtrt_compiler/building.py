@@ -208,6 +208,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         weights=watcher.recipe(),
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
+        plugins=sorted(interpreted.context.plugins),
     )
     return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
 

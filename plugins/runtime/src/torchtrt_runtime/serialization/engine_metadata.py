@@ -13,7 +13,9 @@ from packaging.version import Version
 
 from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
+from torchtrt.plugins.operators import PluginKey
 from torchtrt.tensorrt import selection
+from torchtrt.tensorrt.plugins import provide
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.serialization import sympy_json as expressions
 
@@ -67,6 +69,7 @@ def describe_engine(
         "weights": engine.weights,
         "compatible": engine.compatible,
         "compute_capabilities": engine.compute_capabilities,
+        "plugins": engine.plugins,
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -155,7 +158,8 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
 
     Raises:
         UnreadableFileError: The plan is damaged.
-        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
+        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here, or runs by a plugin of a pack that
+            is not here.
     """
     what = f"The engine of {description['name']}"
     buffer = buffer_of(plan)
@@ -168,6 +172,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
     try:
         profiles = [_input_from_json(each) for each in description["inputs"]]
         dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
+        plugins = [PluginKey(*each) for each in description.get("plugins", ())]
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -186,7 +191,9 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             description.get("weights"),
             compatible,
             tuple(description.get("compute_capabilities", ())),
+            plugins,
         )
+        provide(plugins, what)
     engine.tensorrt = built_by  # which a later version may run
     return engine
 
