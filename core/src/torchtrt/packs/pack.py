@@ -480,7 +480,7 @@ def _plugin_converter(plugin: PluginOp, module: str) -> Converter:
         return ctx.add_plugin(plugin, args, kwargs)
 
     convert.__module__ = module
-    convert.__name__ = convert.__qualname__ = f"plugin of {plugin.key.name}"
+    convert.__name__ = convert.__qualname__ = f"plugin[{plugin.key.name}]"
     return convert
 
 

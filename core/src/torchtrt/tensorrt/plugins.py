@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchtrt.capability import Capability
 from torchtrt.errors import EngineMismatchError
 from torchtrt.packs.info import LOCAL, PACKS, PackInfo
 from torchtrt.packs.state import current_packs
@@ -22,6 +23,7 @@ from torchtrt.plugins.calls import FIELDS, PluginCall
 from torchtrt.plugins.operators import PluginKey, PluginOp
 from torchtrt.plugins.sizes import Size
 from torchtrt.tensorrt.dtypes import to_torch_dtype, to_trt_dtype
+from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.selection import current
 
 _registering = threading.Lock()
@@ -75,6 +77,14 @@ def provide(keys: Sequence[PluginKey], what: str) -> None:
                 f"{problem}"
             )
         register(plugins[key])
+
+
+def provide_all() -> bool:
+    """Registers the plugins of all packs, for a plan that nobody describes; returns whether there are any."""
+    plugins = [plugin for loaded in current_packs().loaded for plugin in loaded.pack.plugins]
+    for plugin in plugins if supports(Capability.PLUGINS_V3) else ():
+        register(plugin)
+    return bool(plugins)
 
 
 def _wrong_version(key: PluginKey, info: PackInfo, others: Sequence[str]) -> str:

@@ -35,6 +35,7 @@ _KINDS = {
     "gpu": str,
     "compatible": list,
     "compute_capabilities": list,
+    "plugins": list,
     "inputs": list,
     "outputs": list,
     "sizes": list,
@@ -78,6 +79,7 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
         "gpu": engine.gpu,
         "compatible": list(engine.compatible),
         "compute_capabilities": list(engine.compute_capabilities),
+        "plugins": [plugin._asdict() for plugin in engine.plugins],
         "inputs": inputs,
         "outputs": outputs,
         "sizes": [
@@ -181,6 +183,8 @@ def read_description(path: Path, plan: Any) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
+    if isinstance(data, dict):
+        data.setdefault("plugins", [])  # which earlier files lack
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise _unreadable(path, f"its format is not {FORMAT!r}")
     if data.get("version") != VERSION:
