@@ -86,9 +86,7 @@ def checked_name(text: str) -> str:
     return name
 
 
-def write_pack(
-    name: str, where: Path, files: Mapping[str, str] = FILES
-) -> tuple[Path, list[str]]:
+def write_pack(name: str, where: Path, files: Mapping[str, str] = FILES) -> tuple[Path, list[str]]:
     """Writes a pack's distribution into a new folder; returns it and the files in it.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
@@ -60,7 +60,7 @@ class PluginRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the plain data."""
-        return {name: value for name, value in asdict(self).items() if name != "kernel"}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.repr}
 
 
 def combine(operation: str, left: int | None, right: int | None) -> int | None:
