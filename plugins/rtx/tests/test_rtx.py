@@ -9,7 +9,9 @@ import torch
 
 import torchtrt
 import torchtrt_rtx
+from tests.support.modules import Function
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt_cli import main
@@ -223,3 +225,27 @@ def test_the_builder_refuses_a_mixture_of_experts(rtx):
 
     assert plan is None
     assert "Cannot decompose operation" in log.text()
+
+
+@needs_wheels
+def test_networks_take_no_plugins_and_pytorch_runs_such_an_op(rtx, monkeypatch):
+    """Its Python interface has the classes of plugins, and no way to add one; the rest is in engines."""
+
+    @torch.library.custom_op("rtx_kernels::double", mutates_args=())
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    double.register_fake(torch.empty_like)
+    monkeypatch.setattr(state._state, "packs", state.current_packs())
+    pack = ConverterPack("rtx_kernels")
+    pack.plugin(double)
+    add_pack(pack, PackInfo("rtx_kernels"))
+    model = Function(lambda x: double(x + 1) - 1).eval()
+
+    report = torchtrt.compile(model, [torch.rand(2, 3)], min_block_size=1).report
+
+    assert hasattr(rtx, "IPluginV3")
+    assert not hasattr(rtx.INetworkDefinition, "add_plugin_v3")
+    (row,) = report.in_torch
+    assert "needs plugins of the interface IPluginV3" in row.reason
+    assert len(report.blocks) == 2

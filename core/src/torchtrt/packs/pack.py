@@ -318,14 +318,14 @@ class ConverterPack:
 
         Args:
             op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name. It has a fake
-                implementation, writes to no argument, and returns tensors that share no memory with its arguments.
+                implementation, and writes to no argument. Its results are tensors with memory of their own.
             version: The plugin's version. An engine runs only by the version that it was built with: change it where
                 the op's arguments or results change.
             enabled: With ``False`` the op is not registered.
-            capability_validator: As for ``converter``: which calls of the op run as a plugin.
-            reject_if: As for ``converter``.
+            capability_validator: Which calls of the op run as a plugin.
+            reject_if: Checks that return a reason to reject a call. Both have the form that ``converter`` takes.
             priority: ``HIGH`` puts the plugin before every ``STANDARD`` converter of the op.
-            tensorrt: The TensorRT versions that it works with, as ``">=10"``, beside the pack's own range.
+            tensorrt: The TensorRT versions that it works with, beside the pack's own range.
 
         Raises:
             PackError: The op cannot run as a plugin, the pack is already loaded, or an argument is of the wrong kind.

@@ -29,8 +29,8 @@ class PluginCall:
     """One call of an op.
 
     Attributes:
-        arguments: ``[args, kwargs]`` as JSON, with ``{"tensor": 0}`` for the first input, and ``{"size": ...}``,
-            ``{"dtype": ...}`` and ``{"float": ...}`` for what JSON lacks.
+        arguments: ``[args, kwargs]`` as JSON. ``{"tensor": 0}`` is the first input. ``{"size": ...}``,
+            ``{"dtype": ...}`` and ``{"float": ...}`` are values that JSON lacks.
         inputs: The dtype of each input, by name.
         outputs: The dtype and the sizes of each result.
     """
