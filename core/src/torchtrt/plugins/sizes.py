@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import sympy
 import torch
 
 Size = int | list[Any]
@@ -40,7 +39,7 @@ def to_size(expression: Any, place_of: Callable[[Any], Sequence[int] | None]) ->
             message = f"{expression} is no size of its inputs"
             raise InexpressibleError(message)
         return ["dim", *place]
-    if isinstance(expression, sympy.Add):
+    if expression.is_Add:
         return _sum(expression, convert)
     name = type(expression).__name__
     if name in _CHAINED:
@@ -51,7 +50,7 @@ def to_size(expression: Any, place_of: Callable[[Any], Sequence[int] | None]) ->
     if name in ("Mod", "PythonMod"):
         left, right = map(convert, expression.args)
         return ["SUB", left, ["PROD", ["FLOOR_DIV", left, right], right]]
-    if isinstance(expression, sympy.Pow) and expression.exp.is_Integer and expression.exp > 0:
+    if expression.is_Pow and expression.exp.is_Integer and expression.exp > 0:
         return _chain("PROD", [convert(expression.base)] * int(expression.exp))
     message = f"TensorRT's plugins have no operation for {expression}"
     raise InexpressibleError(message)
@@ -71,7 +70,7 @@ def _chain(operation: str, operands: Any) -> Size:
     return chained
 
 
-def _sum(expression: sympy.Add, convert: Callable[[Any], Size]) -> Size:
+def _sum(expression: Any, convert: Callable[[Any], Size]) -> Size:
     """Returns a sum as what is added, minus what is subtracted: no part of it is negative on the way."""
     added: list[Size] = []
     subtracted: list[Size] = []

@@ -1,4 +1,7 @@
-"""The parts of PyTorch without a public name that plugins need."""
+"""The parts of PyTorch without a public name that plugins need.
+
+What is slow to import, and exporting has imported before a call is described, is imported in functions.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.source import ConstantSource
 from torch._library.custom_ops import CustomOpDef
 from torch._library.simple_registry import singleton
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 _KEYS = {"cpu": "CPU", "cuda": "CUDA"}
@@ -48,6 +48,9 @@ class SymbolicCall:
     """A call of an op on tensors whose sizes are symbols of their own."""
 
     def __init__(self) -> None:
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
         self._symbols = ShapeEnv()
         self._mode = FakeTensorMode(shape_env=self._symbols)
         self._places: dict[Any, tuple[int, int]] = {}
@@ -72,6 +75,9 @@ class SymbolicCall:
 
     def _symbol(self, place: int, dim: int, size: int) -> Any:
         """Returns a symbolic size. An example of 0 or 1 would fix it, so that 2 stands in its place."""
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic
+
         example = max(size, 2)
         source = ConstantSource(f"size_{place}_{dim}")
         symbol = self._symbols.create_symbol(
