@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from torchtrt.errors import EngineError, EngineMismatchError
 from torchtrt.packs import ConverterPack, PackInfo, state
 from torchtrt.packs.state import add_pack
 from torchtrt.plugins.operators import PluginKey
+from torchtrt_cli import main
 
 INFO = PackInfo("kernels", "torchtrt-converters-kernels", "1.2", "/packs")
 Tensor = torch.Tensor
@@ -415,3 +417,29 @@ def test_a_plugin_takes_part_in_the_cache(plugins: ConverterPack, tmp_path: Path
     assert [block.cached for block in second.report.blocks] == [True]
     assert_same(second, model, torch.rand(3, 8))
     assert engines_of(second)[0].plugins == engines_of(first)[0].plugins
+
+
+@torch.library.custom_op("engine_kernels::on_cpu", mutates_args=(), device_types="cpu")
+def on_cpu(x: Tensor) -> Tensor:
+    """Has an implementation for CPUs alone."""
+    return x + 1
+
+
+on_cpu.register_fake(torch.empty_like)
+
+
+def test_the_doctor_names_a_plugin_that_no_gpu_can_run(
+    kernels: ConverterPack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A laptop runs it, and the server would not."""
+    kernels.plugin(on_cpu)
+
+    assert main(["doctor", "--json"]) == 1
+
+    answer = json.loads(capsys.readouterr().out)
+    (problem,) = [each for each in answer["problems"] if each["code"] == "no-kernel"]
+    assert problem["pack"] == "kernels"
+    assert (
+        "its plugin of engine_kernels::on_cpu: it has no implementation for CUDA" in problem["what"]
+    )
+    assert 'register_kernel("engine_kernels::on_cpu", "cuda")' in problem["hint"]

@@ -338,7 +338,7 @@ class ConverterPack:
             message = f"Pack {self.name!r}: the version of a plugin is a text such as '1', not {version!r}."
             raise PackError(message)
         made = PluginOp(check_op(parse_target(op_of(op)), self.name), self.name, version)
-        if any(each.key == made.key for each in self.plugins):
+        if any(each.key == made.key and each.op is made.op for each in self.plugins):
             raise PackError(
                 f"Pack {self.name!r} registers the plugin {made.op} version {version} twice."
             )

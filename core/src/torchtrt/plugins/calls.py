@@ -14,7 +14,7 @@ from torch.fx import Node
 from torchtrt.contract import Reject
 from torchtrt.plugins.operators import PluginOp
 from torchtrt.plugins.sizes import InexpressibleError, Size, evaluate, to_size
-from torchtrt.plugins.torch_internals import SymbolicCall, example_size, has_kernel
+from torchtrt.plugins.torch_internals import SymbolicCall, example_size
 
 DTYPES = frozenset(
     {torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool}
@@ -210,7 +210,7 @@ def _with_sizes(value: Any, place_of: Callable[[Any], Sequence[int] | None]) -> 
         try:
             return {"size": to_size(size.node.expr, place_of)}
         except InexpressibleError as error:
-            message = f"its argument {size} is a size that its inputs do not tell: {error}"
+            message = f"its argument {size} does not follow from the sizes of its inputs: {error}"
             raise InexpressibleError(message) from error
     return {name: _with_sizes(each, place_of) for name, each in value.items()}
 
@@ -266,10 +266,4 @@ class PluginCheck:
         except InexpressibleError as error:
             return Reject(str(error))
         device = tensor_nodes(node)[0].meta["val"].device.type
-        if device in ("cpu", "cuda") and not has_kernel(self.plugin.op, device):
-            name = self.plugin.op._schema.name
-            return Reject(
-                f"it has no implementation for {device.upper()} tensors",
-                f'Register one with @torch.library.register_kernel("{name}", "{device}").',
-            )
-        return None
+        return self.plugin.objection_to(device) if device in ("cpu", "cuda") else None

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
+from torchtrt.contract import Reject
 from torchtrt.errors import PackError
-from torchtrt.plugins.torch_internals import has_fake_implementation
+from torchtrt.plugins.torch_internals import has_fake_implementation, has_kernel
 
 
 class PluginKey(NamedTuple):
@@ -46,6 +47,15 @@ class PluginOp:
         """The name by which engines ask for it."""
         return PluginKey(self.pack, self.op.name(), self.version)
 
+    def objection_to(self, device_type: str) -> Reject | None:
+        """Returns why the op cannot run on ``"cpu"`` or ``"cuda"``, and what to do; ``None`` if it can."""
+        if has_kernel(self.op, device_type):
+            return None
+        return Reject(
+            f"it has no implementation for {device_type.upper()} tensors",
+            f'Register one with @torch.library.register_kernel("{self.op.name()}", "{device_type}").',
+        )
+
 
 def check_op(op: Any, pack: str) -> OpOverload:
     """Returns an op after checking that it can run as a plugin.
@@ -77,7 +87,7 @@ def _objections(op: OpOverload) -> Iterator[str]:
         if not isinstance(each.type, torch.TensorType):
             yield f"it returns a value of type {each.type}, and layers return tensors. Return tensors, one or several."
     if not has_fake_implementation(op):
-        name = schema.name
+        name = op.name()
         yield (
             "it has no fake implementation, from which the sizes of its results follow. Register one before the "
             f'plugin, with torch.library.register_fake("{name}").'

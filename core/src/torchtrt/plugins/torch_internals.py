@@ -25,11 +25,10 @@ def op_of(target: Any) -> Any:
 
 def has_fake_implementation(op: OpOverload) -> bool:
     """Returns whether PyTorch computes the sizes and dtypes of an op's results without its kernel."""
-    name = op._schema.name
-    definition = torch._library.custom_ops.OPDEFS.get(name)
+    definition = torch._library.custom_ops.OPDEFS.get(op.name())
     if definition is not None:
         return definition._abstract_fn is not None
-    entry = singleton.find(name)
+    entry = singleton.find(op.name())
     if entry.fake_impl.kernel is not None:
         return True
     return any(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from torchtrt.capability import Capability
-from torchtrt.errors import EngineMismatchError
+from torchtrt.errors import ConversionError, EngineMismatchError
 from torchtrt.packs.info import LOCAL, PACKS, PackInfo
 from torchtrt.packs.state import current_packs
 from torchtrt.plugins.calls import FIELDS, PluginCall
@@ -32,8 +32,18 @@ _creators: dict[tuple[Any, PluginKey], Any] = {}
 
 
 def make_plugin(plugin: PluginOp, call: PluginCall) -> Any:
-    """Returns TensorRT's plugin for one call of an op, after registering its creator."""
+    """Returns TensorRT's plugin for one call of an op, after registering its creator.
+
+    Raises:
+        ConversionError: TensorRT runs on GPUs, and the op has no implementation for them.
+    """
     module = current()
+    objection = None if supports(Capability.TORCH_DEVICES) else plugin.objection_to("cuda")
+    if objection is not None:
+        message = (
+            f"{plugin.op.name()} cannot run in an engine: {objection.reason}. {objection.advice}"
+        )
+        raise ConversionError(message)
     register(plugin)
     return _classes(module)[0](plugin, call)
 
