@@ -1,6 +1,6 @@
 """The parts of PyTorch without a public name that plugins need.
 
-What is slow to import, and exporting has imported before a call is described, is imported in functions.
+Functions import the slow modules, which exporting has imported before a call is described.
 """
 
 from __future__ import annotations
