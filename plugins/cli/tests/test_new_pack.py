@@ -198,10 +198,11 @@ def test_a_new_pack_with_a_plugin_passes_its_own_tests(person):
 
 
 @pytest.mark.slow  # mypy reads torch
-def test_a_new_pack_passes_mypy(tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [[], ["--plugin"]])
+def test_a_new_pack_passes_mypy(options, tmp_path, monkeypatch):
     """In its strict mode, with the annotations that the page shows."""
     monkeypatch.chdir(tmp_path)
-    main(["new-pack", "vision"])
+    main(["new-pack", "vision", *options])
     command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.10"]
     environment = {**os.environ, "MYPYPATH": str(tmp_path / FOLDER / "src")}
 
