@@ -17,11 +17,12 @@ import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from tests.support.modules import Function
 from tests.support.processes import run_python
-from torchtrt.errors import EngineError, EngineMismatchError
+from torchtrt.errors import EngineError, EngineMismatchError, UnreadableFileError
 from torchtrt.packs import ConverterPack, PackInfo, state
 from torchtrt.packs.state import add_pack
 from torchtrt.plugins.operators import PluginKey
 from torchtrt_cli import main
+from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
 
 INFO = PackInfo("kernels", "torchtrt-converters-kernels", "1.2", "/packs")
 Tensor = torch.Tensor
@@ -353,6 +354,44 @@ def test_a_plan_runs_by_the_pack(plugins: ConverterPack, tmp_path: Path, descrip
     loaded = torchtrt.engine_module(tmp_path / "model.plan", description=description)
 
     x = torch.rand(3, 8)
+    torch.testing.assert_close(loaded(x)[0], model(x))
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [7, "x", [1], [{}], [{"pack": "kernels"}], [{"pack": [], "name": {}, "version": 1}]],
+)
+def test_malformed_names_of_plugins_are_an_unreadable_file(
+    plugins: ConverterPack, tmp_path: Path, malformed: Any
+) -> None:
+    """In a description, and beside a plan."""
+    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [torch.rand(2, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+    beside = tmp_path / "model.plan.json"
+    beside.write_text(json.dumps({**json.loads(beside.read_text()), "plugins": malformed}))
+    (module,) = engines_of(engine)
+    description = {**json.loads(json.dumps(describe_engine(module))), "plugins": malformed}
+
+    with pytest.raises(UnreadableFileError):
+        torchtrt.engine_module(tmp_path / "model.plan")
+    with pytest.raises(UnreadableFileError):
+        load_engine(description, module.plan)
+
+
+def test_a_plan_of_an_earlier_torchtrt_has_no_plugins(
+    plugins: ConverterPack, tmp_path: Path
+) -> None:
+    """Its description lacks the entry."""
+    model, engine = compiled(lambda x: x + 1, [torch.rand(2, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+    beside = tmp_path / "model.plan.json"
+    data = json.loads(beside.read_text())
+    del data["plugins"]
+    beside.write_text(json.dumps(data))
+
+    loaded = torchtrt.engine_module(tmp_path / "model.plan")
+
+    x = torch.rand(2, 8)
     torch.testing.assert_close(loaded(x)[0], model(x))
 
 

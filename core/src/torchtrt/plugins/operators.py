@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,6 +26,26 @@ class PluginKey(NamedTuple):
     pack: str
     name: str
     version: str
+
+
+def keys_to_json(keys: Iterable[PluginKey]) -> list[dict[str, str]]:
+    """Returns names of plugins as a file has them."""
+    return [key._asdict() for key in keys]
+
+
+def keys_from_json(data: Any) -> tuple[PluginKey, ...]:
+    """Returns names of plugins from a file.
+
+    Raises:
+        ValueError: They are malformed.
+    """
+    entries = data if isinstance(data, list) else [data]
+    for entry in entries:
+        is_whole = isinstance(entry, dict) and entry.keys() == set(PluginKey._fields)
+        if not is_whole or not all(isinstance(value, str) for value in entry.values()):
+            message = f"{entry!r:.100} is no name of a plugin: a pack, a name and a version"
+            raise ValueError(message)
+    return tuple(PluginKey(**entry) for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)

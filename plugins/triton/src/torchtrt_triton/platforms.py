@@ -96,7 +96,8 @@ def _objection_to_engine(engine: Mapping[str, Any]) -> str:
     if engine["requires_output_allocator"]:
         return "the size of an output depends on data"
     if plugins := engine.get("plugins"):
-        return f"the engine runs the op {plugins[0][1]} by a plugin of the pack {plugins[0][0]}, which is Python"
+        plugin = plugins[0]
+        return f"the engine runs the op {plugin['name']} by a plugin of the pack {plugin['pack']}, which is Python"
     if "version" in engine.get("compatible", ()):
         return "the engine is version compatible, so that its plan contains code"
     return ""

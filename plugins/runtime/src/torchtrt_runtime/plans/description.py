@@ -16,6 +16,7 @@ import torch
 import torchtrt
 from torchtrt.conversion.size_ranges import InputProfile, SizeRange
 from torchtrt.errors import UnreadableFileError
+from torchtrt.plugins.operators import keys_to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_runtime.compiled_module import CompiledModule
@@ -79,7 +80,7 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
         "gpu": engine.gpu,
         "compatible": list(engine.compatible),
         "compute_capabilities": list(engine.compute_capabilities),
-        "plugins": [plugin._asdict() for plugin in engine.plugins],
+        "plugins": keys_to_json(engine.plugins),
         "inputs": inputs,
         "outputs": outputs,
         "sizes": [

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import InputProfile, Profile
 from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
-from torchtrt.plugins.operators import PluginKey
+from torchtrt.plugins.operators import keys_from_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
@@ -107,9 +107,9 @@ def _loaded_engine(
     if described:
         engine.tensorrt = described["tensorrt"]  # which a later version may run
         try:
-            engine.plugins = tuple(PluginKey(**each) for each in described["plugins"])
-        except TypeError as error:
-            raise contradicted(beside(file), f"its plugins are malformed ({error})") from error
+            engine.plugins = keys_from_json(described["plugins"])
+        except ValueError as error:
+            raise contradicted(beside(file), str(error)) from error
     return engine
 
 

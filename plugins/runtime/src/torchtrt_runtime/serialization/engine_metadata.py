@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
-from torchtrt.plugins.operators import PluginKey
+from torchtrt.plugins.operators import keys_from_json, keys_to_json
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.plugins import provide
 from torchtrt_runtime.engine_module import EngineModule
@@ -69,7 +69,7 @@ def describe_engine(
         "weights": engine.weights,
         "compatible": engine.compatible,
         "compute_capabilities": engine.compute_capabilities,
-        "plugins": engine.plugins,
+        "plugins": keys_to_json(engine.plugins),
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -172,7 +172,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
     try:
         profiles = [_input_from_json(each) for each in description["inputs"]]
         dtypes = {each["name"]: dtype_from_json(each["dtype"]) for each in description["outputs"]}
-        plugins = [PluginKey(*each) for each in description.get("plugins", ())]
+        plugins = keys_from_json(description.get("plugins", []))
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
