@@ -22,7 +22,7 @@ from torchtrt.packs.state import current_packs
 from torchtrt.plugins.calls import FIELDS, PluginCall
 from torchtrt.plugins.operators import PluginKey, PluginOp
 from torchtrt.plugins.sizes import Size
-from torchtrt.tensorrt.dtypes import to_torch_dtype, to_trt_dtype
+from torchtrt.tensorrt.dtypes import to_torch_dtype, trt_name
 from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.selection import current
 
@@ -137,6 +137,7 @@ class _OpPlugin:
     interfaces: tuple[Any, ...]
     torch_device: torch.device | None = None
 
+    # TensorRT may call from threads in which the program selected no TensorRT: all comes from ``trt``.
     def __init__(self, plugin: PluginOp, call: PluginCall) -> None:
         for interface in self.interfaces:
             interface.__init__(self)
@@ -147,7 +148,8 @@ class _OpPlugin:
         self.format_combination_limit = 1
         self.metadata_string = ""
         self.timing_cache_id = ""
-        self.dtypes = [*call.inputs, *(dtype for dtype, _ in call.outputs)]
+        names = *call.inputs, *(dtype for dtype, _ in call.outputs)
+        self.dtypes = [getattr(self.trt.DataType, trt_name(getattr(torch, each))) for each in names]
         self.texts = call.to_fields()  # TensorRT reads their memory later
         self.fields = _fields(self.trt, self.texts)
 
@@ -160,7 +162,7 @@ class _OpPlugin:
         return copied
 
     def get_output_data_types(self, input_types: Any) -> list[Any]:  # noqa: ARG002
-        return [to_trt_dtype(getattr(torch, dtype)) for dtype, _ in self.call.outputs]
+        return self.dtypes[len(self.call.inputs) :]
 
     def get_output_shapes(self, inputs: Any, shape_inputs: Any, builder: Any) -> list[Any]:  # noqa: ARG002
         return [
@@ -170,8 +172,8 @@ class _OpPlugin:
 
     def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:  # noqa: ARG002
         tensor = in_out[pos].desc
-        wanted = to_trt_dtype(getattr(torch, self.dtypes[pos]))
-        return bool(tensor.format == self.trt.TensorFormat.LINEAR and tensor.type == wanted)
+        is_linear = tensor.format == self.trt.TensorFormat.LINEAR
+        return bool(is_linear and tensor.type == self.dtypes[pos])
 
     def configure_plugin(self, inputs: Any, outputs: Any) -> None:
         """Needs nothing: each execution has its shapes."""
