@@ -324,6 +324,25 @@ def test_a_saved_model_wants_the_version_that_it_was_built_with(
         torchtrt.load(path)
 
 
+def test_a_pack_may_keep_earlier_versions(
+    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New engines ask for the version that is registered first."""
+    model, path = saved(tmp_path)
+    packs = state.current_packs()
+    without = tuple(loaded for loaded in packs.loaded if loaded.info.name != "kernels")
+    monkeypatch.setattr(state._state, "packs", replace(packs, loaded=without))
+    newer = ConverterPack("kernels")
+    newer.plugin(windows, version="2")
+    newer.plugin(windows, version="1")
+    add_pack(newer, INFO)
+
+    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [torch.rand(2, 8)])
+
+    assert [key.version for key in engines_of(engine)[0].plugins] == ["2"]
+    assert_same(torchtrt.load(path), model, torch.rand(5, 8))
+
+
 def test_a_process_without_the_pack_names_it(plugins: ConverterPack, tmp_path: Path) -> None:
     """A plan alone tells its namespace, which is the pack."""
     _, path = saved(tmp_path)
