@@ -17,8 +17,8 @@ from tools.agreement.outcome import Outcome, decode, difference, encode
 from tools.agreement.runner import run_case
 
 CASES = [case for cases in table().values() for case in cases]
-# C++ plugins need creators that only NVIDIA's libraries bring; inputs are added for every case.
-NOT_LAYERS = {"add_input", "add_plugin_v2"}
+# Plugins need creators, which NVIDIA's libraries or a program bring; inputs are added for every case.
+NOT_LAYERS = {"add_input", "add_plugin_v2", "add_plugin_v3"}
 KINDS = (
     *("ActivationType", "ElementWiseOperation", "FillOperation", "GatherMode", "InterpolationMode"),
     *("LoopOutput", "MatrixOperation", "PaddingMode", "PoolingType", "ReduceOperation"),

@@ -185,7 +185,7 @@ class EngineError(TorchTRTError, RuntimeError):
 
 
 class EngineMismatchError(EngineError):
-    """An engine was built for another TensorRT, or for another GPU."""
+    """An engine was built for another TensorRT or another GPU, or runs an op by a plugin of a pack that is not here."""
 
 
 class ProcessGroupError(EngineError):

@@ -172,11 +172,37 @@ def test_the_tutorial_works_as_it_is_written(person):
     assert [name for name in names if name.endswith("LICENSE")]
 
 
+PLUGIN_FILES = {
+    *(file for file in FILES if "converters/" not in file),
+    "src/torchtrt_converters_vision/kernels.py",
+    "src/torchtrt_converters_vision/plugins.py",
+}
+
+
+def test_a_new_pack_with_a_plugin_passes_its_own_tests(person):
+    """Its op runs in engines by the op's own function, and listings name the plugin."""
+    commands = [
+        "torchtrt new-pack --plugin vision",
+        f"cd {FOLDER}",
+        'pip install --editable ".[test]"',
+        "pytest",
+        "torchtrt converters vision::snake --json",
+    ]
+
+    done = person(commands)
+
+    assert 0 == done.returncode, done.stdout + done.stderr
+    assert PLUGIN_FILES <= written(person.home / FOLDER)
+    assert re.search(r"\d+ passed", done.stdout)
+    assert "torchtrt_converters_vision.plugins:plugin[vision::snake]" in done.stdout
+
+
 @pytest.mark.slow  # mypy reads torch
-def test_a_new_pack_passes_mypy(tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [[], ["--plugin"]])
+def test_a_new_pack_passes_mypy(options, tmp_path, monkeypatch):
     """In its strict mode, with the annotations that the page shows."""
     monkeypatch.chdir(tmp_path)
-    main(["new-pack", "vision"])
+    main(["new-pack", "vision", *options])
     command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.10"]
     environment = {**os.environ, "MYPYPATH": str(tmp_path / FOLDER / "src")}
 

@@ -9,9 +9,13 @@ import torch
 
 import torchtrt
 import torchtrt_rtx
+from tests.support.modules import Function
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
+from torchtrt.plugins.calls import PluginCall
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.tensorrt.plugins import make_plugin
 from torchtrt_cli import main
 
 GPUS = r"RTX GPUs of compute capability 8\.0, 8\.6, 8\.9, and 12\.0 or later"
@@ -223,3 +227,60 @@ def test_the_builder_refuses_a_mixture_of_experts(rtx):
 
     assert plan is None
     assert "Cannot decompose operation" in log.text()
+
+
+@torch.library.custom_op("rtx_kernels::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    """Is the op of a plugin."""
+    return 2 * x
+
+
+double.register_fake(torch.empty_like)
+
+
+@needs_wheels
+def test_nvidias_classes_take_our_plugins(rtx):
+    """The bindings are those of TensorRT: a registered creator makes a plugin anew from what one serializes."""
+    pack = ConverterPack("rtx_bindings")
+    pack.plugin(double)
+    call = PluginCall([[{"tensor": 0}], {}], ("float32",), (("float32", (["dim", 0, 0], 3)),))
+    made = make_plugin(pack.plugins[0], call)
+
+    creator = rtx.get_plugin_registry().get_creator("rtx_kernels::double", "1", "rtx_bindings")
+    again = creator.create_plugin("layer", made.get_fields_to_serialize(), rtx.TensorRTPhase.BUILD)
+    copied = again.clone()
+
+    assert again.call == copied.call == call
+    assert isinstance(copied, rtx.IPluginV3 | rtx.IPluginV3OneRuntime)
+    assert ("rtx_kernels::double", "1", "rtx_bindings", 1) == (
+        copied.plugin_name,
+        copied.plugin_version,
+        copied.plugin_namespace,
+        copied.num_outputs,
+    )
+    assert copied.get_output_data_types([rtx.DataType.FLOAT]) == [rtx.DataType.FLOAT]
+    tensor = rtx.DynamicPluginTensorDesc()
+    tensor.desc = description = rtx.PluginTensorDesc()
+    for wanted, dtype in ((True, rtx.DataType.FLOAT), (False, rtx.DataType.HALF)):
+        description.dims, description.type = rtx.Dims([2, 3]), dtype
+        description.format = rtx.TensorFormat.LINEAR
+        tensor.desc = description
+        assert copied.supports_format_combination(1, [tensor, tensor], 1) is wanted
+
+
+@needs_wheels
+def test_networks_take_no_plugins_and_pytorch_runs_such_an_op(rtx, monkeypatch):
+    """Its Python interface has the classes of plugins, and no way to add one; the rest is in engines."""
+    monkeypatch.setattr(state._state, "packs", state.current_packs())
+    pack = ConverterPack("rtx_kernels")
+    pack.plugin(double)
+    add_pack(pack, PackInfo("rtx_kernels"))
+    model = Function(lambda x: double(x + 1) - 1).eval()
+
+    report = torchtrt.compile(model, [torch.rand(2, 3)], min_block_size=1).report
+
+    assert hasattr(rtx, "IPluginV3")
+    assert not hasattr(rtx.INetworkDefinition, "add_plugin_v3")
+    (row,) = report.in_torch
+    assert "needs plugins of the interface IPluginV3" in row.reason
+    assert len(report.blocks) == 2

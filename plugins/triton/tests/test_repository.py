@@ -16,6 +16,7 @@ from torchtrt.errors import (
     UnsupportedProgramError,
     UnwritableFileError,
 )
+from torchtrt.plugins.operators import PluginKey
 from torchtrt_cli import main
 from torchtrt_runtime import EngineModule
 from torchtrt_triton import ServingOptions, add_model
@@ -166,6 +167,20 @@ def test_python_is_needed_for_a_reason(tmp_path, model, inputs, version, reason)
     if added.needs_python:
         with pytest.raises(SettingsError, match="Use the Python backend"):
             add_model(path, tmp_path / "other", options=ServingOptions(backend="tensorrt"))
+
+
+def test_a_kernel_of_a_pack_needs_python(tmp_path):
+    """Its plugin is Python, of which the TensorRT backend has none."""
+    made = compiled(nn.ReLU(), ROWS)
+    (engine,) = engines_of(made)
+    engine.tensorrt, engine.gpu = "TensorRT 10.16.1", "NVIDIA H200 (9.0)"
+    engine.plugins = (PluginKey("kernels", "kernels::relu", "1"),)
+    torchtrt.save(made, tmp_path / "model.pt2")
+
+    added = add_model(tmp_path / "model.pt2", tmp_path / "repository")
+
+    assert "python" == added.backend
+    assert "runs the op kernels::relu by a plugin of the pack kernels" in added.needs_python
 
 
 def test_equal_sizes_of_two_inputs_need_python(tmp_path):

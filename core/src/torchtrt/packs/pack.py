@@ -31,13 +31,16 @@ from torchtrt.contract import (
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
+from torchtrt.plugins.calls import PluginCheck
+from torchtrt.plugins.operators import PluginOp, check_op
+from torchtrt.plugins.torch_internals import op_of
 from torchtrt.targets import Target, canonical_spelling, parse_target, parse_targets, qualified_name
 
 CURRENT_PACK: ContextVar[str] = ContextVar("torchtrt_current_pack", default="")
 """The name of the pack that is being loaded; empty outside."""
 
 _KINDS = (
-    "_converters", "decompositions", "lowering_passes", "never_folded", "export_contexts", "autocast_rules",
+    "_converters", "decompositions", "lowering_passes", "never_folded", "export_contexts", "autocast_rules", "plugins",
 )  # fmt: skip
 """The attributes that registrations are in."""
 
@@ -153,6 +156,7 @@ class ConverterPack:
         self.never_folded: tuple[Target | str, ...] = ()
         self.export_contexts: tuple[ExportContext, ...] = ()
         self.autocast_rules: tuple[tuple[str, AutocastRule], ...] = ()
+        self.plugins: tuple[PluginOp, ...] = ()
         self.modules = tuple(modules)
         self._sources: dict[str, list[str]] = {kind: [] for kind in _KINDS}
         self._sealed = False
@@ -296,6 +300,61 @@ class ConverterPack:
         self._converters.append(named if is_late else named.registration())
         self._changed()
 
+    def plugin(
+        self,
+        op: Target | str,
+        *,
+        version: str = "1",
+        enabled: bool = True,
+        capability_validator: Validator | None = None,
+        reject_if: Validator | Sequence[Validator] = (),
+        priority: ConverterPriority = ConverterPriority.STANDARD,
+        tensorrt: str = "",
+    ) -> None:
+        """Makes a layer of engines from an op: registers a plugin that runs the op's kernel, and its converter.
+
+        The kernel is the op's implementation for CUDA tensors, which may launch a Triton kernel. The sizes and dtypes
+        of its results come from the op's fake implementation.
+
+        Args:
+            op: The op: what ``torch.library.custom_op`` returned, an ``OpOverload``, or a name. It has a fake
+                implementation, and writes to no argument. Its results are tensors with memory of their own.
+            version: The plugin's version. An engine runs only by the version that it was built with: change it where
+                the op's arguments or results change.
+            enabled: With ``False`` the op is not registered.
+            capability_validator: Which calls of the op run as a plugin.
+            reject_if: Checks that return a reason to reject a call. Both have the form that ``converter`` takes.
+            priority: ``HIGH`` puts the plugin before every ``STANDARD`` converter of the op.
+            tensorrt: The TensorRT versions that it works with, beside the pack's own range.
+
+        Raises:
+            PackError: The op cannot run as a plugin, the pack is already loaded, or an argument is of the wrong kind.
+            UnknownTargetError: There is no such op.
+        """
+        if not enabled:
+            return
+        self._check_open()
+        if not isinstance(version, str) or not version:
+            message = f"Pack {self.name!r}: the version of a plugin is a text such as '1', not {version!r}."
+            raise PackError(message)
+        made = PluginOp(check_op(parse_target(op_of(op)), self.name), self.name, version)
+        if any(each.key == made.key and each.op is made.op for each in self.plugins):
+            raise PackError(
+                f"Pack {self.name!r} registers the plugin {made.op} version {version} twice."
+            )
+        self.plugins += (made,)
+        checks = (reject_if,) if callable(reject_if) else tuple(reject_if)
+        self.add(
+            made.op,
+            _plugin_converter(made, sys._getframe(1).f_globals.get("__name__", "")),
+            capability_validator=capability_validator,
+            reject_if=(*checks, PluginCheck(made)),
+            priority=priority,
+            supports_dynamic_shapes=True,
+            tensorrt=tensorrt,
+            requires=Capability.PLUGINS_V3,
+        )
+
     def decomposition(
         self,
         target: Target | str,
@@ -411,6 +470,18 @@ class ConverterPack:
         source = _module_being_imported(PACKS.package_name(self._owner)) if self.modules else ""
         for kind, sources in self._sources.items():
             sources += [source] * (len(getattr(self, kind)) - len(sources))
+
+
+def _plugin_converter(plugin: PluginOp, module: str) -> Converter:
+    """Returns the converter of a plugin, named after the module that registers it."""
+
+    def convert(ctx: Any, target: Any, args: Any, kwargs: Any, name: str) -> Any:  # noqa: ARG001
+        """Adds the op's own kernel as a layer."""
+        return ctx.add_plugin(plugin, args, kwargs)
+
+    convert.__module__ = module
+    convert.__name__ = convert.__qualname__ = f"plugin[{plugin.key.name}]"
+    return convert
 
 
 def _each_op(

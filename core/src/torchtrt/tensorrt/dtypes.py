@@ -71,6 +71,11 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def trt_name(dtype: torch.dtype) -> str:
+    """Returns ``"FLOAT"`` for ``torch.float32``: the member of ``trt.DataType``, whichever TensorRT is in use."""
+    return _TRT_NAMES[dtype]
+
+
 def has_dtype(dtype: torch.dtype, truncate_double: bool = False) -> bool:
     """Returns whether ``dtype`` can be used inside a network of the TensorRT in use."""
     try:

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         watch = Watch()
         found = packs.loaded(watch)
-        broken += [*watch.problems, *_checked(), *_describe_tensorrt(versions)]
+        broken += [*watch.problems, *_checked(), *_without_kernels(), *_describe_tensorrt(versions)]
     capabilities = _capabilities() if versions.get("TensorRT") not in (None, NO_TENSORRT) else []
     versions["TensorRTs installed"] = ", ".join(_tensorrts()) or "none"
     if arguments.locked is not None:
@@ -181,6 +181,18 @@ def _checked() -> Iterator[Problem]:
         except BaseException as error:  # SystemExit, and whatever else a pack may raise
             what = f"torchtrt_check raised {describe(error)}"
             yield Problem(what, hint, "hook-failed").about(loaded.info)
+
+
+def _without_kernels() -> Iterator[Problem]:
+    """Yields the plugins of packs that no GPU can run."""
+    from torchtrt.packs.state import loaded_packs
+
+    for loaded in loaded_packs():
+        for plugin in loaded.pack.plugins:
+            objection = plugin.objection_to("cuda")
+            if objection is not None:
+                what = f"no GPU can run its plugin of {plugin.key.name}: {objection.reason}"
+                yield Problem(what, objection.advice, "no-kernel").about(loaded.info)
 
 
 def _differences(path: Path, are_loaded: bool) -> Iterator[Problem]:

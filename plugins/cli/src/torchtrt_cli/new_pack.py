@@ -1,10 +1,11 @@
-"""``torchtrt new-pack NAME``: writes a whole distribution with one converter, ready to be tested and published."""
+"""``torchtrt new-pack NAME``: writes a whole distribution with one op, ready to be tested and published."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 import re
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -15,21 +16,33 @@ from torchtrt.packs.info import LOCAL, PACKS, is_pack_name, normalize
 from torchtrt.packs.scan import scan
 from torchtrt_cli.output import answers, print_json
 
-FILES = {
+_SHARED = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "LICENSE": "LICENSE",
     "gitignore": ".gitignore",
     "workflow": ".github/workflows/test-and-publish.yml",
+    "py.typed": "src/$package/py.typed",
+}
+FILES = {
+    **_SHARED,
     "init.py": "src/$package/__init__.py",
     "ops.py": "src/$package/ops.py",
     "converters.py": "src/$package/converters/__init__.py",
     "snake.py": "src/$package/converters/snake.py",
-    "py.typed": "src/$package/py.typed",
     "test.py": "tests/test_$name.py",
 }
-"""The templates, and where what they become is written."""
+"""The templates of a pack with a converter, and where what they become is written."""
+PLUGIN_FILES = {
+    **_SHARED,
+    "plugin_init.py": "src/$package/__init__.py",
+    "plugin_ops.py": "src/$package/ops.py",
+    "plugin_kernels.py": "src/$package/kernels.py",
+    "plugin_plugins.py": "src/$package/plugins.py",
+    "plugin_test.py": "tests/test_$name.py",
+}
+"""The templates of a pack with a plugin, whose op has a kernel of its own."""
 
 _REPEATED = re.compile(r"[-_.\s]{2}")
 """Characters that become one underscore: a name is written as it will be."""
@@ -41,7 +54,7 @@ OF_PYTORCH = frozenset({"aten", "at", "prim", "prims", "torch", "pytorch"})
 def run(arguments: argparse.Namespace) -> int:
     """Writes the pack and prints what to do next."""
     name = checked_name(arguments.name)
-    folder, files = write_pack(name, Path.cwd())
+    folder, files = write_pack(name, Path.cwd(), PLUGIN_FILES if arguments.plugin else FILES)
     if arguments.json:
         print_json({"pack": name, "folder": str(folder), "files": files})
         return 0
@@ -73,8 +86,13 @@ def checked_name(text: str) -> str:
     return name
 
 
-def write_pack(name: str, where: Path) -> tuple[Path, list[str]]:
+def write_pack(name: str, where: Path, files: Mapping[str, str] = FILES) -> tuple[Path, list[str]]:
     """Writes a pack's distribution into a new folder; returns it and the files in it.
+
+    Args:
+        name: The pack's name.
+        where: Where the folder is written.
+        files: The templates, and where what they become is written.
 
     Raises:
         PackError: The folder exists, or cannot be written.
@@ -93,7 +111,7 @@ def write_pack(name: str, where: Path) -> tuple[Path, list[str]]:
     written = []
     try:
         folder.mkdir()
-        for template, path in FILES.items():
+        for template, path in files.items():
             file = folder / Template(path).substitute(words)
             text = (templates / f"{template}.template").read_text(encoding="utf-8")
             file.parent.mkdir(parents=True, exist_ok=True)

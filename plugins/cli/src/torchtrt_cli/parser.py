@@ -116,6 +116,8 @@ def _add_commands_on_files(commands: Commands) -> None:
     new_pack = _add(commands, "new-pack", summary, "torchtrt_cli.new_pack:run")
     new_pack.set_defaults(recovers=True)
     new_pack.add_argument("name", metavar="NAME", help="the pack's name, such as vision")
+    use = "write an op with a kernel of its own, which engines run as a plugin, in place of a converter"
+    new_pack.add_argument("--plugin", action="store_true", help=use)
 
 
 def _add_triton(commands: Commands) -> None:

@@ -220,6 +220,7 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
         collectives=collectives_in(block),
+        plugins=sorted(interpreted.context.plugins),
     )
     return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
 

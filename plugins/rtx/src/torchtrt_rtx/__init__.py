@@ -22,7 +22,7 @@ DEVICES = _GPUS
 DESCRIPTION = f"NVIDIA TensorRT for RTX: builds on any machine, runs on {_GPUS}"
 """A sentence for people: ``torchtrt doctor`` prints it."""
 INTERFACE = "11.4.0"
-"""The version of TensorRT whose layers, enumerations and settings TensorRT for RTX 1.7 has; it has no plugins."""
+"""The version of TensorRT whose layers, enumerations and settings TensorRT for RTX 1.7 has, plugins excepted."""
 
 _MODULE = "tensorrt_rtx_bindings"
 _DISTRIBUTION = "tensorrt-rtx-cu12-bindings"

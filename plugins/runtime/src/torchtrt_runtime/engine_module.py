@@ -14,8 +14,10 @@ from torch.fx import GraphModule
 
 from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
+from torchtrt.plugins.operators import PluginKey
 from torchtrt.tensorrt import Capability, supports, to_torch_dtype, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger, unclaimed_errors
+from torchtrt.tensorrt.plugins import provide
 from torchtrt.tensorrt.selection import (
     current,
     describe,
@@ -322,6 +324,7 @@ class EngineModule(torch.nn.Module):
         compatible: Where else it runs: ``"version"``, in later TensorRTs; ``"hardware"``, on other GPUs.
         compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
         collectives: How it exchanges tensors with other processes, in order.
+        plugins: The plugins of packs that it asks for.
 
     Attributes:
         tensorrt_module: The module of the TensorRT that loads the plan.
@@ -348,6 +351,7 @@ class EngineModule(torch.nn.Module):
         compatible: Sequence[str] = (),
         compute_capabilities: Sequence[str] = (),
         collectives: Sequence[Collective] = (),
+        plugins: Sequence[PluginKey] = (),
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -360,6 +364,7 @@ class EngineModule(torch.nn.Module):
         self.compatible = tuple(compatible)
         self.compute_capabilities = tuple(compute_capabilities)
         self.collectives = tuple(collectives)
+        self.plugins = tuple(plugins)
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
@@ -383,7 +388,12 @@ class EngineModule(torch.nn.Module):
         return self.runtime_settings.new_context(engine, self.plan)
 
     def deserialize(self, device: torch.device) -> LoadedEngine:
-        """Returns the engine, loaded from the plan by a runtime of its own."""
+        """Returns the engine, loaded from the plan by a runtime of its own.
+
+        Raises:
+            EngineMismatchError: A plugin that it asks for is in a pack that is not here.
+        """
+        provide(self.plugins, f"The engine of {self.name}")
         runtime = trt.Runtime(logger())
         if supports(Capability.TORCH_DEVICES):  # it computes where the tensors are
             runtime.torch_device = device

@@ -21,6 +21,7 @@ from torchtrt_reference.graphs.graph import ABSENT, Graph, Node, Port
 from torchtrt_reference.network.definition import NetworkDefinition
 from torchtrt_reference.network.elements import Layer, Tensor
 from torchtrt_reference.network.loops import Loop
+from torchtrt_reference.network.plugins import PluginV3Layer, configure
 from torchtrt_reference.network.weights import Weights
 from torchtrt_reference.semantics.operation import BOOLEANS, INTEGERS
 from torchtrt_reference.semantics.tensor_facts import RefusedError
@@ -178,6 +179,9 @@ class _Lowering:
                 assert fact.constant is not None
                 graph.constants[slot], graph.constant_types[slot] = fact.constant, fact.dtype
             return
+        if isinstance(layer, PluginV3Layer):
+            given = [fact for fact in layer._input_facts() if fact is not None]
+            configure(self._network._trt, layer._plugin, given, facts)
         attributes = {
             key: None if isinstance(value, Weights) else value
             for key, value in layer._attributes.items()

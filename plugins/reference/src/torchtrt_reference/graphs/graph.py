@@ -19,7 +19,8 @@ class Node:
         name: The layer's name; fused layers join theirs with `` + ``.
         inputs: The slots it reads; ``ABSENT`` for an optional input that is not there.
         outputs: The slots it writes.
-        attributes: Names, numbers, texts, None, and tuples of these; graphs for the bodies of control flow.
+        attributes: Names, numbers, texts, None, and tuples of these; graphs for the bodies of control flow, and the
+            record of a plugin.
         output_types: The types that were set for its outputs, None where unset.
         metadata: The layer's metadata.
     """

@@ -21,6 +21,7 @@ import torch
 
 from torchtrt_reference import dtypes
 from torchtrt_reference.graphs.graph import Graph, Node, Port
+from torchtrt_reference.semantics.plugins import PluginRecord
 
 MAGIC = b"TRT-REF\x00"
 FORMAT_VERSION = 3
@@ -270,6 +271,8 @@ def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
 
 
 def _value_to_json(value: Any, blobs: _Blobs) -> Any:
+    if isinstance(value, PluginRecord):
+        return {"plugin": value.to_json()}
     return {"graph": _graph_to_json(value, blobs)} if isinstance(value, Graph) else value
 
 
@@ -300,6 +303,8 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
 
 
 def _value_from_json(value: Any, constants: Sequence[torch.Tensor]) -> Any:
+    if isinstance(value, dict) and "plugin" in value:
+        return PluginRecord(**_tuples(value["plugin"]))
     if isinstance(value, dict):
         return _graph_from_json(value["graph"], constants)
     return _tuples(value)

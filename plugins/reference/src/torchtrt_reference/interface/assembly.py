@@ -168,6 +168,10 @@ class _Assembly:
             self._hide(made, name, spec)
         if not spec["constructible"] and not made._is_called_inside:
             made.__init__ = _no_constructor(name)  # type: ignore[method-assign]
+        elif issubclass(made, Interface) and "__init__" not in vars(made):
+            # Its base in TensorRT may have no constructor.
+            behind = next(base for base in made.__mro__ if base.__name__ not in self._names)
+            made.__init__ = behind.__init__  # type: ignore[method-assign, misc]
 
     def _nested(self, made: type, name: str, spec: Mapping[str, Any]) -> None:
         for text, members in self._description["enums"].items():

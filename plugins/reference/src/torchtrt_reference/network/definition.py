@@ -9,8 +9,10 @@ import numpy as np
 
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.elements import Layer, Named, Ported, Tensor
+from torchtrt_reference.network.plugins import PluginV3Layer, record_of
 from torchtrt_reference.network.reporting import report
 from torchtrt_reference.network.weights import Weights
+from torchtrt_reference.operations import OPERATIONS
 from torchtrt_reference.semantics.operation import Call, Operation
 from torchtrt_reference.semantics.tensor_facts import RefusedError, TensorFacts
 
@@ -123,6 +125,24 @@ class NetworkDefinition(Implementation, Named, Ported):
         """Adds a layer at the boundary of control flow."""
         layer = kind._made(self, operation, inputs, {**operation.defaults, **attributes})
         self._layers.append(layer)
+        return layer
+
+    def add_plugin_v3(
+        self, inputs: Sequence[Tensor], shape_inputs: Sequence[Tensor], plugin: Any
+    ) -> Layer | None:
+        """Adds a plugin; None, with a logged error, if it refuses its inputs."""
+        try:
+            if shape_inputs:
+                message = "the reference gives plugins no shape inputs"
+                raise RefusedError(message)
+            record = record_of(self._trt, plugin, [tensor._facts() for tensor in inputs])
+        except RefusedError as error:
+            self._error(f"add_plugin_v3: {error}")
+            return None
+        operation = OPERATIONS["plugin_v3"]
+        layer = self._append(self._trt.IPluginV3Layer, operation, inputs, {"record": record})
+        assert isinstance(layer, PluginV3Layer)
+        layer._plugin = plugin
         return layer
 
     def add_loop(self) -> Any:

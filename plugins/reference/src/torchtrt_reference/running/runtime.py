@@ -10,6 +10,8 @@ import torch
 from torchtrt_reference.graphs.plan import UnreadablePlanError, decode, read_all
 from torchtrt_reference.implementation import Implementation
 from torchtrt_reference.network.reporting import report
+from torchtrt_reference.running.plugins import create_plugins
+from torchtrt_reference.semantics.tensor_facts import RefusedError
 
 
 class Runtime(Implementation):
@@ -54,7 +56,8 @@ class Runtime(Implementation):
                     "runtime.engine_host_code_allowed = True if you trust it."
                 )
                 raise UnreadablePlanError(message)
-        except UnreadablePlanError as error:
+            create_plugins(self._trt, description.graph, self.torch_device)
+        except (UnreadablePlanError, RefusedError) as error:
             report(self._logger, f"Error Code 1: Serialization ({error})", self)
             return None
         return self._trt.ICudaEngine._made(self, description, owner)

@@ -16,6 +16,7 @@ import torch
 import torchtrt
 from torchtrt.conversion.size_ranges import InputProfile, SizeRange
 from torchtrt.errors import UnreadableFileError
+from torchtrt.plugins.operators import keys_to_json
 from torchtrt.tensorrt.dtypes import engine_dtype
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_runtime.compiled_module import CompiledModule
@@ -35,6 +36,7 @@ _KINDS = {
     "gpu": str,
     "compatible": list,
     "compute_capabilities": list,
+    "plugins": list,
     "inputs": list,
     "outputs": list,
     "sizes": list,
@@ -78,6 +80,7 @@ def describe_plan(compiled: CompiledModule, whole: WholeEngine) -> dict[str, Any
         "gpu": engine.gpu,
         "compatible": list(engine.compatible),
         "compute_capabilities": list(engine.compute_capabilities),
+        "plugins": keys_to_json(engine.plugins),
         "inputs": inputs,
         "outputs": outputs,
         "sizes": [
@@ -181,6 +184,8 @@ def read_description(path: Path, plan: Any) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, f"it cannot be read ({type(error).__name__}: {error})") from error
+    if isinstance(data, dict):
+        data.setdefault("plugins", [])  # which earlier files lack
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise _unreadable(path, f"its format is not {FORMAT!r}")
     if data.get("version") != VERSION:

@@ -16,9 +16,11 @@ from torch.utils import _pytree as pytree
 
 from torchtrt.conversion.size_ranges import InputProfile, Profile
 from torchtrt.errors import EngineError, TorchTRTError, UnreadableFileError
+from torchtrt.plugins.operators import keys_from_json
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import selection
 from torchtrt.tensorrt.logging import ErrorLog
+from torchtrt.tensorrt.plugins import provide_all
 from torchtrt_runtime.compiled_module import CallInterface, CompiledModule
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.input_checks import InputChecks, TensorCheck
@@ -104,6 +106,10 @@ def _loaded_engine(
     )
     if described:
         engine.tensorrt = described["tensorrt"]  # which a later version may run
+        try:
+            engine.plugins = keys_from_json(described["plugins"])
+        except ValueError as error:
+            raise contradicted(beside(file), str(error)) from error
     return engine
 
 
@@ -116,6 +122,9 @@ def _tensors(engine: EngineModule, file: Path, is_described: bool) -> PlanTensor
     device = torch.device("cuda" if selection.is_real() else "cpu")
     with ErrorLog() as log:
         loaded = engine.deserialize(device)
+    if loaded.engine is None and "plugin" in log.text().lower() and provide_all():
+        with ErrorLog() as log:
+            loaded = engine.deserialize(device)
     if loaded.engine is None:
         advice = (
             f"Engines of it run on {selection.devices()}."

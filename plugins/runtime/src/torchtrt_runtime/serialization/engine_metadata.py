@@ -13,7 +13,9 @@ from packaging.version import Version
 
 from torchtrt.conversion.size_ranges import InputProfile, SizeRange, union
 from torchtrt.errors import EngineMismatchError, TensorRTUnavailableError, UnreadableFileError
+from torchtrt.plugins.operators import keys_from_json, keys_to_json
 from torchtrt.tensorrt import selection
+from torchtrt.tensorrt.plugins import provide
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import Collective
 from torchtrt_runtime.serialization import sympy_json as expressions
@@ -69,6 +71,7 @@ def describe_engine(
         "compatible": engine.compatible,
         "compute_capabilities": engine.compute_capabilities,
         "collectives": engine.collectives,
+        "plugins": keys_to_json(engine.plugins),
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
@@ -157,7 +160,8 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
 
     Raises:
         UnreadableFileError: The plan is damaged.
-        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here.
+        EngineMismatchError: The engine is for a TensorRT or a GPU that is not here, or runs by a plugin of a pack that
+            is not here.
     """
     what = f"The engine of {description['name']}"
     buffer = buffer_of(plan)
@@ -174,6 +178,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             Collective(op, group, tuple(words))
             for op, group, words in description.get("collectives", ())
         ]
+        plugins = keys_from_json(description.get("plugins", []))
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -193,7 +198,9 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             compatible,
             tuple(description.get("compute_capabilities", ())),
             collectives,
+            plugins,
         )
+        provide(plugins, what)
     engine.tensorrt = built_by  # which a later version may run
     return engine
 

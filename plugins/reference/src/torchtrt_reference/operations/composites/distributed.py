@@ -246,26 +246,4 @@ def _result(call: Call, tensors: list[Tensor], place: int) -> Tensor:
     return whole if op not in ("REDUCE", "GATHER") or place == root else torch.zeros_like(whole)
 
 
-class Plugin(Operation):
-    """A layer that a plugin computes, which the reference refuses to add."""
-
-    name = "plugin_v2"
-    layer_type = "PLUGIN_V2"
-    methods = frozen({"add_plugin_v2": {}})
-    defaults = frozen({"plugin": None})
-
-    def admit(self, call: Call) -> None:
-        """Never."""
-        message = "the reference executes no plugins: compose the layer from others, or leave the op to PyTorch"
-        raise RefusedError(message)
-
-
-class PluginV3(Plugin):
-    """A layer that a plugin of the newer interface computes, which the reference refuses to add."""
-
-    name = "plugin_v3"
-    layer_type = "PLUGIN_V3"
-    methods = frozen({"add_plugin_v3": {}, "add_plugin": {}})
-
-
-OPERATIONS = (MoE(), DistCollective(), Plugin(), PluginV3())
+OPERATIONS = (MoE(), DistCollective())

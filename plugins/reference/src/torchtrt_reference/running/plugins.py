@@ -1,0 +1,30 @@
+"""The plugins of a loaded plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torchtrt_reference.graphs.graph import Graph
+from torchtrt_reference.network.plugins import PluginKernel
+from torchtrt_reference.semantics.plugins import PluginRecord
+
+
+def create_plugins(trt: Any, graph: Graph, device: torch.device) -> None:
+    """Creates the plugins of a graph and of the graphs inside it.
+
+    Args:
+        trt: The namespace of the version.
+        graph: The graph.
+        device: Where the engine runs.
+
+    Raises:
+        RefusedError: The registry lacks a plugin.
+    """
+    for node in graph.nodes:
+        for value in node.attributes.values():
+            if isinstance(value, PluginRecord):
+                value.kernel = PluginKernel(trt, value, device)
+            elif isinstance(value, Graph):
+                create_plugins(trt, value, device)

@@ -1,0 +1,84 @@
+"""Kernels of packs in engines on an NVIDIA GPU: by the reference's protocol, and by the real TensorRT."""
+
+import pytest
+import torch
+
+import torchtrt
+from tests.support.compiled import assert_same
+from tests.support.modules import Function
+from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
+from torchtrt.tensorrt import Capability, is_real, supports
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+pytestmark = [pytest.mark.tensorrt, needs_gpu]
+
+
+@torch.library.custom_op("gpu_kernels::windows", mutates_args=())
+def windows(x: torch.Tensor, size: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns windows over the last dimension, and where they are positive."""
+    found = x.unfold(-1, size, step).contiguous()
+    return found, found > 0
+
+
+@windows.register_fake
+def _(x, size, step):
+    shape = *x.shape[:-1], (x.shape[-1] - size) // step + 1, size
+    return x.new_empty(shape), x.new_empty(shape, dtype=torch.bool)
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """A pack with a plugin, gone after the test; a TensorRT without plugins is skipped."""
+    if not supports(Capability.PLUGINS_V3):
+        pytest.skip("the TensorRT in use has no plugins")
+    monkeypatch.setattr(state._state, "packs", state.current_packs())
+    pack = ConverterPack("gpu_kernels")
+    pack.plugin(windows)
+    add_pack(pack, PackInfo("gpu_kernels", "torchtrt-converters-gpu-kernels"))
+
+
+def compiled(dtype, **settings):
+    """Returns a model with a plugin between layers, and what becomes of it."""
+
+    def function(x):
+        found, positive = windows(x * 2 - 1, 3, 2)
+        return found + 1, positive.logical_not()
+
+    model = Function(function).eval()
+    sizes = {"min_shape": (1, 8), "opt_shape": (4, 33), "max_shape": (16, 64)}
+    inputs = [torchtrt.Input(**sizes, dtype=dtype)]
+    settings = {"require_full_compilation": True, **settings}
+    return model, torchtrt.compile(model.cuda(), inputs, **settings)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_a_kernel_matches_eager(kernels, dtype):
+    """At each size, on the default stream and on another one."""
+    model, engine = compiled(dtype)
+    side = torch.cuda.Stream()
+
+    for shape in ((1, 8), (5, 33), (16, 64)):
+        x = torch.rand(shape, device="cuda").to(dtype)
+        assert_same(engine, model, x)
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            assert_same(engine, model, x)
+
+
+@pytest.mark.skipif(not is_real(), reason="captures an engine of the real TensorRT")
+def test_a_kernel_is_replayed_in_a_cuda_graph(kernels):
+    """With other values in each call."""
+    model, engine = compiled(torch.float32, cuda_graphs=True)
+
+    for _ in range(5):
+        assert_same(engine, model, torch.rand(4, 33, device="cuda"))
+
+
+def test_a_saved_kernel_matches_eager(kernels, tmp_path):
+    """The plan creates the plugin again."""
+    model, engine = compiled(torch.float32)
+    torchtrt.save(engine, tmp_path / "model.pt2")
+
+    loaded = torchtrt.load(tmp_path / "model.pt2")
+
+    assert_same(loaded, model, torch.rand(3, 21, device="cuda"))
