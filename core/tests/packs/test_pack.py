@@ -21,7 +21,7 @@ from torchtrt.packs import (
     current_packs,
     state,
 )
-from torchtrt.packs.pack import Registration
+from torchtrt.packs.registrations import Registration
 from torchtrt.registry import DYNAMO_CONVERTERS
 
 relu = torch.ops.aten.relu.default

@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from torch._ops import OpOverload
@@ -16,21 +15,23 @@ from torch._ops import OpOverload
 from torchtrt.capability import Capability
 from torchtrt.contract import (
     AutocastRule,
-    CallingConvention,
     Converter,
     ConverterPriority,
-    ConverterSupport,
     RejectIf,
-    SchemaArguments,
     Validator,
     accept_every_node,
-    calling_convention,
     looks_like_converter,
-    with_settings,
     with_table_value,
 )
 from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.packs.info import API_VERSION, PACKS, is_pack_name
+from torchtrt.packs.registrations import (
+    Decomposition,
+    LoweringPass,
+    Named,
+    Registration,
+    target_or_name,
+)
 from torchtrt.plugins.calls import PluginCheck
 from torchtrt.plugins.operators import PluginOp, check_op
 from torchtrt.plugins.torch_internals import op_of
@@ -46,66 +47,6 @@ _KINDS = (
 
 ExportContext = Callable[[], AbstractContextManager[Any]]
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """One converter as its pack registered it.
-
-    Attributes:
-        target: The op, or its qualified name while this PyTorch has no such op (its library may be imported later).
-        support: The converter and what it can handle.
-        priority: Whether it goes to the front or to the back of the op's candidates.
-        convention: How it is called; ``None`` while it is a string that has not been imported.
-        validate: The validator as ``(node, settings)``, or ``None`` if every node will do.
-        arguments: How a ``SCHEMA`` converter's arguments are bound; ``None`` for others, and while the
-            op or the function is a name.
-    """
-
-    target: Target | str
-    support: ConverterSupport
-    priority: ConverterPriority
-    convention: CallingConvention | None
-    validate: Validator | None
-    arguments: SchemaArguments | None
-
-
-class _Named(NamedTuple):
-    """A pack's arguments for registering a converter. Nothing is looked up while op and function are only named."""
-
-    target: Target | str
-    implementation: Converter | str
-    validator: Validator | None
-    priority: ConverterPriority
-    flags: tuple[bool, bool, bool, str, tuple[Capability, ...]]
-
-    def registration(self) -> Registration:
-        op, implementation = _target_or_name(self.target), self.implementation
-        convention = arguments = None
-        if not isinstance(implementation, str):
-            convention = calling_convention(implementation)
-            if convention is CallingConvention.SCHEMA and not isinstance(op, str):
-                arguments = SchemaArguments(implementation, op)
-        support = ConverterSupport(implementation, self.validator or accept_every_node, *self.flags)
-        validate = None if self.validator is None else with_settings(self.validator)
-        return Registration(op, support, self.priority, convention, validate, arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Decomposition:
-    """A function of an op's own signature that computes it by other ops."""
-
-    target: Target | str
-    function: Callable[..., Any]
-    priority: ConverterPriority
-
-
-@dataclass(frozen=True, slots=True)
-class LoweringPass:
-    """A function that rewrites a graph before partitioning."""
-
-    name: str
-    function: Callable[..., Any]
 
 
 class ConverterPack:
@@ -150,7 +91,7 @@ class ConverterPack:
         self.summary = summary
         self.torch = torch
         self.tensorrt = tensorrt
-        self._converters: list[Registration | _Named] = []
+        self._converters: list[Registration | Named] = []
         self.decompositions: tuple[Decomposition, ...] = ()
         self.lowering_passes: tuple[LoweringPass, ...] = ()
         self.never_folded: tuple[Target | str, ...] = ()
@@ -168,7 +109,7 @@ class ConverterPack:
     def converters(self) -> Sequence[Registration]:
         """The registered converters, in the order in which they were registered."""
         for place, entry in enumerate(self._converters):
-            if isinstance(entry, _Named):
+            if isinstance(entry, Named):
                 self._converters[place] = entry.registration()
         return tuple(self._converters)  # type: ignore[arg-type]  # none is only named any more
 
@@ -178,7 +119,7 @@ class ConverterPack:
         for entry in self._converters:
             where = (
                 entry.implementation
-                if isinstance(entry, _Named)
+                if isinstance(entry, Named)
                 else entry.support.converter_implementation
             )
             if isinstance(where, str):
@@ -187,7 +128,7 @@ class ConverterPack:
     def disable_constant_folding(self, *targets: Target | str) -> None:
         """Names ops that go into the network although all that they read is constant, as Dequantize of a weight."""
         self._check_open()
-        self.never_folded += tuple(map(_target_or_name, targets))
+        self.never_folded += tuple(map(target_or_name, targets))
         self._changed()
 
     def converter(
@@ -289,7 +230,7 @@ class ConverterPack:
         if isinstance(implementation, str) and not _is_place(implementation):
             message = f"Pack {self.name!r} adds {implementation!r}. Write where the function is as 'module:function'."
             raise PackError(message)
-        named = _Named(
+        named = Named(
             target,
             implementation,
             _joined(capability_validator, reject_if) if capability_validator or reject_if else None,
@@ -527,13 +468,6 @@ def _is_range(text: object) -> bool:
 def _is_one_op(name: str) -> bool:
     """Returns whether a name is of one op for certain: with its overload, or of a library other than PyTorch."""
     return "::" in name and ("." in name or not name.startswith(("aten::", "prims::")))
-
-
-def _target_or_name(target: Target | str) -> Target | str:
-    try:
-        return parse_target(target)
-    except UnknownTargetError:
-        return canonical_spelling(str(target))
 
 
 def _functional_targets(target: Target | str) -> Sequence[Target | str]:

@@ -21,8 +21,8 @@ from torchtrt.errors import ConverterSignatureError, UnknownTargetError
 from torchtrt.packs import ConverterPriority, LoadedPack, PackInfo, PackSet, Problem
 from torchtrt.packs.info import THIRD_PARTY_TIER
 from torchtrt.packs.load import satisfies
-from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
+from torchtrt.packs.registrations import Registration
 from torchtrt.packs.state import record
 from torchtrt.registry.candidate import Candidate, DecompositionCandidate, Rejection
 from torchtrt.registry.order import Conflict, Entry, find_conflicts, in_order

@@ -30,8 +30,8 @@ from torchtrt.packs import (
     loaded_packs,
     problems,
 )
-from torchtrt.packs.pack import Registration
 from torchtrt.packs.problem import describe
+from torchtrt.packs.registrations import Registration
 from torchtrt.targets import canonical_spelling, parse_target, qualified_name
 from torchtrt_testing import fresh, nodes
 from torchtrt_testing.cases import OpCase
