@@ -141,7 +141,7 @@ def compile_pipeline(
             _put(compiled, part, declared.get(part.path), options)
     compiled.torchtrt = CompiledPipeline(sizes, parts)
     _check_calls(compiled, None if fallback else sizes)
-    if compile_now:
+    if compile_now and not all(part.reason for part in parts):
         run_example(compiled, sizes, example or {})
         if not all(part.is_compiled() or part.reason for part in parts):
             # Text encoders of transformers prepare themselves in their first call.
@@ -192,6 +192,10 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
     for name, module in _modules(pipe).items():
         rule = next((each for kind, each in _RULES.items() if isinstance(module, kind)), None)
         if name in declared:
+            if isinstance(module, Autoencoder):
+                raise InputError(
+                    f"dynamic_shapes names {name!r}, an autoencoder, whose sizes follow from heights and widths."
+                )
             yield _Part(name, module, {})
         elif isinstance(module, Autoencoder):
             for inner, axes in autoencoder_parts(module, sizes):
