@@ -265,16 +265,20 @@ def _axes(axes: Mapping[Any, Any]) -> Iterator[Axis]:
     for value in axes.values():
         if isinstance(value, Axis):
             yield value
-        else:
-            yield from _axes(value)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Mapping):
+                yield from _axes(each)
 
 
 def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
     """Returns sizes as ``torchtrt.follow`` takes them."""
-    return {
-        key: tuple(value.sizes) if isinstance(value, Axis) else _ranges(value)
-        for key, value in axes.items()
-    }
+
+    def range_of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [_ranges(each) for each in value]
+        return tuple(value.sizes) if isinstance(value, Axis) else _ranges(value)
+
+    return {key: range_of(value) for key, value in axes.items()}
 
 
 def _row(part: _Part) -> ComponentReport:
