@@ -2,12 +2,16 @@
 
 import pytest
 
+import torchtrt
 from torchtrt.errors import InputError
 from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # diffusers'
+VERSIONS = pytest.mark.parametrize(
+    "version", [pytest.param("reference@8.6.0", marks=pytest.mark.slow), "reference@11.4.0"]
+)
 SIDES = {"heights": (16, 32), "widths": (16, 32), "batch_sizes": (1, 2)}
 TEXT = {"sequence_lengths": (8, 12)}
 LATENTS = {"output_type": "latent"}
@@ -18,9 +22,12 @@ def counts(compiled):
     return {row.component: len(row.programs) for row in compiled.torchtrt.report.components}
 
 
-def test_stable_diffusion_3_has_texts_of_two_encoders():
+@VERSIONS
+def test_stable_diffusion_3_has_texts_of_two_encoders(version):
     pipe = models.made(models.stable_diffusion_3)
-    compiled = compile_pipeline(pipe, components=["transformer", "text_encoder_3"], **SIDES, **TEXT)
+    names = ["transformer", "text_encoder_3"]
+    with torchtrt.use_tensorrt(version):
+        compiled = compile_pipeline(pipe, components=names, **SIDES, **TEXT)
     before = counts(compiled)
     assert 1 == before["transformer"] == before["text_encoder_3"]
     for options in (
@@ -50,6 +57,14 @@ def test_flux_has_tokens_of_height_times_width():
     assert before == counts(compiled)
     with pytest.raises(InputError, match="height=64 is outside of 16 to 32"):
         models.images(compiled, height=64, width=8, max_sequence_length=8)
+    assert {"aten.outer.default", "aten.cos.default"} <= {
+        each.op for each in compiled.torchtrt.report["transformer"].programs[0].report.in_torch
+    }
+    whole = compile_pipeline(
+        pipe, heights=16, widths=16, components=["transformer"], **TEXT, truncate_double=True
+    )
+    models.assert_same(whole, pipe, height=16, width=16, max_sequence_length=8)
+    assert [] == whole.torchtrt.report["transformer"].programs[0].report.in_torch
     with pytest.raises(
         InputError, match=r"'transformer'.*max_sequence_length|max_sequence_length=16"
     ):
@@ -88,9 +103,11 @@ def test_wan_has_frames():
         models.images(compiled, height=32, width=64, num_frames=5, **text)
 
 
-def test_stable_diffusion_xl_has_added_conditions():
+@VERSIONS
+def test_stable_diffusion_xl_has_added_conditions(version):
     pipe = models.made(models.stable_diffusion_xl)
-    compiled = compile_pipeline(pipe, components=["unet", "text_encoder_2"], **SIDES)
+    with torchtrt.use_tensorrt(version):
+        compiled = compile_pipeline(pipe, components=["unet", "text_encoder_2"], **SIDES)
     before = counts(compiled)
     assert 1 == before["unet"] == before["text_encoder_2"]
     for options in (

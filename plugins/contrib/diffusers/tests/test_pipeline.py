@@ -216,6 +216,9 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
         ({"components": ["transformer"]}, "no module 'transformer'; it has"),
         ({"components": "scheduler"}, "no module 'scheduler'; it has"),
         ({"dynamic_shapes": {"nothing": {}}}, "no module 'nothing'"),
+        ({"dynamic_shapes": {"vae": {}}}, "an autoencoder, whose sizes follow from heights"),
+        ({"dynamic_shapes": {"unet": {"x": {0: 1}}}}, "dynamic_shapes names 'x'"),
+        ({"heights": True}, "heights=True is no range"),
         ({"example": {"height": 15}}, "divisible by 8.*Give example"),
     ],
 )
@@ -296,6 +299,27 @@ def test_pipelines_that_take_images_are_compiled_ahead(name):
             models.images(compiled, **options)
 
 
+def test_the_unet_takes_the_results_of_a_controlnet():
+    """The ControlNet itself has no rule, and stays in PyTorch."""
+    parts = models.made(models.stable_diffusion).components
+    torch.manual_seed(0)
+    control = diffusers.ControlNetModel.from_unet(
+        parts["unet"], conditioning_embedding_out_channels=(4, 4)
+    ).eval()
+    for each in control.parameters():
+        torch.nn.init.normal_(each, std=0.1)
+    kind = diffusers.StableDiffusionControlNetPipeline
+    pipe = models.made(lambda: kind(**parts, controlnet=control, requires_safety_checker=False))
+    compiled = compile_pipeline(
+        pipe, heights=(16, 32), widths=(16, 32), components=["unet", "controlnet"]
+    )
+    for height, width in ((16, 16), (32, 24)):
+        image = torch.rand(1, 3, height, width)
+        models.assert_same(compiled, pipe, image=image, height=height, width=width)
+    assert 1 == len(programs(compiled)["unet"])
+    assert "has no sizes for its class" in compiled.torchtrt.report["controlnet"].reason
+
+
 def test_a_pipeline_without_text_encoders_takes_an_example():
     parts = models.made(models.stable_diffusion).components
     parts |= {"text_encoder": None, "tokenizer": None}
@@ -338,12 +362,12 @@ def test_a_pipeline_of_another_library_takes_dynamic_shapes():
     sizes = {"heights": 16, "widths": 16}
     with pytest.raises(InputError, match="OwnPipeline does not give a default size"):
         compile_pipeline(pipe)
-    left = compile_pipeline(pipe, **sizes, example={"rows": 3})
+    left = compile_pipeline(pipe, **sizes)
     assert "has no sizes for its class" in left.torchtrt.report["denoiser"].reason
     assert "PyTorch, because compile_pipeline has no sizes" in str(left.torchtrt.report)
-    with pytest.raises(InputError, match=r"OwnPipeline cannot be compiled ahead.*rows"):
-        compile_pipeline(pipe, **sizes)
     shapes = {"denoiser": {"x": {0: (2, 8)}}}
+    with pytest.raises(InputError, match=r"OwnPipeline cannot be compiled ahead.*rows"):
+        compile_pipeline(pipe, **sizes, dynamic_shapes=shapes)
     compiled = compile_pipeline(pipe, **sizes, dynamic_shapes=shapes, example={"rows": 3})
     for rows in (2, 5, 8):
         torch.testing.assert_close(compiled(rows), pipe(rows))

@@ -30,6 +30,26 @@ def unet(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
         "encoder_hidden_states": _text(rows, sizes.tokens()),
         "timestep_cond": {0: rows},
         "added_cond_kwargs": {"text_embeds": {0: rows}, "time_ids": {0: rows}},
+        **_control(model, rows, sizes),
+    }
+
+
+def _control(model: Any, rows: Axis, sizes: PipelineSizes) -> AxesOfArguments:
+    """Returns the sizes of a ControlNet's results, which are those of the UNet's stages on the way down."""
+    stages = model.num_upsamplers + 1
+    layers = model.config.layers_per_block
+    each = [layers] * stages if isinstance(layers, int) else list(layers)
+    levels = [0]
+    for stage, count in enumerate(each):
+        levels += [stage] * count + [stage + 1] * (stage + 1 < stages)
+    height, width = sizes.latent_height(), sizes.latent_width()
+
+    def at(level: int) -> Axes:
+        return {0: rows, 2: height.halved(level), 3: width.halved(level)}
+
+    return {
+        "down_block_additional_residuals": [at(level) for level in levels],
+        "mid_block_additional_residual": at(stages - 1),
     }
 
 

@@ -141,7 +141,7 @@ def compile_pipeline(
             _put(compiled, part, declared.get(part.path), options)
     compiled.torchtrt = CompiledPipeline(sizes, parts)
     _check_calls(compiled, None if fallback else sizes)
-    if compile_now:
+    if compile_now and not all(part.reason for part in parts):
         run_example(compiled, sizes, example or {})
         if not all(part.is_compiled() or part.reason for part in parts):
             # Text encoders of transformers prepare themselves in their first call.
@@ -192,6 +192,10 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
     for name, module in _modules(pipe).items():
         rule = next((each for kind, each in _RULES.items() if isinstance(module, kind)), None)
         if name in declared:
+            if isinstance(module, Autoencoder):
+                raise InputError(
+                    f"dynamic_shapes names {name!r}, an autoencoder, whose sizes follow from heights and widths."
+                )
             yield _Part(name, module, {})
         elif isinstance(module, Autoencoder):
             for inner, axes in autoencoder_parts(module, sizes):
@@ -261,16 +265,20 @@ def _axes(axes: Mapping[Any, Any]) -> Iterator[Axis]:
     for value in axes.values():
         if isinstance(value, Axis):
             yield value
-        else:
-            yield from _axes(value)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, Mapping):
+                yield from _axes(each)
 
 
 def _ranges(axes: Mapping[Any, Any]) -> dict[Any, Any]:
     """Returns sizes as ``torchtrt.follow`` takes them."""
-    return {
-        key: tuple(value.sizes) if isinstance(value, Axis) else _ranges(value)
-        for key, value in axes.items()
-    }
+
+    def range_of(value: Any) -> Any:
+        if isinstance(value, list):
+            return [_ranges(each) for each in value]
+        return tuple(value.sizes) if isinstance(value, Axis) else _ranges(value)
+
+    return {key: range_of(value) for key, value in axes.items()}
 
 
 def _row(part: _Part) -> ComponentReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -79,6 +80,12 @@ class Axis:
     offset: int = 0
     step: int = 1
     note: str = ""
+
+    def halved(self, times: int) -> Axis:
+        """Returns the axis of a tensor with half the size, or a quarter, and so on."""
+        return dataclasses.replace(
+            self, sizes=self.sizes.over(2**times), factor=self.factor * 2**times
+        )
 
     def text(self, size: int) -> str:
         """Returns the argument that a size of the dimension stands for."""
