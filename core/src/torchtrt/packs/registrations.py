@@ -1,4 +1,4 @@
-"""What a pack registers, as it keeps it: converters, decompositions and passes."""
+"""Registrations as a pack keeps them: converters, decompositions and passes."""
 
 from __future__ import annotations
 
