@@ -463,6 +463,15 @@ def test_a_kernel_that_fails_or_lies_is_an_error_of_the_call(
         engine(torch.rand(3, 4))
 
 
+def test_an_error_is_reported_once(plugins: ConverterPack) -> None:
+    """The next engine that fails reports its own error alone."""
+    for op, mine, other in ((failing, "gave up", "fake"), (wrong, "fake", "gave up")):
+        _, engine = compiled(lambda x, op=op: op(x + 1), [torch.rand(3, 4)])
+        with pytest.raises(EngineError, match=mine) as caught:
+            engine(torch.rand(3, 4))
+        assert other not in str(caught.value)
+
+
 def test_a_plugin_takes_part_in_the_cache(plugins: ConverterPack, tmp_path: Path) -> None:
     """The engine is kept, and its plugins with it."""
     function = lambda x: windows(x, 3, 2) + 1  # noqa: E731
