@@ -385,6 +385,9 @@ def check_that_the_other_rank_is_missed(mesh, folder):
         expect_error("Rank 1 of .* has not called", new, x)
         dist.destroy_process_group()
         expect_error("torch.distributed is not initialized", models[0], x)
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        for model in models:  # which met the others in the group of before
+            expect_error("rank 0 of 2 processes, and there are 1", model, x)
 
 
 def run_checks(rank, folder):

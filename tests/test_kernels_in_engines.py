@@ -97,6 +97,19 @@ def _(x: Tensor) -> Tensor:
     return x.new_empty(torch.library.get_ctx().new_dynamic_size())
 
 
+@torch.library.custom_op(
+    "engine_kernels::noise", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,)
+)
+def noise(x: Tensor) -> Tensor:
+    """Returns random numbers."""
+    return torch.rand_like(x)
+
+
+@noise.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
 @torch.library.custom_op("engine_kernels::wrong", mutates_args=())
 def wrong(x: Tensor) -> Tensor:
     """Returns one row less than its fake implementation says."""
@@ -130,7 +143,7 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
-OPS = (windows, rank, blend, above, wrong, failing, on_gpu)
+OPS = (windows, rank, blend, above, noise, wrong, failing, on_gpu)
 
 
 @pytest.fixture
@@ -246,6 +259,23 @@ def test_weights_are_inputs_of_the_op(plugins: ConverterPack) -> None:
     torchtrt.refit_module_weights(engine, other, in_place=True)
 
     assert_same(engine, other, torch.rand(3))
+
+
+def test_an_op_with_random_results_is_computed_in_each_call(plugins: ConverterPack) -> None:
+    """Of weights too, by PyTorch's tag for such ops."""
+
+    class Noisy(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.rand(4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + noise(self.scale)
+
+    engine = torchtrt.compile(Noisy().eval(), [torch.rand(3, 4)], require_full_compilation=True)
+
+    x = torch.zeros(3, 4)
+    assert not torch.equal(engine(x), engine(x))
 
 
 def test_threads_run_an_engine_side_by_side(plugins: ConverterPack) -> None:
@@ -428,6 +458,8 @@ def reason(function: Any, inputs: list[Any]) -> str:
         (lambda x: on_gpu(x + 1), "no implementation for CPU tensors"),
         (lambda x: windows((x + 1).double(), 3), "float64"),
         (lambda x: windows((x + 1).to(torch.uint8), 3), "uint8"),
+        (lambda x: windows(x[(None,) * 7], 3), "its input has 9 dimensions, .* at most 8"),
+        (lambda x: windows(x[(None,) * 6], 3), "its result has 9 dimensions"),
     ],
 )
 def test_what_no_plugin_can_do_stays_in_pytorch(
@@ -461,6 +493,15 @@ def test_a_kernel_that_fails_or_lies_is_an_error_of_the_call(
 
     with pytest.raises(EngineError, match=expected):
         engine(torch.rand(3, 4))
+
+
+def test_an_error_is_reported_once(plugins: ConverterPack) -> None:
+    """The next engine that fails reports its own error alone."""
+    for op, mine, other in ((failing, "gave up", "fake"), (wrong, "fake", "gave up")):
+        _, engine = compiled(lambda x, op=op: op(x + 1), [torch.rand(3, 4)])
+        with pytest.raises(EngineError, match=mine) as caught:
+            engine(torch.rand(3, 4))
+        assert other not in str(caught.value)
 
 
 def test_a_plugin_takes_part_in_the_cache(plugins: ConverterPack, tmp_path: Path) -> None:

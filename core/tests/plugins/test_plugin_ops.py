@@ -110,6 +110,19 @@ def test_a_custom_op_needs_its_fake_implementation_before_the_plugin() -> None:
 
 
 @pytest.mark.usefixtures("library")
+def test_a_refused_registration_leaves_nothing() -> None:
+    """The corrected call registers the plugin."""
+    pack = ConverterPack("vision")
+
+    with pytest.raises(PackError, match="no range of TensorRT versions"):
+        pack.plugin("plugin_ops::good", tensorrt="8")
+    assert () == pack.plugins == pack.converters
+
+    pack.plugin("plugin_ops::good", tensorrt=">=10")
+    assert len(pack.plugins) == 1
+
+
+@pytest.mark.usefixtures("library")
 def test_wrong_arguments_are_refused() -> None:
     """With what is meant."""
     pack = ConverterPack("vision")

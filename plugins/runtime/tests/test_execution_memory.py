@@ -125,8 +125,11 @@ def test_a_compiled_model_may_share_later_and_stop(model, lent, tmp_path):
     assert 2 == len(lent)
 
 
-def test_a_switch_is_true_or_false():
+def test_a_switch_is_true_or_false(model):
     """As a setting of a compilation, and of a compiled model."""
+    compiled = torchtrt.compile(model, [ROWS], min_block_size=1)
+    with pytest.raises(SettingsError, match=r"assign a torchtrt\.RuntimeSettings"):
+        compiled.runtime_settings = {"share_execution_memory": True}
     with pytest.raises(SettingsError, match="share_execution_memory"):
         torchtrt.compile(nn.ReLU(), [torch.rand(2)], share_execution_memory="yes")
     with pytest.raises(SettingsError, match="share_execution_memory=1 is not usable"):

@@ -283,7 +283,6 @@ class ConverterPack:
             raise PackError(
                 f"Pack {self.name!r} registers the plugin {made.op} version {version} twice."
             )
-        self.plugins += (made,)
         checks = (reject_if,) if callable(reject_if) else tuple(reject_if)
         self.add(
             made.op,
@@ -295,6 +294,7 @@ class ConverterPack:
             tensorrt=tensorrt,
             requires=Capability.PLUGINS_V3,
         )
+        self.plugins += (made,)
 
     def decomposition(
         self,

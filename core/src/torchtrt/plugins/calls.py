@@ -20,6 +20,8 @@ DTYPES = frozenset(
     {torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.bool}
 )
 """The dtypes of a plugin's inputs and results."""
+RANK_LIMIT = 8
+"""The most dimensions of a tensor in TensorRT."""
 FIELDS = ("arguments", "inputs", "outputs")
 """The names of the fields that a plan keeps of a call."""
 
@@ -184,6 +186,7 @@ def _check_values(values: Sequence[torch.Tensor]) -> None:
         message = "it reads no tensor, and an engine computes nothing without inputs"
         raise InexpressibleError(message)
     for value in values:
+        _check_rank(value, "input")
         if any(example_size(size) is None for size in value.shape):
             message = "a size of its input depends on the data"
             raise InexpressibleError(message)
@@ -224,6 +227,7 @@ def _symbolic(symbolic: SymbolicCall, place: int, value: torch.Tensor) -> torch.
 
 def _output(symbolic: SymbolicCall, result: torch.Tensor) -> tuple[str, tuple[Size, ...]]:
     """Returns the dtype and the sizes of a result."""
+    _check_rank(result, "result")
     dtype = _dtype_name(result.dtype, "result")
     sizes: Sequence[Any] = result.shape
     try:
@@ -231,6 +235,12 @@ def _output(symbolic: SymbolicCall, result: torch.Tensor) -> tuple[str, tuple[Si
     except InexpressibleError as error:
         message = f"a plugin cannot compute the size {tuple(sizes)} of its result: {error}"
         raise InexpressibleError(message) from error
+
+
+def _check_rank(value: torch.Tensor, what: str) -> None:
+    if value.dim() > RANK_LIMIT:
+        message = f"its {what} has {value.dim()} dimensions, and tensors in TensorRT have at most {RANK_LIMIT}"
+        raise InexpressibleError(message)
 
 
 def _dtype_name(dtype: torch.dtype, what: str) -> str:

@@ -63,9 +63,13 @@ class ErrorLog:
 
 
 def unclaimed_errors() -> str:
-    """Returns the last errors that this thread caused outside of a block: running an engine opens none."""
+    """Takes the last errors that this thread caused outside of a block: running an engine opens none."""
     log = ErrorLog()
-    log.errors = [message for logged, message in ErrorLog._unclaimed if logged == log._thread]
+    with ErrorLog._lock:
+        left = list(ErrorLog._unclaimed)
+        log.errors = [message for thread, message in left if thread == log._thread]
+        ErrorLog._unclaimed.clear()
+        ErrorLog._unclaimed.extend(each for each in left if each[0] != log._thread)
     return log.text()
 
 

@@ -101,6 +101,20 @@ def test_rtx_builds_engines_for_sizes_that_vary(name):
     assert 1 == len(compiled.report.blocks)
 
 
+# PyTorch's kernels refuse the spelling of the maximum.
+@pytest.mark.parametrize("name", sorted(EXCHANGES.keys() - {"maximum"}))
+def test_a_group_that_exchanges_nothing_gives_results_of_the_right_shape(name):
+    """One process with PyTorch's fake group tries a program of several: the others have the tensors of this one."""
+    model = waits(EXCHANGES[name])
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [X], require_full_compilation=True)
+
+    found, expected = compiled(X), model(X)
+
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, compiled(X), rtol=0, atol=0)
+
+
 def reason(model, *inputs, **settings):
     """Why PyTorch runs the collective of a model."""
     report = torchtrt.explain(model, list(inputs) or [X], min_block_size=1, **settings)

@@ -13,7 +13,7 @@ from torch import is_grad_enabled
 from torch.fx import GraphModule, Tracer
 from torch.utils import _pytree as pytree
 
-from torchtrt.errors import EngineError, InputError
+from torchtrt.errors import EngineError, InputError, SettingsError
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt.selection import use_module
 from torchtrt_runtime.call_signature import CallSignature
@@ -141,12 +141,18 @@ class CompiledModule(torch.nn.Module):
         """How the runtime executes the engines. Assigned settings hold from the next call on.
 
         Raises:
-            SettingsError: The TensorRT of the engines lacks what a setting needs.
+            SettingsError: The value is no RuntimeSettings, or the TensorRT of the engines lacks what a setting needs.
         """
         return next((each.runtime_settings for each in self._engines()), RuntimeSettings())
 
     @runtime_settings.setter
     def runtime_settings(self, settings: RuntimeSettings) -> None:
+        given: object = settings
+        if not isinstance(given, RuntimeSettings):
+            message = (
+                f"runtime_settings={given!r} is not usable: assign a torchtrt.RuntimeSettings."
+            )
+            raise SettingsError(message)
         for engine in self._engines():
             with use_module(engine.tensorrt_module):
                 settings.check()

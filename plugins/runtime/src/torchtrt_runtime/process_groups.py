@@ -136,7 +136,9 @@ class Processes:
 
 
 class Meeting:
-    """A hook before the first call of a model, in which its processes find out that all are there.
+    """A hook before a model's first call in a process group, in which its processes find out that all are there.
+
+    A program may end ``torch.distributed`` and start it again, with other processes. A copy of the model meets anew.
 
     Args:
         processes: The processes of the model.
@@ -144,15 +146,19 @@ class Meeting:
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
-        self._is_over = False
+        self._group: Any = None  # of all processes, at the last meeting
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_group": None}
 
     def __call__(self, module: Any, _: Any) -> None:
         """Waits for the other processes, as long as the timeout of the default process group.
 
         Raises:
-            ProcessGroupError: One of them does not arrive, or its model has other collectives.
+            ProcessGroupError: One of them does not arrive, its model has other collectives, or this process has
+                another place than the one that compiled the model.
         """
-        if self._is_over:
+        if self._group is not None and process_group() is self._group:
             return
         self._processes.check()
         places = list(_places(module.graph_module))
@@ -164,7 +170,7 @@ class Meeting:
                 ]
                 exchanges = [each for each in sequence if len(each) > 1]
                 self._meet(name, ranks, json.dumps(exchanges))
-        self._is_over = True
+        self._group = process_group()
 
     def _meet(self, name: str, ranks: tuple[int, ...], collectives: str) -> None:
         """Tells the others of a group the model's collectives, and waits for theirs."""

@@ -74,7 +74,8 @@ def exchange(
     """
     communicator, ranks, place = place_among(members, count)
     own = tensor.contiguous()
-    found = [own if index == place else torch.empty_like(own) for index in range(count)]
+    # PyTorch's fake process group receives nothing: its other processes then have the tensor of this one.
+    found = [own if index == place else own.clone() for index in range(count)]
     try:
         for pair in itertools.combinations(range(count), 2):
             if place in pair:
@@ -91,7 +92,7 @@ def _swap(
 ) -> None:
     """Sends a tensor to a rank, and receives the one of the same size that it sends."""
     size = torch.tensor([own.numel() * own.element_size()], device=own.device)
-    its_size = torch.empty_like(size)
+    its_size = size.clone()
     _in_turn(communicator, rank, size, its_size, sends_first)
     if not torch.equal(size, its_size):
         message = f"rank {rank} has {its_size.item()} bytes, and this one {size.item()}: sizes must be equal"
