@@ -390,6 +390,7 @@ def test_a_component_that_cannot_be_compiled_raises_its_reason():
         compile_pipeline(pipe, **options)
 
 
+@pytest.mark.slow  # seven seconds; the tests of converters compare their ops in half precision
 def test_half_precision_is_as_accurate_as_eager_pytorch():
     """Each image is compared with the one in single precision."""
     exact = models.made(models.stable_diffusion)
