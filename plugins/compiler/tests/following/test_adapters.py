@@ -195,3 +195,23 @@ def test_hotswapping_an_adapter_refits():
         wrapped, state, "default", adapter(targets=targets, lora_alpha=3)
     )
     assert before == agree(model)
+
+
+@pytest.mark.parametrize("name", ["load_lora_adapter", "load_adapter"])
+def test_a_loader_of_adapters_may_write_through_data(name):
+    """As PEFT does with ``hotswap=True``, which nothing counts."""
+
+    def load(self, factor):
+        self[0].weight.data.mul_(factor)
+        return factor
+
+    kind = type("Model", (torch.nn.Sequential,), {name: load})
+    model = kind(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()
+    followed = torchtrt.follow(model, min_block_size=1)
+    x = torch.rand(2, 4)
+    with torch.no_grad():
+        for _ in range(2):
+            torch.testing.assert_close(followed(x), model(x))
+            assert 3 == getattr(followed, name)(3)
+        torch.testing.assert_close(followed(x), model(x))
+    assert 1 == len(followed.torchtrt.programs)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import torchtrt
+import torchtrt_compiler.following.programs
 from torchtrt.errors import FollowWarning
 
 X = torch.rand(3, 4)
@@ -120,6 +121,38 @@ def test_a_change_in_a_hidden_place_is_followed(name):
     change(model)
     agree(follower, model)
     assert follower.torchtrt.programs
+
+
+class Registry:
+    """As diffusers has for the hooks of a model: it refers to what was called."""
+
+    def __init__(self, owner):
+        self.owner = owner
+
+
+@pytest.mark.parametrize("wrap", [lambda each: [each], Registry], ids=["list", "object"])
+def test_a_model_may_refer_to_what_follows_it(monkeypatch, wrap):
+    """What follows it shares its attributes, and keeps programs, which change with the calls."""
+    model = made(None, lambda _, x: x.relu())
+    follower = torchtrt.follow(model, min_block_size=1)
+    other = torchtrt.follow(made(None, lambda _, x: x.sin()), min_block_size=1)
+    follower.registry, follower.others = wrap(follower), wrap(other)
+    agree(follower, model)
+    exports = []
+    export = torchtrt_compiler.following.programs.export_traced
+    monkeypatch.setattr(
+        torchtrt_compiler.following.programs,
+        "export_traced",
+        lambda *args: exports.append(args) or export(*args),
+    )
+    agree(other, other.torchtrt.model)
+    exports.clear()
+    for _ in range(2):
+        agree(follower, model)
+    with torch.no_grad():
+        model.layer.weight.mul_(2)
+    agree(follower, model)
+    assert [] == exports
 
 
 def test_another_class_of_a_module_is_another_structure():

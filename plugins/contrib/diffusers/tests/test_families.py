@@ -9,9 +9,7 @@ from torchtrt_converters_diffusers import compile_pipeline
 from . import models
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # diffusers'
-VERSIONS = pytest.mark.parametrize(
-    "version", [pytest.param("reference@8.6.0", marks=pytest.mark.slow), "reference@11.4.0"]
-)
+VERSIONS = ("reference@8.6.0", "reference@11.4.0")
 SIDES = {"heights": (16, 32), "widths": (16, 32), "batch_sizes": (1, 2)}
 TEXT = {"sequence_lengths": (8, 12)}
 LATENTS = {"output_type": "latent"}
@@ -22,7 +20,9 @@ def counts(compiled):
     return {row.component: len(row.programs) for row in compiled.torchtrt.report.components}
 
 
-@VERSIONS
+@pytest.mark.parametrize(
+    "version", [pytest.param(VERSIONS[0], marks=pytest.mark.slow), VERSIONS[1]]
+)
 def test_stable_diffusion_3_has_texts_of_two_encoders(version):
     pipe = models.made(models.stable_diffusion_3)
     names = ["transformer", "text_encoder_3"]
@@ -103,7 +103,8 @@ def test_wan_has_frames():
         models.images(compiled, height=32, width=64, num_frames=5, **text)
 
 
-@VERSIONS
+@pytest.mark.slow  # the compilation takes ten seconds; test_pipeline.py has the UNet's other sizes
+@pytest.mark.parametrize("version", VERSIONS)
 def test_stable_diffusion_xl_has_added_conditions(version):
     pipe = models.made(models.stable_diffusion_xl)
     with torchtrt.use_tensorrt(version):

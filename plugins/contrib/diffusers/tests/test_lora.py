@@ -14,7 +14,38 @@ pytestmark = [
 ]
 
 
-def test_adapters_are_switched_by_refits(tmp_path, monkeypatch):
+SIZE = {"height": 16, "width": 16}
+
+
+@pytest.fixture
+def exported(monkeypatch):
+    """The exports since the list was cleared."""
+    exports = []
+    export = torchtrt_compiler.following.programs.export_traced
+    monkeypatch.setattr(
+        torchtrt_compiler.following.programs,
+        "export_traced",
+        lambda *args: exports.append(args) or export(*args),
+    )
+    return exports
+
+
+def test_the_scale_of_a_call_is_a_refit(tmp_path, exported):
+    """The scale is outside of the program, which would otherwise be another one for each scale."""
+    pipe = models.made(models.stable_diffusion)
+    pipe.load_lora_weights(models.lora(tmp_path, seed=0), adapter_name="a")
+    compiled = compile_pipeline(pipe, heights=16, widths=16, components=["unet"])
+    exported.clear()
+    seen = [
+        models.assert_same(compiled, pipe, **SIZE, **options)
+        for options in ({}, *({"cross_attention_kwargs": {"scale": each}} for each in (0.5, 0.0)))
+    ]
+    assert [] == exported
+    assert all(not seen[0].equal(image) for image in seen[1:])
+
+
+@pytest.mark.slow  # 20 seconds; the tests of torchtrt.follow have these changes for small models
+def test_adapters_are_switched_by_refits(tmp_path, exported):
     """With and without adapters there are two programs of the UNet, and switching back exports neither again."""
     folders = {}
     for seed, name in enumerate("ab"):
@@ -22,13 +53,6 @@ def test_adapters_are_switched_by_refits(tmp_path, monkeypatch):
         models.lora(folders[name], seed)
     pipe = models.made(models.stable_diffusion)
     compiled = compile_pipeline(pipe, heights=16, widths=16, components=["unet", "text_encoder"])
-    exported = []
-    export = torchtrt_compiler.following.programs.export_traced
-    monkeypatch.setattr(
-        torchtrt_compiler.following.programs,
-        "export_traced",
-        lambda *args: exported.append(args) or export(*args),
-    )
     seen = []
 
     def check(change=None, **options):
@@ -36,7 +60,7 @@ def test_adapters_are_switched_by_refits(tmp_path, monkeypatch):
         exported.clear()
         if change is not None:
             change()
-        image = models.assert_same(compiled, pipe, height=16, width=16, **options)
+        image = models.assert_same(compiled, pipe, **SIZE, **options)
         seen.append(image)
         assert len(compiled.unet.torchtrt.programs) <= 2
         return len(exported)

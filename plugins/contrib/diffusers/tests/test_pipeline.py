@@ -160,7 +160,7 @@ def test_the_report_has_a_row_for_each_component(pair):
     )
     assert {"height": "16 to 32", "width": "8 to 32"}.items() <= report["unet"].sizes.items()
     assert "unet (UNet2DConditionModel): 1 program; batch=1 to 4, height=16 to 32" in str(report)
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError, match="has no row"):
         report["safety_checker"]
     rich = pytest.importorskip("rich.console")
     console = rich.Console(width=200, file=io.StringIO())
@@ -219,6 +219,11 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
         ({"dynamic_shapes": {"vae": {}}}, "an autoencoder, whose sizes follow from heights"),
         ({"dynamic_shapes": {"unet": {"x": {0: 1}}}}, "dynamic_shapes names 'x'"),
         ({"heights": True}, "heights=True is no range"),
+        ({"components": 5}, "components takes the names of components, not an int"),
+        ({"dynamic_shapes": "unet"}, "dynamic_shapes takes a dictionary, not a str"),
+        ({"example": [("height", 16)]}, "example takes a dictionary, not a list"),
+        ({"guidance": 7.5}, "guidance=7.5 is neither True nor False"),
+        ({"fallback": "no"}, "fallback='no' is neither True nor False"),
         ({"example": {"height": 15}}, "divisible by 8.*Give example"),
     ],
 )
@@ -242,6 +247,15 @@ def test_a_compiled_pipeline_is_compiled_for_other_sizes():
             models.images(each, height=64, width=8)
     third = compile_pipeline(second, heights=8, widths=8, components=["unet"], compile_now=False)
     assert "1 program" in str(third.torchtrt.report["vae.decoder"])
+
+
+def test_guidance_that_is_not_compiled_is_named():
+    options = {"components": ["unet"], "guidance": False, "compile_now": False}
+    compiled = compile_pipeline(models.made(models.stable_diffusion), **options)
+    with pytest.raises(
+        InputError, match=r"batch=2 .*doubled by guidance\) is outside of 1,.*guidance=True"
+    ):
+        models.images(compiled, **SIZE)
 
 
 def test_settings_are_checked():
@@ -390,6 +404,7 @@ def test_a_component_that_cannot_be_compiled_raises_its_reason():
         compile_pipeline(pipe, **options)
 
 
+@pytest.mark.slow  # seven seconds; the tests of converters compare their ops in half precision
 def test_half_precision_is_as_accurate_as_eager_pytorch():
     """Each image is compared with the one in single precision."""
     exact = models.made(models.stable_diffusion)

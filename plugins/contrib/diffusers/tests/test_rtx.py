@@ -20,7 +20,10 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     ("build", "component"),
-    [(models.stable_diffusion, "unet"), (models.stable_diffusion_3, "transformer")],
+    [
+        (models.stable_diffusion, "unet"),
+        pytest.param(models.stable_diffusion_3, "transformer", marks=pytest.mark.slow),
+    ],
 )
 def test_denoisers_build(build, component):
     """In half precision, as one engine. Engines whose weights can be replaced need a GPU while they are built."""

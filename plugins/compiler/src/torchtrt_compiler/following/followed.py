@@ -15,6 +15,8 @@ from torchtrt_compiler.following.follower import Follower
 
 _Model = TypeVar("_Model", bound=torch.nn.Module)
 _SLOT = "_torchtrt_follower"
+_LOADERS = ("load_lora_adapter", "load_adapter")
+"""The methods of diffusers, transformers and PEFT that may write an adapter through ``.data`` (``hotswap=True``)."""
 
 
 def follow(
@@ -106,10 +108,26 @@ def _members(model_class: Any) -> dict[str, Any]:
         "torchtrt": property(lambda self: object.__getattribute__(self, _SLOT)),
         "forward": property(read_forward, replace_forward, restore_forward),
         "load_state_dict": functools.wraps(model_class.load_state_dict)(load_state_dict),
+        **{each: _refreshing(model_class, each) for each in _LOADERS if hasattr(model_class, each)},
         "__copy__": lambda self: _again(copy.copy(self.torchtrt.model), _options(self)),
         "__deepcopy__": _deep_copied,
         "__reduce_ex__": lambda self, _: (_again, (self.torchtrt.model, _options(self))),
     }
+
+
+def _refreshing(model_class: Any, name: str) -> Any:
+    """Returns a method after which the engines get all weights."""
+    method = getattr(model_class, name)
+
+    @functools.wraps(method)
+    def load(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self.torchtrt.changing():
+            try:
+                return method(self, *args, **kwargs)
+            finally:
+                self.torchtrt.refresh()
+
+    return load
 
 
 def _options(followed: Any) -> dict[str, Any]:

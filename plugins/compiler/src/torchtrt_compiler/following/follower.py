@@ -34,7 +34,7 @@ from torchtrt_compiler.following.calls import (
 )
 from torchtrt_compiler.following.programs import Binding, Program, Watch, bind
 from torchtrt_compiler.following.sizes import SeenSizes, as_input, end_shapes, fixed
-from torchtrt_compiler.following.state import Change, ModelState
+from torchtrt_compiler.following.state import Change, ModelState, NoState
 from torchtrt_compiler.following.tracing import (
     ImpureForwardError,
     check_traceable,
@@ -80,7 +80,7 @@ class _Structure:
         self.chosen = {place: each for place, each in self.chosen.items() if each is not binding}
 
 
-class Follower:
+class Follower(NoState):
     """Runs a model's calls on engines with the weights that the model has.
 
     Args:

@@ -20,12 +20,18 @@ from torch.nn.parameter import is_lazy
 
 from torchtrt_compiler.following.adapters import numbers_of
 
+
+class NoState:
+    """An object that a model may refer to, and whose attributes its ``forward`` does not read."""
+
+
 _SLOTS = ("_parameters", "_buffers")
 _NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _ATOMS = (
     *_PLAIN, Enum, type, FunctionType, BuiltinFunctionType, ModuleType, torch.Generator,
+    NoState,
 )  # fmt: skip
 _DEEPEST = 6
 """How many containers and objects inside each other are looked into."""
@@ -133,6 +139,8 @@ class ModelState:
         self._buffers: list[tuple[Any, bytes]] = []
         modules = list(_modules(model))
         self._seen: dict[int, Any] = {id(module): module for _, module in modules}
+        # What follows a model shares its attributes, and hooks of libraries may refer to it.
+        self._seen |= {id(vars(module)): vars(module) for _, module in modules}
         self._modules = [module for _, module in modules]
         self._classes = [type(module) for module in self._modules]
         self.unnamed: list[tuple[torch.Tensor, int, Any]] = []
@@ -177,7 +185,7 @@ class ModelState:
             value, torch.nn.Module
         ):  # in a container, so that it is none of the model's own
             depth = _DEEPEST
-        if isinstance(value, _ATOMS) or depth == 0 or id(value) in self._seen:
+        if isinstance(value, _ATOMS) or depth == 0 or self._has_seen(value):
             return
         self._seen[id(value)] = value
         self._add_buffer(value)
@@ -192,6 +200,9 @@ class ModelState:
             self._values.append(_Values(path, attributes))
             for name, each in attributes.items():
                 self._look_into(f"{path}.{name}", each, depth - 1)
+
+    def _has_seen(self, value: Any) -> bool:
+        return id(value) in self._seen or id(getattr(value, "__dict__", None)) in self._seen
 
     def _add_buffer(self, value: Any) -> None:
         """Adds the contents of what can be written to without PyTorch, such as an array of NumPy."""

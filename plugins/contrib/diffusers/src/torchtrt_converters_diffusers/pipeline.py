@@ -113,12 +113,15 @@ def compile_pipeline(
         A pipeline of the same class. Its attribute ``torchtrt`` is a ``CompiledPipeline``, with the ``report``.
 
     Raises:
-        InputError: A range does not fit the pipeline, or a component is offloaded or in training mode.
+        InputError: An argument is of another kind, a range does not fit the pipeline, or a component is offloaded or in
+            training mode.
         SettingsError: A setting is unknown or unusable.
         TorchTRTError: A component cannot be compiled.
     """
     if not isinstance(pipe, DiffusionPipeline):
         raise InputError(f"compile_pipeline takes a pipeline of diffusers, not {kind_of(pipe)}.")
+    _check_kinds(components, dynamic_shapes, example)
+    _check_switches(guidance=guidance, compile_now=compile_now, fallback=fallback)
     sizes = sizes_of(
         pipe,
         heights=heights,
@@ -147,6 +150,30 @@ def compile_pipeline(
             # Text encoders of transformers prepare themselves in their first call.
             run_example(compiled, sizes, example or {})
     return compiled  # type: ignore[no-any-return]
+
+
+def _check_kinds(components: Any, dynamic_shapes: Any, example: Any) -> None:
+    """Checks the kinds of the arguments that hold several values.
+
+    Raises:
+        InputError: One is of another kind.
+    """
+    if not isinstance(components, Collection | None):
+        raise InputError(f"components takes the names of components, not {kind_of(components)}.")
+    for argument, value in (("dynamic_shapes", dynamic_shapes), ("example", example)):
+        if not isinstance(value, Mapping | None):
+            raise InputError(f"{argument} takes a dictionary, not {kind_of(value)}.")
+
+
+def _check_switches(**switches: Any) -> None:
+    """Checks arguments that are True or False.
+
+    Raises:
+        InputError: One is neither.
+    """
+    for argument, value in switches.items():
+        if not isinstance(value, bool):
+            raise InputError(f"{argument}={value!r} is neither True nor False.")
 
 
 def _check_calls(compiled: Any, sizes: PipelineSizes | None) -> None:

@@ -58,7 +58,8 @@ class PipelineReport:
         for each in self.components:
             if each.component == component:
                 return each
-        raise KeyError(component)
+        names = ", ".join(each.component for each in self.components)
+        raise KeyError(f"The report has no row {component!r}; it has {names}.")
 
     def __str__(self) -> str:
         """Returns a line for each component."""

@@ -183,11 +183,11 @@ class PipelineSizes:
 
     def guided_images(self) -> Axis:
         """Returns the rows of a denoiser that computes with and without the prompt in one call."""
+        note = f"{_IMAGES}, doubled by guidance"
         if not self.guided:
-            return self.images()
+            return Axis(self.batch, "batch", "batch_sizes or guidance=True", note=note)
         least, usual, most = self.batch
-        rows = Range(least, 2 * usual, 2 * most)
-        return Axis(rows, "batch", "batch_sizes", note=f"{_IMAGES}, doubled by guidance")
+        return Axis(Range(least, 2 * usual, 2 * most), "batch", "batch_sizes", note=note)
 
     def tokens(self, besides: int = 0) -> Axis | None:
         """Returns the tokens of a text, with so many besides the argument's; None if that is unknown."""
