@@ -132,6 +132,17 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
+@torch.library.custom_op("engine_kernels::sparse", mutates_args=())
+def sparse(x: Tensor) -> Tensor:
+    """Returns a tensor without strides."""
+    return x.to_sparse()
+
+
+@sparse.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
 @torch.library.custom_op("engine_kernels::on_gpu", mutates_args=(), device_types="cuda")
 def on_gpu(x: Tensor) -> Tensor:
     """Has an implementation for GPUs alone."""
@@ -143,7 +154,7 @@ def _(x: Tensor) -> Tensor:
     return torch.empty_like(x)
 
 
-OPS = (windows, rank, blend, above, noise, wrong, failing, on_gpu)
+OPS = (windows, rank, blend, above, noise, wrong, failing, sparse, on_gpu)
 
 
 @pytest.fixture
@@ -483,6 +494,7 @@ def test_a_tensorrt_without_plugins_leaves_the_op_to_pytorch(kernels: ConverterP
     [
         (wrong, r"float32 \(2, 4\), and its fake implementation says torch\.float32 \(3, 4\)"),
         (failing, "ValueError: the kernel gave up"),
+        (sparse, r"The result 0 of .*sparse is torch\.sparse_coo\. Return a tensor with strides"),
     ],
 )
 def test_a_kernel_that_fails_or_lies_is_an_error_of_the_call(

@@ -227,6 +227,18 @@ def test_a_string_implementation_has_one_form(where: str) -> None:
         ConverterPack("vision").add(relu, where)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"priority": "first"}, {"reject_if": 3}, {"reject_if": [convert, None]}], ids=str
+)
+def test_a_wrong_argument_of_a_registration_is_an_error_that_names_the_pack(wrong: Any) -> None:
+    """Nothing is registered."""
+    pack = ConverterPack("vision")
+
+    with pytest.raises(PackError, match="Pack 'vision'"):
+        pack.add(relu, convert, **wrong)
+    assert not pack.converters
+
+
 def test_a_table_passes_each_op_its_value() -> None:
     """One function serves several ops, and reads nothing back from the node."""
     pack = ConverterPack("vision")

@@ -17,9 +17,7 @@ from torchtrt.contract import (
     AutocastRule,
     Converter,
     ConverterPriority,
-    RejectIf,
     Validator,
-    accept_every_node,
     looks_like_converter,
     with_table_value,
 )
@@ -30,6 +28,8 @@ from torchtrt.packs.registrations import (
     LoweringPass,
     Named,
     Registration,
+    checks_of,
+    joined_checks,
     target_or_name,
 )
 from torchtrt.plugins.calls import PluginCheck
@@ -233,8 +233,10 @@ class ConverterPack:
         named = Named(
             target,
             implementation,
-            _joined(capability_validator, reject_if) if capability_validator or reject_if else None,
-            priority if isinstance(priority, ConverterPriority) else ConverterPriority(priority),
+            joined_checks(capability_validator, reject_if, self.name)
+            if capability_validator or reject_if
+            else None,
+            self._priority(priority, target),
             (*flags, tensorrt, capabilities),
         )
         is_late = isinstance(target, str) and isinstance(implementation, str) and _is_one_op(target)
@@ -283,7 +285,7 @@ class ConverterPack:
             raise PackError(
                 f"Pack {self.name!r} registers the plugin {made.op} version {version} twice."
             )
-        checks = (reject_if,) if callable(reject_if) else tuple(reject_if)
+        checks = checks_of(reject_if, self.name)
         self.add(
             made.op,
             _plugin_converter(made, sys._getframe(1).f_globals.get("__name__", "")),
@@ -319,7 +321,7 @@ class ConverterPack:
             if enabled:
                 self._check_open()
                 self.decompositions += tuple(
-                    Decomposition(op, function, ConverterPriority(priority))
+                    Decomposition(op, function, self._priority(priority, target))
                     for op in _functional_targets(target)
                 )
                 self._changed()
@@ -391,6 +393,14 @@ class ConverterPack:
         name = f"{module.partition('.')[2]}."
         places = (place for place, each in enumerate(self.modules) if name.startswith(f"{each}."))
         return next(places, -1), module
+
+    def _priority(self, value: Any, target: Target | str) -> ConverterPriority:
+        try:
+            return ConverterPriority(value)
+        except ValueError:
+            raise PackError(
+                f"Pack {self.name!r}: the priority of {target} is {value!r}. Write ConverterPriority.HIGH or STANDARD."
+            ) from None
 
     def _check_open(self) -> None:
         """Raises a ``PackError`` if another pack is being loaded, or this one is complete."""
@@ -479,13 +489,3 @@ def _functional_targets(target: Target | str) -> Sequence[Target | str]:
         op for op in targets if not (isinstance(op, OpOverload) and op._schema.is_mutable)
     ]
     return functional or targets
-
-
-def _joined(
-    validator: Validator | None, reject_if: Validator | Sequence[Validator]
-) -> Validator | None:
-    """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
-    checks = (reject_if,) if callable(reject_if) else tuple(reject_if)
-    if not checks:
-        return None if validator is accept_every_node else validator
-    return RejectIf(*checks, validator=validator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,13 +12,14 @@ from torchtrt.contract import (
     Converter,
     ConverterPriority,
     ConverterSupport,
+    RejectIf,
     SchemaArguments,
     Validator,
     accept_every_node,
     calling_convention,
     with_settings,
 )
-from torchtrt.errors import UnknownTargetError
+from torchtrt.errors import PackError, UnknownTargetError
 from torchtrt.targets import Target, canonical_spelling, parse_target
 
 
@@ -89,3 +90,28 @@ def target_or_name(target: Target | str) -> Target | str:
         return parse_target(target)
     except UnknownTargetError:
         return canonical_spelling(str(target))
+
+
+def checks_of(reject_if: Any, pack: str) -> tuple[Validator, ...]:
+    """Returns the checks of a registration.
+
+    Raises:
+        PackError: They are no functions.
+    """
+    checks = (reject_if,) if callable(reject_if) else reject_if
+    if not isinstance(checks, Sequence) or not all(map(callable, checks)):
+        raise PackError(
+            f"Pack {pack!r}: reject_if={reject_if!r} is no function, and no sequence of functions, that return a "
+            "reason or None."
+        )
+    return tuple(checks)
+
+
+def joined_checks(
+    validator: Validator | None, reject_if: Validator | Sequence[Validator], pack: str
+) -> Validator | None:
+    """Returns one validator of a validator and checks, or ``None`` where there is nothing to check."""
+    checks = checks_of(reject_if, pack)
+    if not checks:
+        return None if validator is accept_every_node else validator
+    return RejectIf(*checks, validator=validator)

@@ -299,7 +299,17 @@ def _run(
     with torch.no_grad():
         result = plugin.op(*args, **kwargs)
         results = result if isinstance(result, (list, tuple)) else (result,)
+        if len(results) != len(outputs):
+            raise RuntimeError(
+                f"{plugin.op.name()} returned {len(results)} results, and its fake implementation returns "
+                f"{len(outputs)}. Correct the one of them that is wrong."
+            )
         for index, (made, output) in enumerate(zip(results, outputs, strict=True)):
+            if not isinstance(made, torch.Tensor) or made.layout is not torch.strided:
+                kind = made.layout if isinstance(made, torch.Tensor) else type(made).__name__
+                raise RuntimeError(
+                    f"The result {index} of {plugin.op.name()} is {kind}. Return a tensor with strides from its kernel."
+                )
             if made.shape != output.shape or made.dtype != output.dtype:
                 raise RuntimeError(
                     f"The result {index} of {plugin.op.name()} is {made.dtype} {tuple(made.shape)}, and its fake "
