@@ -150,6 +150,7 @@ TEXTS = {
     "max_aux_streams": ("0", 0),
     "target_compute_capabilities": ("8.6,12.0", ("8.6", "12.0")),
     "user_allocation": ("true", True),
+    "share_execution_memory": ("on", True),
     "input_names": ("a,b", ("a", "b")),
     "output_names": ("[]", ()),
     "runtime_cache": ("folder", "folder"),
