@@ -225,3 +225,15 @@ def test_a_program_that_made_constants_in_another_default_dtype():
     compiled = torchtrt.compile(program, [inputs], min_block_size=1)
 
     assert compiled(torch.ones(1, 3).half()).dtype is torch.float16
+
+
+def test_a_size_that_the_model_refuses_prints_no_traceback(caplog):
+    """PyTorch logs the error of its trial, which the warning of the compilation replaces."""
+
+    def product(x):
+        return x @ (torch.ones(3, 3) if x.shape[0] > 1 else torch.ones(4, 4))
+
+    with pytest.warns(UserWarning, match="You asked for 1 to 16"):
+        torchtrt.compile(Function(product).eval(), [rows(1)], min_block_size=1)
+
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

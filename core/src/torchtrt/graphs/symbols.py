@@ -53,21 +53,30 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
 
     # PyTorch calls this before it adds a guard; its own switch to raise here is newer than 2.9.
     shape_env._check_frozen = refuse
-    for logger in _NOISY:  # they print what raised, although it is caught and told otherwise
-        logger.addFilter(_drop)
+    try:
+        with quiet_tracing():
+            yield
+    finally:
+        del shape_env._check_frozen
+
+
+@contextlib.contextmanager
+def quiet_tracing() -> Iterator[None]:
+    """Hides the tracebacks that PyTorch logs while it traces, in a ``with`` block whose errors are caught."""
+
+    def hide(record: logging.LogRecord) -> bool:  # noqa: ARG001
+        return False  # a function of its own for each block, because blocks nest
+
+    for logger in _NOISY:
+        logger.addFilter(hide)
     try:
         yield
     finally:
-        del shape_env._check_frozen
         for logger in _NOISY:
-            logger.removeFilter(_drop)
+            logger.removeFilter(hide)
 
 
 _NOISY = tuple(
     logging.getLogger(name)
     for name in ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
 )
-
-
-def _drop(record: logging.LogRecord) -> bool:  # noqa: ARG001
-    return False

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from torchtrt.conversion.size_ranges import Profile, SizeRange, linear_size
 from torchtrt.errors import ExportError
 from torchtrt.graphs.nodes import model_line, mutates
+from torchtrt.graphs.symbols import quiet_tracing
 from torchtrt_compiler.lowering import Program
 from torchtrt_compiler.lowering.aliasing import may_share
 from torchtrt_compiler.lowering.regions import autocast_restored
@@ -176,7 +177,7 @@ def _compare(exported: ExportedProgram, values: _Values, retrace: Retrace | None
     assert spec is not None
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), quiet_tracing():
             warnings.simplefilter("ignore")  # which were given when it was exported first
             special = retrace(args, kwargs)
     except ExportError:
