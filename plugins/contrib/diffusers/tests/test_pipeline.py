@@ -216,6 +216,10 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
         ({"components": ["transformer"]}, "no module 'transformer'; it has"),
         ({"components": "scheduler"}, "no module 'scheduler'; it has"),
         ({"dynamic_shapes": {"nothing": {}}}, "no module 'nothing'"),
+        (
+            {"components": ["vae"], "dynamic_shapes": {"unet": {}}},
+            "sizes for 'unet', which components= leaves out",
+        ),
         ({"dynamic_shapes": {"vae": {}}}, "an autoencoder, whose sizes follow from heights"),
         ({"dynamic_shapes": {"unet": {"x": {0: 1}}}}, "dynamic_shapes names 'x'"),
         ({"heights": True}, "heights=True is no range"),

@@ -196,7 +196,7 @@ def _chosen(
     """Returns the names of the components to compile, after a check of what the user named.
 
     Raises:
-        InputError: There are no such components.
+        InputError: There are no such components. Or there are sizes for one that is not compiled.
     """
     modules = _modules(pipe)
     if isinstance(components, str):
@@ -207,7 +207,13 @@ def _chosen(
         raise InputError(
             f"{type(pipe).__name__} has no module {', '.join(map(repr, unknown))}; it has {', '.join(modules)}."
         )
-    return modules if components is None else components
+    if components is None:
+        return modules
+    if unused := sorted(declared.keys() - set(components)):
+        raise InputError(
+            f"dynamic_shapes has sizes for {', '.join(map(repr, unused))}, which components= leaves out."
+        )
+    return components
 
 
 def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iterator[_Part]:
