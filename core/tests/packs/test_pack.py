@@ -228,7 +228,9 @@ def test_a_string_implementation_has_one_form(where: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"priority": "first"}, {"reject_if": 3}, {"reject_if": [convert, None]}], ids=str
+    "wrong",
+    [{"priority": "first"}, {"reject_if": 3}, {"reject_if": [convert, None]}],
+    ids=["priority", "check", "checks"],
 )
 def test_a_wrong_argument_of_a_registration_is_an_error_that_names_the_pack(wrong: Any) -> None:
     """Nothing is registered."""
