@@ -297,6 +297,7 @@ class ConverterPack:
             requires=Capability.PLUGINS_V3,
         )
         self.plugins += (made,)
+        self._changed()
 
     def decomposition(
         self,
