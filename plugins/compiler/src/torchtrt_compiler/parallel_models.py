@@ -183,16 +183,15 @@ def _restore_names(exported: ExportedProgram) -> None:
 def wait_before_engines(graph_module: GraphModule) -> None:
     """Lets PyTorch finish each collective that it runs before an engine reads the result."""
     graph = graph_module.graph
-    for call in graph.find_nodes(op="call_module"):
-        for source in call.all_input_nodes:
-            if _is_pending(source):
-                with graph.inserting_before(call):
-                    waited = graph.call_function(
-                        torch.ops._c10d_functional.wait_tensor.default, (source,)
-                    )
-                waited.meta["val"] = source.meta.get("val")
-                call.replace_input_with(source, waited)
-    graph_module.recompile()
+    calls = graph.find_nodes(op="call_module")
+    pending = [(call, each) for call in calls for each in call.all_input_nodes if _is_pending(each)]
+    for call, source in pending:
+        with graph.inserting_before(call):
+            waited = graph.call_function(torch.ops._c10d_functional.wait_tensor.default, (source,))
+        waited.meta["val"] = source.meta.get("val")
+        call.replace_input_with(source, waited)
+    if pending:
+        graph_module.recompile()
 
 
 def _is_pending(source: Any) -> bool:
