@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 
+from torchtrt_compiler.following import programs
 from torchtrt_runtime import EngineModule
 
 
 def engines_of(compiled: torch.nn.Module) -> list[EngineModule]:
     """Returns the engines of a compiled model."""
     return [module for module in compiled.modules() if isinstance(module, EngineModule)]
+
+
+def exports_of_followed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Returns a list that has an entry for each export of a followed model from now on."""
+    exports: list[Any] = []
+    export = programs.export_traced
+    monkeypatch.setattr(
+        programs, "export_traced", lambda *args: exports.append(args) or export(*args)
+    )
+    return exports
 
 
 def assert_same(compiled: Any, model: Any, *inputs: Any, tolerance: float = 1e-4) -> None:

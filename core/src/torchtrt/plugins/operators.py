@@ -1,4 +1,4 @@
-"""Which ops can run as plugins, and by which name engines ask for them."""
+"""The ops that can run as plugins, and the names by which engines ask for them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import torchtrt
-import torchtrt_compiler.following.programs
+from tests.support.compiled import exports_of_followed
 from torchtrt.errors import FollowWarning
 
 X = torch.rand(3, 4)
@@ -138,13 +138,7 @@ def test_a_model_may_refer_to_what_follows_it(monkeypatch, wrap):
     other = torchtrt.follow(made(None, lambda _, x: x.sin()), min_block_size=1)
     follower.registry, follower.others = wrap(follower), wrap(other)
     agree(follower, model)
-    exports = []
-    export = torchtrt_compiler.following.programs.export_traced
-    monkeypatch.setattr(
-        torchtrt_compiler.following.programs,
-        "export_traced",
-        lambda *args: exports.append(args) or export(*args),
-    )
+    exports = exports_of_followed(monkeypatch)
     agree(other, other.torchtrt.model)
     exports.clear()
     for _ in range(2):

@@ -2,7 +2,7 @@
 
 import pytest
 
-import torchtrt_compiler.following.programs
+from tests.support.compiled import exports_of_followed
 from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
@@ -20,14 +20,7 @@ SIZE = {"height": 16, "width": 16}
 @pytest.fixture
 def exported(monkeypatch):
     """The exports since the list was cleared."""
-    exports = []
-    export = torchtrt_compiler.following.programs.export_traced
-    monkeypatch.setattr(
-        torchtrt_compiler.following.programs,
-        "export_traced",
-        lambda *args: exports.append(args) or export(*args),
-    )
-    return exports
+    return exports_of_followed(monkeypatch)
 
 
 def test_the_scale_of_a_call_is_a_refit(tmp_path, exported):

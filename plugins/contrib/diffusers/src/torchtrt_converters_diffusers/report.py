@@ -1,4 +1,4 @@
-"""Which components of a pipeline run on engines, and why others do not."""
+"""The report of a pipeline: the components that run on engines, and the reasons of the others."""
 
 from __future__ import annotations
 
