@@ -13,6 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 _MARK = "\x1e"
@@ -45,6 +46,7 @@ def in_turns(
     jobs: Mapping[str, int],
     seconds: float,
     note: Callable[[str, Any], None],
+    after: Path | None = None,
 ) -> None:
     """Runs programs that ``take_turn``, and notes the answer of each by its name.
 
@@ -53,6 +55,7 @@ def in_turns(
         jobs: How many of each kind get ready at a time.
         seconds: How long all together may take to get ready. Who is not ready then fails.
         note: Called with a name and its answer, as they come.
+        after: A file that must exist before the first is measured.
     """
     places = {kind: threading.Semaphore(count) for kind, count in jobs.items()}
     end = time.monotonic() + seconds
@@ -83,6 +86,8 @@ def in_turns(
         thread.start()
     for thread in threads:
         thread.join()
+    while after is not None and not after.exists():
+        time.sleep(1)
     for name, process in sorted(waiting.items()):
         assert process.stdin is not None
         process.stdin.write("go\n")

@@ -43,15 +43,19 @@ COLUMNS = {
 }
 PROGRAMS = ("pytorch", "ours", "onnx", "inductor")
 TOGETHER = 7
-"""How many rows get ready at a time: each has four processes, which hold their memory until it is their turn."""
+"""How many rows get ready at a time, if not told: each has four processes, which hold their memory until their turn."""
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
 LEVEL = 1.01
 """What takes at most so many times as long as the fastest is as fast."""
 WRONG = 0.05
 """The relative error beyond which an engine computes something else."""
+ONNX_BYTES = 2**31
+"""How large a file of ONNX may be, weights included."""
 TRIES = 0
 """How many ops ``tune=True`` tries in PyTorch, each of which builds the model anew."""
+MODES: tuple[bool | str, ...] = (False, True)
+"""Which ways of PyTorch to run the whole model ``tune=True`` tries: with ``"max-autotune"`` it would take minutes."""
 TIMINGS = 1
 """How often TensorRT times each kernel that it may choose."""
 
@@ -116,11 +120,18 @@ def in_a_graph(call: Callable[[], Any]) -> Callable[[], None]:
 
 
 class Work:
-    """One model and batch, its files in the folder, and where TensorRT may take kernels from."""
+    """One model and batch, its files in the folder, and what TensorRT is told about building."""
 
-    def __init__(self, folder: Path, label: str, tactic_sources: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        label: str,
+        tactic_sources: int | None = None,
+        level: int | None = None,
+    ) -> None:
         self.label = label
         self.tactic_sources = tactic_sources
+        self.level = level
         self.name, _, batch = label.rpartition(", batch ")
         self.batch = int(batch)
         stem = "".join(letter if letter.isalnum() else "-" for letter in label)
@@ -155,6 +166,8 @@ def export(work: Work) -> None:
     with torch.no_grad():
         torch.save((inputs, model(*inputs)), work.data)
         torch.export.save(export_program(model, inputs, {}, None), work.program)
+        if sum(each.nbytes for each in model.state_dict().values()) > ONNX_BYTES:
+            return
         try:
             torch.onnx.export(model, inputs, work.onnx, opset_version=17, external_data=False)
         except Exception as error:  # the column stays empty
@@ -184,10 +197,12 @@ def ours(work: Work) -> Callable[[], dict[str, Any]]:
     from torchtrt_compiler import tuning
 
     tuning.TRIES = TRIES
+    tuning.ALL_IN_TORCH = {mode: how for mode, how in tuning.ALL_IN_TORCH.items() if mode in MODES}
     program, inputs, expected = work.loaded()
     settings: dict[str, Any] = {
         "require_full_compilation": True,
         "tactic_sources": work.tactic_sources,
+        "optimization_level": work.level,
         "num_avg_timing_iters": TIMINGS,
         "engine_cache": work.program.parent / "engines",
     }
@@ -235,8 +250,8 @@ def inductor(work: Work) -> Callable[[], dict[str, Any]]:
     program, inputs, _ = work.loaded()
     ops = ops_of(program)
     torch.set_grad_enabled(False)
-    for setting in (True, "max-autotune"):
-        torchtrt.compile(program, torch_executed_ops=ops, inductor=setting)(*inputs)
+    for mode in MODES:
+        torchtrt.compile(program, torch_executed_ops=ops, inductor=mode)(*inputs)
     return dict
 
 
@@ -255,6 +270,8 @@ def onnx(work: Work) -> Callable[[], dict[str, Any]]:
     config.set_flag(trt.BuilderFlag.FP16)
     if work.tactic_sources is not None:
         config.set_tactic_sources(work.tactic_sources)
+    if work.level is not None:
+        config.builder_optimization_level = work.level
     config.avg_timing_iterations = TIMINGS
     plan = builder.build_serialized_network(network, config)
     runtime = trt.Runtime(logger)
@@ -385,27 +402,22 @@ What compiling ours took, and how large the engine is:
 """
 
 
-def run(
-    folder: Path,
-    python: str,
-    jobs: int,
-    seconds: float,
-    labels: list[str],
-    tactic_sources: int | None,
-) -> None:
+def run(options: argparse.Namespace, labels: list[str]) -> None:
     """Exports, measures, and appends each answer to ``results.jsonl`` as it comes."""
+    folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     me = ["-m", "tests.benchmarks.gpu", str(folder)]
-    if tactic_sources is not None:
-        me += ["--tactic-sources", str(tactic_sources)]
-    places = {"pytorch": 3, "ours": jobs, "onnx": jobs, "inductor": 3}
+    for name in ("tactic_sources", "level"):
+        if (value := getattr(options, name)) is not None:
+            me += [f"--{name.replace('_', '-')}", str(value)]
+    places = {"pytorch": 3, "ours": options.jobs, "onnx": options.jobs, "inductor": 3}
 
     def note(name: str, answer: Any) -> None:
         with (folder / "results.jsonl").open("a") as file:
             file.write(json.dumps({"name": name, "answer": answer}) + "\n")
 
-    for start in range(0, len(labels), TOGETHER):
-        group = labels[start : start + TOGETHER]
+    for start in range(0, len(labels), options.together):
+        group = labels[start : start + options.together]
         exports = [
             subprocess.Popen([sys.executable, *me, "--program", "export", "--model", label])
             for label in group
@@ -415,7 +427,7 @@ def run(
             process.wait()
         programs = {
             f"{program}:{label}": [
-                sys.executable if program == "pytorch" else python,
+                sys.executable if program == "pytorch" else options.tensorrt_python,
                 *me,
                 "--program",
                 program,
@@ -426,7 +438,7 @@ def run(
             for program in PROGRAMS
             if program != "onnx" or Work(folder, label).onnx.exists()
         }
-        in_turns(programs, places, seconds, note)
+        in_turns(programs, places, options.seconds, note, options.after)
 
 
 def collect(folder: Path) -> dict[str, dict[str, Any]]:
@@ -456,6 +468,17 @@ def main() -> None:
         type=int,
         help="where TensorRT may take kernels from, as the setting: 0 where cuBLAS and cuDNN are not installed",
     )
+    parser.add_argument(
+        "--level", type=int, help="TensorRT's optimization level, as the setting optimization_level"
+    )
+    parser.add_argument(
+        "--together", type=int, default=TOGETHER, help="how many rows get ready at a time"
+    )
+    parser.add_argument(
+        "--after",
+        type=Path,
+        help="measure only once this file exists: whatever else works on the machine makes it when it ends",
+    )
     parser.add_argument("--program", choices=("export", *PROGRAMS), help=argparse.SUPPRESS)
     parser.add_argument(
         "--model", action="append", help="a row, as 'ResNet-50, batch 1'; default: all"
@@ -476,17 +499,10 @@ def main() -> None:
         get_ready = {"pytorch": pytorch, "ours": ours, "onnx": onnx, "inductor": inductor}[
             options.program
         ]
-        work = Work(options.folder, labels[0], options.tactic_sources)
+        work = Work(options.folder, labels[0], options.tactic_sources, options.level)
         take_turn(lambda: get_ready(work))
     else:
-        run(
-            options.folder,
-            options.tensorrt_python,
-            options.jobs,
-            options.seconds,
-            labels,
-            options.tactic_sources,
-        )
+        run(options, labels)
         text = section(collect(options.folder))
         print(text)
         if options.write:

@@ -298,6 +298,8 @@ class Measurement:
             "optimization_level": self.options.level,
             "cuda_graphs": cuda_graphs and self.is_gpu,
             "immutable_weights": True,
+            "tactic_sources": self.options.tactic_sources,
+            "engine_cache": self.options.engines and f"{self.options.engines}/{self.rank}",
         }
 
     def _compiled(
@@ -426,6 +428,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--prompt", type=int, default=2048)
     parser.add_argument("--new", type=int, default=8, help="how many tokens are compared")
     parser.add_argument("--level", type=int, default=None, help="optimization_level of TensorRT")
+    parser.add_argument(
+        "--tactic-sources", type=int, help="as the setting: 0 without cuBLAS and cuDNN"
+    )
+    parser.add_argument("--engines", help="a folder that keeps the engines")
     parser.add_argument("--limit", type=int, default=150, help="seconds that a phase may take")
     parser.add_argument("--strict", action="store_true", help="end at the first error")
     parser.add_argument("--output", default=os.environ.get("OUT_FILE"))

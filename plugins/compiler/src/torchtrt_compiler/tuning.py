@@ -42,7 +42,7 @@ GAIN = 0.02
 """The part of a call's time that must be gained: less is chance."""
 ROUNDS, ROUND = 7, 0.02
 """How many rounds of calls are measured, and how many seconds each takes."""
-_ALL_IN_TORCH: Mapping[bool | str, str] = {
+ALL_IN_TORCH: Mapping[bool | str, str] = {
     False: "",
     True: ", compiled by Inductor",
     "max-autotune": ", compiled by Inductor with max-autotune",
@@ -175,7 +175,7 @@ class _Search:
             what = "with what stays in PyTorch so far compiled by Inductor"
             self.attempt(what, torch_executed_ops=kept, inductor=True)
         ops = kept | ops_of(self.export(), given)
-        for inductor, how in _ALL_IN_TORCH.items():
+        for inductor, how in ALL_IN_TORCH.items():
             what = f"with all in PyTorch{how}"
             compiled = self.attempt(what, torch_executed_ops=ops, inductor=inductor)
             if compiled is not None and not has_stretches(compiled.graph_module):
