@@ -33,8 +33,8 @@ class DynamicInput:
     block: int = 0
     dtype: torch.dtype | None = None
 
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the rounded values, and their scales, which broadcast with them.
+    def __call__(self, x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Returns the rounded values in a dtype, and their scales, which broadcast with them.
 
         A Quantize layer rounds to the steps of the format, so that TensorRT may multiply them in its type.
         """
@@ -46,7 +46,7 @@ class DynamicInput:
         largest = values.abs().amax(dims, keepdim=True)
         scale = torch.where(largest == 0, 1.0, largest / self.limit)
         one = torch.ones((), dtype=torch.float32, device=x.device)
-        return FAKE_QUANTIZE[self.form](values / scale, one, -128), scale
+        return FAKE_QUANTIZE[self.form](values / scale, one, -128, dtype), scale
 
 
 class PackedLinear(nn.Module):
@@ -145,15 +145,16 @@ class PackedLinear(nn.Module):
 
         The type is float32 instead of float16, which the products of unscaled values might exceed.
         """
-        steps, scale = dynamic(x)
         is_by_row = self.scale.numel() == 1 or self.scale.shape[-1] == 1
         if dynamic.block or not is_by_row or self.offset is not None:
+            steps, scale = dynamic(x, dynamic.dtype or x.dtype)
             values = steps * scale
             if dynamic.block:
                 values = values.flatten(-2)
             return self._product(values.to(x.dtype), x.dtype, self.bias)
         dtype = torch.float32 if x.dtype is torch.float16 else x.dtype
-        result = self._product(steps.to(dtype), dtype, None) * scale
+        steps, scale = dynamic(x, dtype)
+        result = self._product(steps, dtype, None) * scale
         if self.bias is not None:
             result = result + self.bias
         return result.to(x.dtype)

@@ -151,7 +151,11 @@ def unknown_scale(node: Node) -> str | None:
     keep_constants=True,
 )
 def fake_quantize(
-    ctx: ConversionContext, x: NetworkTensor | torch.Tensor, scale: torch.Tensor, least: int
+    ctx: ConversionContext,
+    x: NetworkTensor | torch.Tensor,
+    scale: torch.Tensor,
+    least: int,
+    **_: object,
 ) -> NetworkTensor:
     """Converts it to a Quantize and a Dequantize layer."""
     node = _node(ctx)
