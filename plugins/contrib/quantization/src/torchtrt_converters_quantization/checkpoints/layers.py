@@ -49,8 +49,11 @@ class DynamicInput:
         return FAKE_QUANTIZE[self.form](values / scale, one, -128, dtype), scale
 
 
-class PackedLinear(nn.Module):
+class PackedLinear(nn.Linear):
     """A linear layer with a quantized weight, and perhaps a quantized input.
+
+    PEFT puts adapters around it, as around other linear layers. Its ``weight`` is ``None``, so that nothing merges into
+    it.
 
     Args:
         form: The weight's format: ``"INT8"``, ``"INT4"``, ``"FP8"`` or ``"FP4"``.
@@ -84,8 +87,11 @@ class PackedLinear(nn.Module):
         order: Tensor | None = None,
         dynamic: DynamicInput | None = None,
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
+        self.register_parameter("weight", None)
         self.form = form
+        self.in_features = int(data.shape[1]) * (2 if form == "FP4" else 1)
+        self.out_features = int(data.shape[0])
         self.register_buffer("data", data)
         self.register_buffer("scale", scale)
         self.register_buffer("outer_scale", double)
@@ -97,9 +103,10 @@ class PackedLinear(nn.Module):
         self.dynamic = dynamic
 
     @property
-    def width(self) -> int:
-        """The size of the last dimension of inputs."""
-        return int(self.data.shape[1]) * (2 if self.form == "FP4" else 1)
+    def qweight(self) -> Tensor:
+        """The bytes of the weight: PEFT puts adapters on their device."""
+        data: Tensor = self.data
+        return data.view(torch.uint8)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> PackedLinear:
         """Moves the layer to another device; ``half`` and its like change the type of the bias only."""
@@ -194,5 +201,5 @@ def block_scales(scale: Tensor, block: tuple[int, int], shape: tuple[int, int]) 
         shape: ``(out, in)``.
     """
     rows = scale.repeat_interleave(block[0], 0)[: shape[0]]
-    part = math.gcd(block[1], shape[1])
-    return rows.repeat_interleave(block[1] // part, 1)[:, : shape[1] // part].contiguous()
+    part = shape[1] if block[1] >= shape[1] else math.gcd(block[1], shape[1])
+    return rows.repeat_interleave(max(1, block[1] // part), 1)[:, : shape[1] // part].contiguous()

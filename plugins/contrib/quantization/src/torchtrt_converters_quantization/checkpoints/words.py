@@ -33,7 +33,7 @@ def replacement(path: str, module: nn.Module) -> PackedLinear | None:
     scales: Tensor = own.scales
     if not made:
         raise refusal(path, "words that are neither GPTQ's nor AWQ's")
-    width = made[0].width
+    width = made[0].in_features
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(_PROBES, width, generator=generator).to(scales.device, scales.dtype)
     try:
