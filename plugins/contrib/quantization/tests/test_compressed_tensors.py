@@ -17,6 +17,7 @@ with warnings.catch_warnings():
     from compressed_tensors.compressors import ModelCompressor
     from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
     from compressed_tensors.quantization import (
+        QuantizationArgs,
         QuantizationConfig,
         apply_quantization_config,
         preset_name_to_scheme,
@@ -237,3 +238,35 @@ def test_what_tensorrt_has_no_layers_for_is_refused(scheme, reason):
     """With the name of the layer."""
     with pytest.raises(UnsupportedProgramError, match=rf"'0' has {re.escape(reason)}"):
         layer_of(scheme)
+
+
+def test_a_quantized_cache_is_refused():
+    """TensorRT would read it in the model's dtype."""
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
+    groups = {"group": preset_name_to_scheme("W4A16", ["Linear"])}
+    cache = QuantizationArgs(num_bits=8, type="float", symmetric=True)
+    config = QuantizationConfig(config_groups=groups, kv_cache_scheme=cache)
+    apply_quantization_config(model, config)
+
+    with pytest.raises(UnsupportedProgramError, match="self_attn' has a quantized LlamaAttention"):
+        packed(model)
+
+
+@pytest.mark.slow  # eight seconds: it compiles a step of generation
+def test_texts_of_a_checkpoint_are_eagers():
+    """With zero points, over the cache of compiled generation."""
+    generation = pytest.importorskip("torchtrt_converters_transformers")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES | {"use_cache": True, "eos_token_id": None})
+    model = transformers.LlamaForCausalLM(config).eval().requires_grad_(False)
+    quantize(model, "W4A16_ASYM")
+    ModelCompressor.from_pretrained_model(model).compress_model(model)
+    options = {"max_new_tokens": 12, "do_sample": False}
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = generation.compile_for_generation(
+            packed(model), max_length=32, prefill_engine=False, require_full_compilation=True
+        )
+        texts = compiled.generate(IDS, **options)
+
+    assert torch.equal(texts, model.generate(IDS, **options))
