@@ -180,6 +180,21 @@ def test_tensorrt_8_leaves_dynamic_float8_to_pytorch():
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_dynamic_inputs_with_zero_points_are_computed_by_ordinary_layers(dtype):
+    """With integers that stay floating point, beside weights that stay packed."""
+    config = torchao.Int8DynamicActivationIntxWeightConfig(torch.int4, GROUPS)
+    model, x = quantized(config, dtype)
+    expected = model(x).float()
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    assert quantizing(compiled) == {"dequantize_int4": 2}
+    error = (compiled(x).float() - expected).norm() / expected.norm()
+    assert error < {torch.float32: 1e-3, torch.bfloat16: 2e-2}[dtype]
+
+
 @pytest.mark.skipif(not torchtrt_rtx.VERSIONS, reason="TensorRT for RTX is not installed")
 @pytest.mark.parametrize("name", ["int8", "row", "tensor"])
 def test_nvidias_builder_accepts_dynamic_inputs(name):

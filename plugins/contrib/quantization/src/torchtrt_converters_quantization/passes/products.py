@@ -22,14 +22,18 @@ from torchtrt_converters_quantization.passes.graphs import (
     computed_constant,
     only_user,
 )
+from torchtrt_converters_quantization.passes.torchao import (
+    CHOOSE_AFFINE,
+    QUANTIZE_AFFINE,
+    by_row,
+    spread_by_row,
+)
 from torchtrt_converters_quantization.passes.weights import Weight
 
 aten = torch.ops.aten
 
 INTEGERS = "aten._int_mm.default"
 SCALED = "aten._scaled_mm.default"
-_QUANTIZE = "torchao.quantize_affine.default"
-_CHOOSE = "torchao.choose_qparams_affine.default"
 _SHIFT = 128
 
 
@@ -125,7 +129,7 @@ def _steps(editor: Editor, node: Node, dtype: torch.dtype, before: Node) -> Node
         if steps is None:
             return None
         return editor.call(node.target, (steps, *node.args[1:]), before, dict(node.kwargs))
-    if qualified_name(node.target) == _QUANTIZE:
+    if qualified_name(node.target) == QUANTIZE_AFFINE:
         return _affine_steps(editor, node, dtype, before)
     if node.target in CASTS and node.meta["val"].dtype is torch.float8_e4m3fn:
         limited: Any = node.args[0]
@@ -146,15 +150,11 @@ def _affine_steps(editor: Editor, node: Node, dtype: torch.dtype, before: Node) 
     """Returns the values of ``quantize_affine`` to int8 by rows, if their zero points are 0."""
     op = arguments_of(node)
     shape = op.input.meta["val"].shape
-    block = list(op.block_size)
     is_int8 = op.output_dtype is torch.int8 and (op.quant_min, op.quant_max) == (-128, 127)
-    is_by_row = block[:-1] == [1] * (len(shape) - 1) and block[-1] == shape[-1]
-    if not is_int8 or not is_by_row or not _is_symmetric(op.zero_point):
+    if not is_int8 or not by_row(op.block_size, shape) or not _is_symmetric(op.zero_point):
         return None
-    scale = editor.call(aten.unsqueeze.default, (op.scale, -1), before)
-    if scale.meta["val"].dim() != len(shape):
-        scale = op.scale
-    if scale.meta["val"].dim() != len(shape):
+    scale = spread_by_row(editor, op.scale, len(shape), before)
+    if scale is None:
         return None
     factor = editor.call(aten.reciprocal.default, (scale,), before)
     values = editor.call(aten.mul.Tensor, (op.input, factor), before)
@@ -169,7 +169,7 @@ def _is_symmetric(zero_point: Any) -> bool:
     if known is not None:
         return not bool(known.any())
     choice = zero_point.args[0] if zero_point.args else None
-    if not isinstance(choice, Node) or qualified_name(choice.target) != _CHOOSE:
+    if not isinstance(choice, Node) or qualified_name(choice.target) != CHOOSE_AFFINE:
         return False
     return bool(arguments_of(choice).mapping_type == "SYMMETRIC")
 
