@@ -52,8 +52,8 @@ SCHEMES = {
 }
 """For a scheme the ops of a layer's network, and the bytes of a weight."""
 CHECKPOINTS = ("W4A16_ASYM", "NVFP4A16", "FP8_DYNAMIC")
-DTYPES = {torch.float32: 2e-6, torch.bfloat16: 8e-3}
-"""For a dtype, what its rounding may change, relatively."""
+DTYPES = {torch.float32: ("float32", 2e-6), torch.bfloat16: ("bfloat16", 8e-3)}
+"""For a dtype its name, and what its rounding may change, relatively."""
 
 
 def set_scales(module, weights):
@@ -128,8 +128,17 @@ def quantizing(compiled):
     return {row.op.split(".")[1]: row.count for row in rows}
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize(
+    ("scheme", "dtype"),
+    [
+        *((scheme, torch.float32) for scheme in SCHEMES),
+        *(
+            (scheme, torch.bfloat16)
+            for scheme in ("W4A16_ASYM", "W8A8", "FP8_DYNAMIC", "FP8_BLOCK")
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else DTYPES[each][0],
+)
 def test_a_layer_computes_what_compressed_tensors_computes(scheme, dtype):
     """Within the rounding of its dtype, with the weights packed in the plan."""
     model, x, expected = layer_of(scheme, dtype)
@@ -139,13 +148,13 @@ def test_a_layer_computes_what_compressed_tensors_computes(scheme, dtype):
     ops, size = SCHEMES[scheme]
     assert ops == quantizing(compiled)
     for result in (model(x), compiled(x)):
-        assert (result - expected).norm() <= DTYPES[dtype] * expected.norm()
+        assert (result - expected).norm() <= DTYPES[dtype][1] * expected.norm()
     plan = sum(len(each.plan) for each in compiled.modules() if hasattr(each, "plan"))
     assert plan < 256 * 384 * size * 1.2 + 16_000
 
 
 @pytest.mark.skipif(not torchtrt_rtx.VERSIONS, reason="TensorRT for RTX is not installed")
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", ["W4A16_ASYM", "W4AFP8", "W8A8", "FP8_BLOCK", "MXFP4A16"])
 def test_nvidias_builder_accepts_a_layer(scheme):
     """For a GPU that has all formats."""
     model, x, _ = layer_of(scheme, torch.bfloat16)
