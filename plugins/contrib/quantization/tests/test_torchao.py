@@ -118,16 +118,135 @@ def test_sizes_may_vary():
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_dynamic_int8_computes_what_torchao_computes(version):
-    """A scale for each row of the input, which the network computes."""
-    model, x = quantized(torchao.Int8DynamicActivationInt8WeightConfig(), torch.float32)
-    expected = model(x)
+def dynamic_float8(granularity, dtype=torch.float32):
+    """Returns a model with the weights of ``Float8DynamicActivationFloat8WeightConfig``, which asks for a GPU."""
+    workflow = pytest.importorskip("torchao.quantization.quantize_.workflows.float8.float8_tensor")
+    torch.manual_seed(0)
+    model = Model().eval().to(dtype).requires_grad_(False)
+    options = {"granularity": granularity, "mm_config": workflow.Float8MMConfig()}
+    for layer in (model.first, model.second):
+        kwargs = workflow.QuantizeTensorToFloat8Kwargs(**options)
+        made = workflow.Float8Tensor.from_hp(layer.weight, act_quant_kwargs=kwargs, **options)
+        layer.weight = nn.Parameter(made, requires_grad=False)
+    return model, torch.randn(2, 5, 320).to(dtype)
+
+
+def quantizing(compiled):
+    """Returns how many of the pack's ops there are of each kind."""
+    rows = (row for row in compiled.report.converted if "torchtrt_quantization" in row.op)
+    return {row.op.split(".")[1]: row.count for row in rows}
+
+
+@pytest.mark.parametrize("version", ["8.6.0", "11.4.0"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["float32", "float16"])
+def test_dynamic_int8_computes_what_torchao_computes(version, dtype):
+    """A scale for each row of the input, which the network computes, and a product of int8."""
+    model, x = quantized(torchao.Int8DynamicActivationInt8WeightConfig(), dtype)
+    expected = model(x).float()
 
     with torchtrt.use_tensorrt(f"reference@{version}"):
+        compiled = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    assert quantizing(compiled) == {"dequantize_int8": 2, "fake_quantize_int8": 2}
+    assert (compiled(x).float() - expected).norm() / expected.norm() < 1e-3
+
+
+@pytest.mark.parametrize(
+    "granularity", [torchao.PerRow(), torchao.PerTensor()], ids=["row", "tensor"]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_dynamic_float8_computes_what_torchao_computes(granularity, dtype):
+    """A number between two of E4M3 may go to either."""
+    model, x = dynamic_float8(granularity, dtype)
+    expected = model(x).float()
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    assert quantizing(compiled) == {"dequantize_fp8": 2, "fake_quantize_fp8": 2}
+    error = (compiled(x).float() - expected).norm() / expected.norm()
+    assert error < {torch.float32: 2e-3, torch.bfloat16: 2e-2}[dtype]
+
+
+def test_tensorrt_8_leaves_dynamic_float8_to_pytorch():
+    """With the version that has the format."""
+    model, x = dynamic_float8(torchao.PerRow())
+
+    with torchtrt.use_tensorrt("reference@8.6.0"):
         compiled = torchtrt.compile(model, [x], min_block_size=1)
 
-    assert (compiled(x) - expected).norm() / expected.norm() < 1e-3
+    reasons = {row.op.split(".")[1]: row.reason for row in compiled.report.in_torch}
+    assert "from version 10.0 on" in reasons["fake_quantize_fp8"]
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+def test_dynamic_inputs_with_zero_points_are_computed_by_ordinary_layers(dtype):
+    """With integers that stay floating point, beside weights that stay packed."""
+    config = torchao.Int8DynamicActivationIntxWeightConfig(torch.int4, GROUPS)
+    model, x = quantized(config, dtype)
+    expected = model(x).float()
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [x], require_full_compilation=True)
+
+    assert quantizing(compiled) == {"dequantize_int4": 2}
+    error = (compiled(x).float() - expected).norm() / expected.norm()
+    assert error < {torch.float32: 1e-3, torch.bfloat16: 2e-2}[dtype]
+
+
+@pytest.mark.skipif(not torchtrt_rtx.VERSIONS, reason="TensorRT for RTX is not installed")
+@pytest.mark.parametrize("name", ["int8", "row", "tensor"])
+def test_nvidias_builder_accepts_dynamic_inputs(name):
+    """For GPUs of compute capability 8.9."""
+    config = torchao.Int8DynamicActivationInt8WeightConfig()
+    granularity = {"row": torchao.PerRow(), "tensor": torchao.PerTensor()}
+    is_int8 = name == "int8"
+    model, x = (
+        quantized(config, torch.bfloat16)
+        if is_int8
+        else dynamic_float8(granularity[name], torch.bfloat16)
+    )
+
+    with torchtrt.use_tensorrt("rtx"):
+        compiled = torchtrt.compile(
+            model, [x], require_full_compilation=True, target_compute_capabilities="8.9"
+        )
+
+    assert sum(quantizing(compiled).values()) == 4
+
+
+def test_rows_of_a_dynamic_input_may_vary():
+    """Each has its scale."""
+    model, x = quantized(torchao.Int8DynamicActivationInt8WeightConfig(), torch.float32)
+    shapes = ({0: torch.export.Dim("n", min=2, max=8)},)
+    program = torch.export.export(model, (x,), dynamic_shapes=shapes, strict=False)
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(program, require_full_compilation=True)
+
+    x = torch.randn(7, 5, 320)
+    assert (compiled(x) - model(x)).norm() < 1e-3 * model(x).norm()
+
+
+def test_a_product_of_integers_that_no_quantization_made_is_left_to_pytorch():
+    """TensorRT's int8 is what its layers have quantized."""
+
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("weight", torch.randint(-100, 100, (64, 32), dtype=torch.int8))
+
+        def forward(self, x):
+            return torch._int_mm(x.to(torch.int8), self.weight).to(torch.float32)
+
+    model, x = Product(), torch.randint(-100, 100, (32, 64)).float()
+
+    with torchtrt.use_tensorrt("reference@11.4.0"):
+        compiled = torchtrt.compile(model, [x], min_block_size=1)
+
+    assert "aten._int_mm.default" in {row.op for row in compiled.report.in_torch}
+    assert torch.equal(compiled(x), model(x))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -5,6 +5,7 @@ Everything here is plain arithmetic of PyTorch, so that weights can be replaced 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,6 +90,28 @@ def spread(scale: Tensor, shape: torch.Size | tuple[int, ...]) -> Tensor:
         if blocks not in (1, size):
             scale = scale.repeat_interleave(size // blocks, dim)
     return scale
+
+
+def merged(scale: Sequence[int], shape: Sequence[int]) -> tuple[int, ...] | None:
+    """Returns in how many parts the dimensions of a weight are merged so that its blocks lie along one of the last two.
+
+    Args:
+        scale: The sizes of the scale, of the rank of ``shape``, which is more than two.
+        shape: The sizes of the weight.
+
+    Returns:
+        How many dimensions become one: ``(1, 3)`` for a convolution whose blocks are runs of its filters, ``(1, 1, 2)``
+        for blocks of its input channels. ``None`` if the blocks are otherwise.
+    """
+    rank = len(shape)
+    if len(scale) != rank or rank < 3 or scale[0] != shape[0]:
+        return None
+    blocked = [dim for dim in range(1, rank) if scale[dim] != shape[dim]]
+    if not blocked:
+        return None
+    if all(scale[dim] == 1 for dim in range(blocked[0] + 1, rank)):
+        return 1, rank - 1
+    return (1, 1, rank - 2) if blocked == [1] else None
 
 
 def pack_fp4(values: Tensor) -> Tensor:

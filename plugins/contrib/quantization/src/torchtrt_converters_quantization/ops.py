@@ -42,21 +42,27 @@ def dequantize(data: Tensor, scale: Tensor, dtype: torch.dtype) -> Tensor:
     return (values * spread(scale.to(torch.float32), values.shape)).to(dtype)
 
 
-def fake_quantize_int8(x: Tensor, scale: Tensor, least: int) -> Tensor:
+def fake_quantize_int8(
+    x: Tensor, scale: Tensor, least: int, dtype: torch.dtype | None = None
+) -> Tensor:
     """Returns ``clamp(round(x / scale), least, 127) * scale``, halves to even.
 
     Args:
         x: Floating point.
         scale: A float32 number.
         least: -128 or -127.
+        dtype: The dtype of the result; by default that of ``x``.
     """
     steps = torch.round(x.to(torch.float32) / scale).clamp(least, 127)
-    return (steps * scale).to(x.dtype)
+    return (steps * scale).to(dtype or x.dtype)
 
 
-def fake_quantize_fp8(x: Tensor, scale: Tensor, least: int) -> Tensor:
+def fake_quantize_fp8(
+    x: Tensor, scale: Tensor, least: int, dtype: torch.dtype | None = None
+) -> Tensor:
     """Returns ``x`` as E4M3 holds ``x / scale``. ``least`` means nothing here."""
-    return (to_fp8(x.to(torch.float32) / scale).to(torch.float32) * scale).to(x.dtype)
+    steps = to_fp8(x.to(torch.float32) / scale).to(torch.float32)
+    return (steps * scale).to(dtype or x.dtype)
 
 
 def fake_quantize_nvfp4(x: Tensor, scale: Tensor) -> Tensor:
@@ -98,6 +104,10 @@ def _like(x: Tensor, scale: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
+def _typed(x: Tensor, scale: Tensor, least: int, dtype: torch.dtype | None = None) -> Tensor:
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
 DEQUANTIZE = {
     name: _define(
         f"dequantize_{name.lower()}",
@@ -111,9 +121,9 @@ DEQUANTIZE = {
 FAKE_QUANTIZE = {
     name: _define(
         f"fake_quantize_{name.lower()}",
-        "(Tensor x, Tensor scale, int least) -> Tensor",
+        "(Tensor x, Tensor scale, int least, ScalarType? dtype=None) -> Tensor",
         function,
-        _like,
+        _typed,
     )
     for name, function in (("INT8", fake_quantize_int8), ("FP8", fake_quantize_fp8))
 }

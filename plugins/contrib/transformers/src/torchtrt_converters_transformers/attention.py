@@ -257,6 +257,11 @@ def _attention(
     cache = _current.get()
     if cache is None:
         raise UnsupportedProgramError(f"The attention {ATTENTION!r} is for compiled generation.")
+    if _quantizes_states(module):
+        raise UnsupportedProgramError(
+            "its attention quantizes keys and values, and the engines' cache holds them in the model's dtype; "
+            "disable these quantizers, such as ModelOpt's `*_bmm_quantizer`"
+        )
     unknown = [name for name in _UNKNOWN if others.get(name) is not None]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     source_mask = cache.take_source()
@@ -278,6 +283,16 @@ def _attention(
             query, new_key, new_value, mask, past_key, past_value, past_mask, scale, *further
         )
     return result.transpose(1, 2).contiguous(), None
+
+
+def _quantizes_states(module: torch.nn.Module) -> bool:
+    """Returns whether ModelOpt or compressed-tensors has an attention quantize what it caches or multiplies."""
+    if getattr(module, "quantization_scheme", None) is not None:
+        return True
+    return any(
+        name.endswith("_bmm_quantizer") and getattr(child, "is_enabled", False)
+        for name, child in module.named_children()
+    )
 
 
 def _looks_ahead(module: torch.nn.Module, is_causal: bool | None) -> bool:

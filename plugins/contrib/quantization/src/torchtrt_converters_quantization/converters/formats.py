@@ -25,7 +25,7 @@ from torchtrt_converters_quantization.converters.layers import (
     add_quantize,
     reshaped,
 )
-from torchtrt_converters_quantization.formats import Format
+from torchtrt_converters_quantization.formats import Format, merged
 from torchtrt_converters_quantization.ops import (
     DEQUANTIZE,
     FAKE_QUANTIZE,
@@ -71,10 +71,12 @@ def no_blocks(node: Node) -> str | None:
     shape, scale = node.meta["val"].shape, value_of(op.scale).shape
     if math.prod(scale) == 1 or _axis(scale, shape) is not None:
         return None
+    if tuple(scale) == tuple(shape):
+        return "there is a scale for each weight, and no block"
     if len(scale) != len(shape):
         return f"scales of {len(scale)} dimensions for weights of {len(shape)}"
     blocked = [dim for dim, (a, b) in enumerate(zip(scale, shape, strict=True)) if a != b]
-    if len(blocked) != 1 or blocked[0] < len(shape) - 2:
+    if merged(scale, shape) is None and (len(blocked) != 1 or blocked[0] < len(shape) - 2):
         return "TensorRT has scales for blocks along one dimension, the last or the second to last"
     return None
 
@@ -109,8 +111,11 @@ def dequantize_weight(
     values = data.contiguous()
     if values.dtype is not kind.dtype:
         values = values.view(kind.dtype)
-    quantized = ctx.add_constant(values, shape)
-    axis = None
+    axis, parts = None, None
+    if not is_network_tensor(scale) and scale.numel() > 1 and _axis(scale.shape, shape) is None:
+        parts = merged(scale.shape, shape)
+    sizes = shape if parts is None else _merged_sizes(shape, parts)
+    quantized = ctx.add_constant(values, sizes)
     step: NetworkTensor
     if is_network_tensor(scale):
         step = scale
@@ -124,8 +129,19 @@ def dequantize_weight(
             scale = scale.contiguous().view(torch.float8_e8m0fnu)
         else:  # TensorRT asks for the type of the result where values have 4 bits
             scale = scale.to(dtype if kind.name in ("INT4", "FP4") else torch.float32)
-        step = ctx.add_constant(scale)
-    return add_dequantize(ctx, quantized, step, axis, dtype)
+        if parts is not None:
+            scale = scale.reshape(_merged_sizes(scale.shape, parts))
+        step = ctx.add_constant(scale.contiguous())
+    result = add_dequantize(ctx, quantized, step, axis, dtype)
+    return result if parts is None else reshaped(ctx, result, shape)
+
+
+def _merged_sizes(sizes: Sequence[int], parts: Sequence[int]) -> tuple[int, ...]:
+    result: list[int] = []
+    for count in parts:
+        result.append(math.prod(sizes[:count]))
+        sizes = sizes[count:]
+    return tuple(result)
 
 
 def _node(ctx: ConversionContext) -> Node:
@@ -151,7 +167,11 @@ def unknown_scale(node: Node) -> str | None:
     keep_constants=True,
 )
 def fake_quantize(
-    ctx: ConversionContext, x: NetworkTensor | torch.Tensor, scale: torch.Tensor, least: int
+    ctx: ConversionContext,
+    x: NetworkTensor | torch.Tensor,
+    scale: torch.Tensor,
+    least: int,
+    **_: object,
 ) -> NetworkTensor:
     """Converts it to a Quantize and a Dequantize layer."""
     node = _node(ctx)

@@ -108,7 +108,7 @@ def _in_shape_of_weight(node: Node, data: Tensor, scale: Tensor) -> tuple[Node, 
     wanted = probe.reshape(count, -1)[:, :width].reshape(shape)
     if rows % count or not torch.equal(computed_on(steps, node, probe), wanted):
         return node, data, scale
-    part = math.gcd(block, width)
+    part = width if block >= width else math.gcd(block, width)
     scales = scale.reshape(count, -1).repeat_interleave(block // part, 1)[:, : width // part]
     data = data.reshape(count, -1)[:, :width]
     return last, data.reshape(shape), scales.reshape(*shape[:-1], -1)

@@ -39,12 +39,20 @@ from torchtrt_converters_quantization.passes.modelopt import (
     rewrite_dynamic,
     rewrite_static,
 )
+from torchtrt_converters_quantization.passes.products import (
+    INTEGERS,
+    SCALED,
+    rewrite_integers,
+    rewrite_scaled,
+)
 from torchtrt_converters_quantization.passes.torchao import DEQUANTIZE_AFFINE, rewrite_affine
 
 _REWRITES = {
     STATIC: rewrite_static,
     **dict.fromkeys(DYNAMIC, rewrite_dynamic),
     DEQUANTIZE_AFFINE: rewrite_affine,
+    INTEGERS: rewrite_integers,
+    SCALED: rewrite_scaled,
 }
 _EXPORTED = "quantized_decomposed"
 _EXPORTED_DEQUANTIZE = (

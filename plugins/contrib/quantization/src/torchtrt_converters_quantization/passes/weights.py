@@ -13,6 +13,7 @@ from torch.fx import Node
 from torchtrt_converters_quantization.formats import (
     BLOCK_FORMATS,
     FP8_LIMIT,
+    merged,
     mxfp8_scales,
     nvfp4_scales,
     pack_fp4,
@@ -95,7 +96,7 @@ def in_blocks(weight: Tensor, form: str, double: Tensor) -> Weight:
 
 def along_one_dimension(scale: Tensor, shape: Any) -> Tensor:
     """Returns a scale whose blocks lie along one dimension at most, as TensorRT has them: the last that has blocks."""
-    if scale.numel() == 1 or scale.dim() != len(shape):
+    if scale.numel() == 1 or scale.dim() != len(shape) or merged(scale.shape, shape):
         return scale
     sizes = list(zip(scale.shape, shape, strict=True))
     blocked = [dim for dim, (blocks, size) in enumerate(sizes) if blocks != size]
