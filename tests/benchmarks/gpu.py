@@ -20,36 +20,22 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from itertools import chain
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.benchmarks._measure import circumstances, write_section
+from tests.benchmarks._gpu_tables import collect, section
+from tests.benchmarks._measure import write_section
 from tests.benchmarks._turns import in_turns, take_turn
 from tests.benchmarks.published import MODELS
 
-COLUMNS = {
-    "eager": "eager",
-    "eager_graph": "eager, graph",
-    "compiled": "`torch.compile`",
-    "reduced": "`torch.compile` reduce-overhead",
-    "onnx": "ONNX parser, graph",
-    "ours": "ours",
-    "ours_graph": "ours, graph",
-    "tuned": "ours, tuned",
-}
 PROGRAMS = ("pytorch", "ours", "onnx", "inductor")
 TOGETHER = 7
 """How many rows get ready at a time, if not told: each has four processes, which hold their memory until their turn."""
 ROUNDS, ROUND = 11, 0.05
 """How many rounds, and how many seconds each takes."""
-LEVEL = 1.01
-"""What takes at most so many times as long as the fastest is as fast."""
-WRONG = 0.05
-"""The relative error beyond which an engine computes something else."""
 ONNX_BYTES = 2**31
 """How large a file of ONNX may be, weights included."""
 TRIES = 0
@@ -339,69 +325,6 @@ def _kernels(call: Callable[[], Any]) -> list[tuple[str, float, float]]:
     return [(name[:120], round(count, 1), round(spent, 1)) for name, (count, spent) in rows]
 
 
-def table(rows: Mapping[str, dict[str, Any]]) -> str:
-    """Returns the table of all columns, the fastest of each row in bold."""
-    lines = _head("model", *COLUMNS.values(), "relative error")
-    for label, row in rows.items():
-        right = [
-            column
-            for column in COLUMNS
-            if column in row and not (column == "onnx" and row["onnx_error"] > WRONG)
-        ]
-        best = min((row[column][0] for column in right), default=0.0)
-        cells = []
-        for column in COLUMNS:
-            if column not in row:
-                cells.append("-")
-                continue
-            median, low, high = row[column]
-            text = f"{median:#.3g}"
-            if column in right and median <= LEVEL * best:
-                text = f"**{text}**"
-            text += f" ({low:#.3g} to {high:#.3g})" if high > 1.1 * low else ""
-            cells.append(text if column in right else f"{text}, with wrong values")
-        cells.append(f"{row['error']:.1e}" if "error" in row else "-")
-        lines.append(_row(label, *cells))
-    return "\n".join(lines)
-
-
-def stages(rows: Mapping[str, dict[str, Any]]) -> str:
-    """Returns the table of the seconds that each stage of compiling took, and of the size of what came of it."""
-    compiled = {label: row for label, row in rows.items() if "stages" in row}
-    seconds = [row["stages"] for row in compiled.values()]
-    names = [name for name in dict.fromkeys(chain(*seconds)) if name != "exporting"]  # done before
-    lines = _head("model", *names, "engine")
-    for label, row in compiled.items():
-        seconds = (f"{row['stages'].get(name, 0):.2f} s" for name in names)
-        lines.append(_row(label, *seconds, f"{row['plan']:.0f} MiB"))
-    return "\n".join(lines)
-
-
-def _head(*names: str) -> list[str]:
-    return [_row(*names), "|---" * len(names) + "|"]
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def section(rows: Mapping[str, dict[str, Any]]) -> str:
-    """Returns what ``docs/benchmarks.md`` says of a run."""
-    places = sorted({row["on"] for row in rows.values() if "on" in row})
-    return f"""{circumstances()} {"; ".join(places)}.
-
-Milliseconds a call, medians of eleven rounds, with the lowest and the highest where these are a tenth apart; bold is
-the fastest of a row, and what is within 1 % of it. *Graph* is a CUDA graph, ours by `cuda_graphs=True` with a result
-held until the next is there, as in a loop; *tuned* is `tune=True` and `cuda_graphs="overwrite"`.
-
-{table(rows)}
-
-What compiling ours took, and how large the engine is:
-
-{stages(rows)}
-"""
-
-
 def run(options: argparse.Namespace, labels: list[str]) -> None:
     """Exports, measures, and appends each answer to ``results.jsonl`` as it comes."""
     folder: Path = options.folder
@@ -439,17 +362,6 @@ def run(options: argparse.Namespace, labels: list[str]) -> None:
             if program != "onnx" or Work(folder, label).onnx.exists()
         }
         in_turns(programs, places, options.seconds, note, options.after)
-
-
-def collect(folder: Path) -> dict[str, dict[str, Any]]:
-    """Returns what was measured of each model."""
-    rows: dict[str, dict[str, Any]] = {}
-    for line in (folder / "results.jsonl").read_text().splitlines():
-        entry = json.loads(line)
-        _, _, label = entry["name"].partition(":")
-        rows.setdefault(label, {}).update(entry["answer"])
-    order = [f"{model.name}, batch {batch}" for model in MODELS.values() for batch in model.batches]
-    return {label: rows[label] for label in order if label in rows}
 
 
 def main() -> None:
