@@ -15,23 +15,26 @@ from diffusers import DiffusionPipeline
 
 import torchtrt
 from torchtrt.errors import InputError, kind_of
-from torchtrt_converters_diffusers import denoisers, text_encoders
+from torchtrt_converters_diffusers import autoencoders, controlnets, denoisers, text_encoders
 from torchtrt_converters_diffusers.autoencoders import (
-    REFUSED,
     Autoencoder,
     autoencoder_parts,
     tiling_hint,
 )
 from torchtrt_converters_diffusers.calls import check_inputs, guard_calls
 from torchtrt_converters_diffusers.configuration import sizes_of
-from torchtrt_converters_diffusers.denoisers import AxesOfArguments
 from torchtrt_converters_diffusers.example import run_example
 from torchtrt_converters_diffusers.report import ComponentReport, PipelineReport
 from torchtrt_converters_diffusers.saving import SavedPipeline, write_pipeline
-from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes
+from torchtrt_converters_diffusers.sizes import AxesOfArguments, Axis, PipelineSizes
 
 _Pipeline = TypeVar("_Pipeline", bound=DiffusionPipeline)
-_RULES: Mapping[type, Any] = {**denoisers.RULES, **text_encoders.RULES}
+_RULES: Mapping[type, Any] = {
+    **denoisers.RULES,
+    **controlnets.RULES,
+    **text_encoders.RULES,
+}
+_REFUSED = {**autoencoders.REFUSED, **controlnets.REFUSED}
 _NO_RULE = "compile_pipeline has no sizes for its class. Give them with dynamic_shapes"
 
 
@@ -317,7 +320,7 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
             for inner, axes in autoencoder_parts(module, sizes):
                 yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
         elif rule is None:
-            reasons = (each for kind, each in REFUSED.items() if isinstance(module, kind))
+            reasons = (each for kind, each in _REFUSED.items() if isinstance(module, kind))
             yield _Part(name, module, {}, next(reasons, _NO_RULE))
         else:
             yield _Part(name, module, rule(module, sizes))

@@ -21,7 +21,7 @@ _FILE = "pipeline.json"
 
 @dataclasses.dataclass(frozen=True)
 class SavedPipeline:
-    """What a folder says of the engines in it.
+    """The description of the engines in a folder.
 
     Attributes:
         folder: The folder of the user on writing, and that of the engines on reading.
@@ -56,7 +56,7 @@ def write_pipeline(saved: SavedPipeline, modules: Mapping[str, Any]) -> None:
 
 
 def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
-    """Returns what a folder says of its engines.
+    """Returns the description of the engines in a folder.
 
     Raises:
         InputError: The folder has no engines of a pipeline.
@@ -75,7 +75,7 @@ def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
         raise UnreadableFileError(
             f"{file} has another format than {FORMAT}, which this torchtrt reads. Compile and save the pipeline again."
         )
-    sizes = {
+    sizes: dict[str, Any] = {
         name: Range(*each) if isinstance(each, list) else each
         for name, each in content.pop("sizes").items()
     }
