@@ -3,10 +3,11 @@
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
 import torchtrt
-from torchtrt.errors import InputError, UnsupportedProgramError
-from torchtrt_converters_transformers import compile_for_generation
+from torchtrt.errors import InputError, UnreadableFileError, UnsupportedProgramError
+from torchtrt_converters_transformers import CompiledVisionLanguage, compile_for_generation
 
 from .conftest import DEVICE, GROUPED, ONE, VERSIONS, Pair, prompts
 
@@ -161,8 +162,25 @@ def test_what_the_engines_have_compiled_in_cannot_be_asked_for(llava_pair):
         llava_pair.compiled.generate(ids, attention_mask=mask, **images, max_new_tokens=30)
     with pytest.raises(InputError, match="assisted generation"):
         llava_pair.compiled.generate(ids, assistant_model=llava_pair.model, **images)
-    with pytest.raises(InputError, match="engine_cache=True"):
-        llava_pair.compiled.save_pretrained("folder")
+
+
+@pytest.mark.parametrize("name", ["llava", pytest.param("qwen", marks=pytest.mark.slow)])
+def test_a_saved_model_generates_the_same(name, request, tmp_path):
+    """The folder has the engines, and the weights of what PyTorch runs."""
+    pair = request.getfixturevalue("llava_pair") if name == "llava" else compiled_pair(qwen())
+    pair.compiled.save_pretrained(tmp_path)
+
+    loaded = CompiledVisionLanguage.from_pretrained(tmp_path)
+
+    assert type(pair.compiled) is type(loaded)
+    ids, mask, images = with_images(name)
+    Pair(pair.model, loaded).assert_same(ids, mask, max_new_tokens=12, num_beams=2, **images)
+    kept = load_file(tmp_path / "torchtrt_tensors.safetensors")
+    assert any("embed_tokens" in key for key in kept)
+    assert (name == "qwen") == any("visual" in key for key in kept)
+    (tmp_path / "torchtrt_generation.json").write_text("{}")
+    with pytest.raises(UnreadableFileError, match="another format than 1"):
+        CompiledVisionLanguage.from_pretrained(tmp_path)
 
 
 def gemma():
