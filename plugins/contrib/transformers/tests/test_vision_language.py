@@ -194,7 +194,74 @@ def gemma():
     )
 
 
-def test_images_that_are_read_in_both_directions_are_refused():
-    """Engines read forward only; the message says which model can be compiled."""
-    with pytest.raises(UnsupportedProgramError, match=r"both directions.*get_text_config"):
-        compile_for_generation(gemma(), max_length=32)
+def paligemma():
+    """Tokens of an image read each other in both directions."""
+    return transformers.PaliGemmaForConditionalGeneration(
+        transformers.PaliGemmaConfig(
+            text_config={"model_type": "gemma", **GROUPED, "head_dim": 8},
+            vision_config={"model_type": "siglip_vision_model", **VISION},
+            projection_dim=32,
+            image_token_index=IMAGE,
+        )
+    )
+
+
+def qwen3():
+    """Layers of the language model add features of images."""
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+    vision = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "patch_size": 4,
+        "out_hidden_size": 32,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 16,
+    }
+    return transformers.Qwen3VLForConditionalGeneration(
+        transformers.Qwen3VLConfig(
+            text_config={**ONE, "head_dim": 8, "rope_parameters": rope},
+            vision_config=vision,
+            image_token_id=IMAGE,
+            video_token_id=94,
+            vision_start_token_id=93,
+            vision_end_token_id=92,
+        )
+    )
+
+
+def audio():
+    """A model that reads sounds besides text."""
+    encoder = {
+        "model_type": "qwen2_audio_encoder",
+        "d_model": 16,
+        "encoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "encoder_ffn_dim": 16,
+        "num_mel_bins": 8,
+        "max_source_positions": 20,
+    }
+    return transformers.Qwen2AudioForConditionalGeneration(
+        transformers.Qwen2AudioConfig(
+            text_config={"model_type": "qwen2", **ONE},
+            audio_config=encoder,
+            audio_token_index=IMAGE,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (gemma, "both directions"),
+        (paligemma, "both directions"),
+        (qwen3, "layers of its language model take features of images"),
+        (audio, "only images have engines"),
+    ],
+    ids=["gemma", "paligemma", "qwen3", "audio"],
+)
+def test_models_that_read_something_else_are_refused(build, reason):
+    """The message says why, and which model can be compiled."""
+    with pytest.raises(UnsupportedProgramError, match=rf"{reason}.*get_text_config"):
+        compile_for_generation(build(), max_length=32)
