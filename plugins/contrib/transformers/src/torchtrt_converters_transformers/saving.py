@@ -122,7 +122,7 @@ def read_description(folder: str | os.PathLike[str], kind: str, others: Mapping[
     Args:
         folder: The folder.
         kind: The name of the class that loads it.
-        others: Options, of which there are none.
+        others: Options; each is an error.
 
     Raises:
         InputError: The folder has no compiled model, or one of another class; or there are options.
