@@ -65,11 +65,11 @@ def unet(**options):
     return diffusers.UNet2DConditionModel(**{**sizes, **options}).eval()
 
 
-def vae(**options):
+def vae(layers_per_block=1, **options):
     """An autoencoder with a latent for 2 by 2 pixels."""
     return diffusers.AutoencoderKL(
         block_out_channels=(4, 4),
-        layers_per_block=1,
+        layers_per_block=layers_per_block,
         norm_num_groups=2,
         down_block_types=("DownEncoderBlock2D",) * 2,
         up_block_types=("UpDecoderBlock2D",) * 2,
@@ -206,6 +206,25 @@ def lora(folder, seed, rank=2):
         layers[f"{part}_lora_layers"] = peft.get_peft_model_state_dict(model)
     diffusers.StableDiffusionPipeline.save_lora_weights(folder, **layers)
     return folder
+
+
+def ip_adapter(denoiser, width=6, tokens=4):
+    """Returns the weights of an IP-Adapter that reads embeddings of images of some width."""
+    torch.manual_seed(0)
+    text, hidden = denoiser.config.cross_attention_dim, denoiser.config.block_out_channels[-1]
+    cross = [name for name in denoiser.attn_processors if name.endswith("attn2.processor")]
+    layers = {
+        f"{2 * number + 1}.to_{kind}_ip.weight": torch.randn(hidden, text) * 0.3
+        for number in range(len(cross))
+        for kind in "kv"
+    }
+    projection = {
+        "proj.weight": torch.randn(tokens * text, width) * 0.3,
+        "proj.bias": torch.zeros(tokens * text),
+        "norm.weight": torch.ones(text),
+        "norm.bias": torch.zeros(text),
+    }
+    return {"image_proj": projection, "ip_adapter": layers}
 
 
 def made(build):

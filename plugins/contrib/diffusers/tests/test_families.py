@@ -1,6 +1,8 @@
 """Each family of pipelines: one engine for each component and all sizes, and eager PyTorch's images."""
 
+import diffusers
 import pytest
+import torch
 
 import torchtrt
 from torchtrt.errors import InputError
@@ -8,7 +10,10 @@ from torchtrt_converters_diffusers import compile_pipeline
 
 from . import models
 
-pytestmark = pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # diffusers'
+pytestmark = [  # of diffusers itself
+    pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:`FluxPosEmbed` is deprecated:FutureWarning"),
+]
 VERSIONS = ("reference@8.6.0", "reference@11.4.0")
 SIDES = {"heights": (16, 32), "widths": (16, 32), "batch_sizes": (1, 2)}
 TEXT = {"sequence_lengths": (8, 12)}
@@ -118,3 +123,75 @@ def test_stable_diffusion_xl_has_added_conditions(version):
     ):
         models.assert_same(compiled, pipe, **options)
     assert before == counts(compiled)
+
+
+def flux_control():
+    return diffusers.FluxControlNetModel(
+        patch_size=1,
+        in_channels=16,
+        num_layers=1,
+        num_single_layers=1,
+        attention_head_dim=16,
+        num_attention_heads=2,
+        joint_attention_dim=8,
+        pooled_projection_dim=8,
+        axes_dims_rope=(4, 4, 8),
+        guidance_embeds=True,
+    )
+
+
+def sd3_control():
+    return diffusers.SD3ControlNetModel(
+        sample_size=16,
+        patch_size=2,
+        in_channels=4,
+        out_channels=4,
+        num_layers=1,
+        attention_head_dim=8,
+        num_attention_heads=2,
+        joint_attention_dim=16,
+        caption_projection_dim=16,
+        pooled_projection_dim=16,
+        pos_embed_max_size=16,
+    )
+
+
+KINDS = {
+    "FluxImg2ImgPipeline": models.flux,
+    "FluxInpaintPipeline": models.flux,
+    "FluxControlNetPipeline": models.flux,
+    "StableDiffusion3Img2ImgPipeline": models.stable_diffusion_3,
+    "StableDiffusion3ControlNetPipeline": models.stable_diffusion_3,
+}
+CONTROL = {
+    "FluxControlNetPipeline": flux_control,
+    "StableDiffusion3ControlNetPipeline": sd3_control,
+}
+
+
+@pytest.mark.slow  # the compilations take half a minute; test_pipeline.py has the rules for Stable Diffusion
+@pytest.mark.parametrize("name", KINDS)
+def test_pipelines_of_images_are_compiled_ahead(name):
+    """Image-to-image, inpainting, and ControlNets with several scales: one program for each component."""
+    parts, components = models.made(KINDS[name]).components, ["transformer"]
+    torch.manual_seed(0)
+    if name in CONTROL:
+        parts["controlnet"] = CONTROL[name]().eval()
+        components.append("controlnet")
+        for weight in parts["controlnet"].parameters():
+            torch.nn.init.normal_(weight, std=0.1)
+    pipe = models.made(lambda: getattr(diffusers, name)(**parts))
+    compiled = compile_pipeline(pipe, components=components, **SIDES, **TEXT)
+    before = counts(compiled)
+    for height, width, length, scale in ((16, 24, 8, 1.0), (32, 16, 12, 0.3)):
+        options = {"height": height, "width": width, "max_sequence_length": length}
+        image = torch.rand(1, 3, height, width)
+        if name in CONTROL:
+            options |= {"control_image": image, "controlnet_conditioning_scale": scale}
+        else:
+            options |= {"image": image, "num_inference_steps": 3}
+        if "Inpaint" in name:
+            options["mask_image"] = (torch.rand(1, 1, height, width) > 0.5).float()
+        models.assert_same(compiled, pipe, **options)
+    assert before == counts(compiled)
+    assert all(1 == before[each] for each in components)

@@ -5,9 +5,11 @@ import io
 import threading
 
 import diffusers
+import numpy as np
 import pytest
 import torch
 
+from tests.support.compiled import exports_of_followed
 from torchtrt.errors import ExportError, InputError, SettingsError
 from torchtrt_converters_diffusers import compile_pipeline
 
@@ -143,10 +145,15 @@ def test_two_threads_share_engines(pair):
             torch.testing.assert_close(image, expected[seed], rtol=1e-4, atol=1e-5)
 
 
-def test_a_compiled_pipeline_is_saved_as_the_original_is(pair, tmp_path):
-    """Files have weights and configurations, and no engines."""
+@pytest.mark.parametrize("who", ["compiled", "original"])
+def test_a_compiled_pipeline_is_saved_as_the_original_is(pair, tmp_path, monkeypatch, who):
+    """Files have weights and configurations, and no engines. What saving writes to configurations is no export."""
     pipe, compiled = pair
-    compiled.save_pretrained(tmp_path)
+    models.images(compiled, **SIZE)
+    exported = exports_of_followed(monkeypatch)
+    (compiled if who == "compiled" else pipe).save_pretrained(tmp_path)
+    models.assert_same(compiled, pipe, **SIZE)
+    assert [] == exported
     loaded = diffusers.StableDiffusionPipeline.from_pretrained(tmp_path, safety_checker=None)
     loaded.set_progress_bar_config(disable=True)
     models.assert_same(loaded, pipe, **SIZE)
@@ -208,6 +215,10 @@ def test_other_sizes_with_fallback_are_compiled_when_they_come():
     ("options", "message"),
     [
         ({"heights": (16, 18)}, "heights gives 16 to 18, but 'unet' takes multiples of 4"),
+        (
+            {"heights": (17, 33), "compile_now": False},
+            "heights gives 17 to 33, but StableDiffusionPipeline takes multiples of 2",
+        ),
         ({"heights": (32, 16)}, "heights=.32, 16. is no range"),
         ({"heights": "16"}, "heights='16' is no range"),
         ({"widths": (16.0, 32)}, "widths=.16.0, 32. is no range"),
@@ -317,25 +328,86 @@ def test_pipelines_that_take_images_are_compiled_ahead(name):
             models.images(compiled, **options)
 
 
-def test_the_unet_takes_the_results_of_a_controlnet():
-    """The ControlNet itself has no rule, and stays in PyTorch."""
+def with_control(nets=1):
+    """Returns a pipeline with ControlNets."""
     parts = models.made(models.stable_diffusion).components
     torch.manual_seed(0)
-    control = diffusers.ControlNetModel.from_unet(
-        parts["unet"], conditioning_embedding_out_channels=(4, 4)
-    ).eval()
-    for each in control.parameters():
-        torch.nn.init.normal_(each, std=0.1)
+    control = [
+        diffusers.ControlNetModel.from_unet(
+            parts["unet"], conditioning_embedding_out_channels=(4, 4)
+        ).eval()
+        for _ in range(nets)
+    ]
+    for each in control:
+        for weight in each.parameters():
+            torch.nn.init.normal_(weight, std=0.1)
     kind = diffusers.StableDiffusionControlNetPipeline
-    pipe = models.made(lambda: kind(**parts, controlnet=control, requires_safety_checker=False))
+    options = {"controlnet": control if nets > 1 else control[0], "requires_safety_checker": False}
+    return models.made(lambda: kind(**parts, **options))
+
+
+def test_a_controlnet_has_one_program_for_all_scales():
+    """The scale multiplies what the program returns."""
+    pipe = with_control()
+    names = ["unet", "controlnet"]
+    compiled = compile_pipeline(pipe, heights=(16, 32), widths=(16, 32), components=names)
+    before = programs(compiled)
+    seen = []
+    for height, width, scale in ((16, 16, 1.0), (32, 24, 0.5), (16, 16, 0.25), (16, 16, 0)):
+        image = torch.full((1, 3, height, width), 0.3)
+        options = {"image": image, "height": height, "width": width}
+        seen.append(
+            models.assert_same(
+                compiled, pipe, controlnet_conditioning_scale=float(scale), **options
+            )
+        )
+    assert not torch.allclose(seen[0], seen[2])
+    assert before == programs(compiled)
+    assert [1, 1] == [len(before[name]) for name in names]
+
+
+def test_several_controlnets_stay_in_pytorch():
+    """The UNet takes the sum of their results."""
+    pipe = with_control(nets=2)
+    options = {"image": [torch.rand(1, 3, 16, 16)] * 2, "controlnet_conditioning_scale": [0.5, 1.0]}
     compiled = compile_pipeline(
-        pipe, heights=(16, 32), widths=(16, 32), components=["unet", "controlnet"]
+        pipe, heights=16, widths=16, components=["unet", "controlnet"], example=options
     )
-    for height, width in ((16, 16), (32, 24)):
-        image = torch.rand(1, 3, height, width)
-        models.assert_same(compiled, pipe, image=image, height=height, width=width)
+    models.assert_same(compiled, pipe, **SIZE, **options)
+    assert "several ControlNets" in compiled.torchtrt.report["controlnet"].reason
+
+
+@pytest.mark.slow  # eight seconds for two builds of the UNet
+def test_the_unet_takes_embeddings_of_ip_adapters():
+    """Their scale is a number that Python code asks about, so that each has a program."""
+    pipe = models.made(models.stable_diffusion)
+    pipe.unet._load_ip_adapter_weights([models.ip_adapter(pipe.unet)])
+    pipe.set_ip_adapter_scale(0.7)
+    given = {"ip_adapter_image_embeds": [torch.randn(2, 1, 6)]}
+    compiled = compile_pipeline(
+        pipe,
+        heights=(16, 32),
+        widths=(16, 32),
+        batch_sizes=(1, 2),
+        components=["unet"],
+        example=given,
+    )
+    first = models.assert_same(compiled, pipe, height=16, width=24, **given)
+    models.assert_same(compiled, pipe, height=32, width=24, num_images_per_prompt=2, **given)
     assert 1 == len(programs(compiled)["unet"])
-    assert "has no sizes for its class" in compiled.torchtrt.report["controlnet"].reason
+    pipe.set_ip_adapter_scale(0.3)
+    second = models.assert_same(compiled, pipe, height=16, width=24, **given)
+    assert not torch.allclose(first, second)
+    assert 2 == len(programs(compiled)["unet"])
+
+
+def test_ranges_may_come_from_numpy():
+    pipe = models.made(models.stable_diffusion)
+    sizes = {"heights": tuple(np.arange(16, 40, 16)), "widths": np.int64(16)}
+    compiled = compile_pipeline(pipe, **sizes, components=["vae"], compile_now=False)
+    models.assert_same(compiled, pipe, height=np.int64(32), width=16)
+    with pytest.raises(InputError, match="height=48 is outside of 16 to 32"):
+        models.images(compiled, height=np.int64(48), width=16)
 
 
 def test_a_pipeline_without_text_encoders_takes_an_example():

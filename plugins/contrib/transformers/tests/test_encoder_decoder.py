@@ -5,8 +5,13 @@ import torch
 import transformers
 
 import torchtrt
-from torchtrt.errors import EngineError, ExportError, InputError, UnsupportedProgramError
-from torchtrt_converters_transformers import compile_for_generation
+from torchtrt.errors import EngineError, InputError, UnsupportedProgramError
+from torchtrt_converters_transformers import (
+    CompiledEncoderDecoder,
+    CompiledForCausalLM,
+    compile_for_generation,
+)
+from torchtrt_converters_transformers.compiled_class import hollow_copy
 
 from .conftest import DEVICE, VERSIONS, Pair, prompts
 
@@ -106,7 +111,7 @@ def test_texts_are_eagers(t5):
 
 @pytest.mark.slow  # each compiles two engines
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("name", ["t5", "whisper"])
+@pytest.mark.parametrize("name", ["t5", "whisper", "bart"])
 def test_half_precision_models_keep_their_dtype(name, dtype):
     """The logits of a text are eager's within the accuracy of the dtype."""
     torch.manual_seed(0)
@@ -124,14 +129,6 @@ def test_half_precision_models_keep_their_dtype(name, dtype):
     assert dtype is compiled.dtype
     for got, wanted in zip(ours, theirs, strict=True):
         assert torch.dist(got, wanted) <= 0.02 * wanted.norm()
-
-
-def test_an_encoder_that_asks_about_its_values_is_refused():
-    """BART's looks for infinite values in float16 before it limits them."""
-    model = MODELS["bart"]().eval().to(DEVICE, torch.float16)
-
-    with pytest.raises(ExportError, match=r"torch\.isfinite\(hidden_states\)\.all\(\)"):
-        compile_for_generation(model, max_length=30, max_source_length=40)
 
 
 @pytest.mark.slow  # each compiles two engines, in ten seconds
@@ -179,16 +176,158 @@ def test_what_there_is_no_room_for_is_an_error(t5):
         t5.compiled.generate(source, attention_mask=mask, max_new_tokens=40)
     with pytest.raises(InputError, match=r"16 sequences.*max_batch_size=12"):
         t5.compiled.generate(source, attention_mask=mask, max_new_tokens=3, num_beams=8)
-    with pytest.raises(InputError, match=r"1 to 40|40"):
+    with pytest.raises(InputError, match=r"A source has 41 tokens.*max_source_length=40"):
         t5.compiled.generate(prompts(1, 41)[0], max_new_tokens=3)
+    with pytest.raises(InputError, match=r"There are 13 sources.*max_batch_size=12"):
+        t5.compiled.generate(prompts(13, 4)[0], max_new_tokens=3)
     with pytest.raises(InputError, match="a cache of their own"):
         t5.compiled.generate(source, max_new_tokens=3, cache_implementation="static")
     with pytest.raises(InputError, match="were not made by this model"):
         t5.compiled(decoder_input_ids=source, encoder_outputs=t5.model.get_encoder()(source, mask))
     with pytest.raises(EngineError, match="compiled in"):
         t5.compiled.half()
-    with pytest.raises(InputError, match="engine_cache=True"):
-        t5.compiled.save_pretrained("folder")
+
+
+def test_a_call_without_a_cache_returns_the_logits_behind_each_token(t5):
+    """As the model does, and while another cache is in use: the memory is not taken from it."""
+    source, mask = prompts(2, 6)
+    start, start_mask = prompts(2, 4, 7, padding=(2,))
+    given = {"attention_mask": mask, "decoder_input_ids": start}
+    going_on = t5.compiled(input_ids=source, **given)
+    for options in ({}, {"decoder_attention_mask": start_mask}):
+        actual = t5.compiled(input_ids=source, **given, **options).logits
+        with torch.no_grad():
+            expected = t5.model(input_ids=source, **given, **options).logits
+        counted = start_mask.bool() if options else torch.ones_like(start).bool()
+        torch.testing.assert_close(actual[counted], expected[counted], rtol=1e-3, atol=1e-3)
+    assert 4 == going_on.past_key_values.get_seq_length()
+    going_on.past_key_values.reorder_cache(torch.tensor([1, 0]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "t5",
+        pytest.param("whisper", marks=pytest.mark.slow),
+        pytest.param("bart", marks=pytest.mark.slow),
+    ],
+)
+def test_a_saved_model_generates_the_same(name, request, tmp_path):
+    """In another process it needs neither the model's weights nor a build."""
+    pair = request.getfixturevalue("t5") if name == "t5" else compiled_pair(name, VERSIONS[-1])
+    pair.compiled.save_pretrained(tmp_path)
+
+    loaded = CompiledEncoderDecoder.from_pretrained(tmp_path)
+
+    assert type(pair.compiled) is type(loaded)
+    assert (DEVICE, torch.float32) == (loaded.device.type, loaded.dtype)
+    source, mask = sources(name)[0]
+    Pair(pair.model, loaded).assert_same(source, mask, max_new_tokens=12, num_beams=2)
+    with pytest.raises(
+        InputError, match=r"for CompiledEncoderDecoder\.from_pretrained, and not for"
+    ):
+        CompiledForCausalLM.from_pretrained(tmp_path)
+    with pytest.raises(InputError, match="takes a folder here, and not push_to_hub"):
+        loaded.save_pretrained(tmp_path, push_to_hub=True)
+
+
+def test_a_class_of_the_user_is_not_saved(t5, tmp_path):
+    """Loading would not find it, or would find another one of the same name."""
+    kind = type("T5ForConditionalGeneration", (transformers.T5ForConditionalGeneration,), {})
+    own = hollow_copy(kind(t5.model.config), CompiledEncoderDecoder)
+
+    with pytest.raises(InputError, match=r"is no class of transformers.*engine_cache=True"):
+        own.save_pretrained(tmp_path)
+
+
+RECORDING = {
+    "no_timestamps_token_id": 128,
+    "max_initial_timestamp_index": 3,
+    "is_multilingual": True,
+    "lang_to_id": {"<|en|>": 120, "<|fr|>": 121},
+    "task_to_id": {"transcribe": 122},
+    "prev_sot_token_id": 124,
+    "no_speech_token_id": 125,
+    "alignment_heads": [[0, 0], [1, 1]],
+    "median_filter_width": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def recordings():
+    """A Whisper with times, languages and silence among its tokens."""
+    config = transformers.WhisperConfig(
+        **{**TOKENS, "vocab_size": 150, "eos_token_id": 1, "decoder_start_token_id": 2},
+        **LAYERS,
+        max_source_positions=20,
+        max_target_positions=60,
+        num_mel_bins=8,
+        suppress_tokens=[],
+        begin_suppress_tokens=[],
+    )
+    torch.manual_seed(0)
+    model = transformers.WhisperForConditionalGeneration(config).eval().to(DEVICE)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3)
+    vars(model.generation_config).update(RECORDING)
+    with torchtrt.use_tensorrt(VERSIONS[-1]):
+        return Pair(model, compile_for_generation(model, max_batch_size=4, max_length=50))
+
+
+TIMES = {"return_timestamps": True, "max_new_tokens": 15, "repetition_penalty": 1.8}
+FALLBACK = {"temperature": (0.0, 0.4), "logprob_threshold": -1.0}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"language": "en", "num_beams": 2},
+        {"language": "en", "compression_ratio_threshold": 1.3, **FALLBACK},
+        {"language": "en", "no_speech_threshold": 0.3, **FALLBACK},
+        {
+            "language": "en",
+            "prompt_ids": torch.tensor([124, 5, 6]),
+            "condition_on_prev_tokens": True,
+        },
+    ],
+    ids=["detected-language", "beams", "fallback", "silence", "prompt"],
+)
+def test_long_recordings_are_divided_as_by_the_model(recordings, options):
+    """Each part is read by the encoder's engine, and where the next one starts follows from the text."""
+    generator, parts = torch.Generator().manual_seed(0), []
+    features = torch.randn(1, 8, 210, generator=generator).to(DEVICE)
+    hook = recordings.compiled.encoder_engine.register_forward_hook(lambda *_: parts.append(1))
+
+    texts = []
+    for each in (recordings.model, recordings.compiled):
+        torch.manual_seed(0)
+        found = each.generate(features, **TIMES, **options, return_segments=True)
+        texts.append([(part["start"], part["tokens"].tolist()) for part in found["segments"][0]])
+    hook.remove()
+
+    assert texts[0] == texts[1]
+    assert len(parts) >= 2
+    assert len(texts[0]) >= 2
+
+
+def test_what_whisper_cannot_do_here_has_its_reason(recordings):
+    """In the words of the call, before the recording is read."""
+    features, generate = torch.randn(1, 8, 210).to(DEVICE), recordings.compiled.generate
+    options = {"language": "en", "return_timestamps": True}
+
+    with pytest.raises(InputError, match=r"return_token_timestamps=.*follow from attention"):
+        generate(features, return_token_timestamps=True, **options)
+    with pytest.raises(InputError, match=r"52 tokens are asked for.*max_length=50"):
+        generate(features, max_new_tokens=50, **options)
+    with pytest.raises(InputError, match=r"5 sequences.*max_batch_size=4"):
+        generate(features, max_new_tokens=5, num_beams=5, **options)
+    five = {"attention_mask": torch.ones(5, 210).long(), **options}
+    with pytest.raises(InputError, match=r"5 sources.*max_batch_size=4"):
+        generate(features.expand(5, -1, -1), max_new_tokens=5, **five)
+    with pytest.raises(InputError, match="The features have 39 frames, but the encoder reads 40"):
+        recordings.compiled.get_encoder()(input_features=features[..., :39])
 
 
 def test_the_compiled_model_holds_no_weights(t5):

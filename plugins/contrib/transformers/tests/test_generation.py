@@ -447,6 +447,12 @@ REFUSED = {
         ),
         "does not go through transformers' AttentionInterface",
     ),
+    "Falcon": (
+        lambda: transformers.FalconConfig(
+            hidden_size=32, num_hidden_layers=1, num_attention_heads=4, vocab_size=96
+        ),
+        "does not go through transformers' AttentionInterface",
+    ),
     "BLOOM": (
         lambda: transformers.BloomConfig(hidden_size=32, n_layer=1, n_head=4, vocab_size=96),
         "takes no position_ids",

@@ -3,10 +3,11 @@
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 
 import torchtrt
-from torchtrt.errors import InputError, UnsupportedProgramError
-from torchtrt_converters_transformers import compile_for_generation
+from torchtrt.errors import InputError, UnreadableFileError, UnsupportedProgramError
+from torchtrt_converters_transformers import CompiledVisionLanguage, compile_for_generation
 
 from .conftest import DEVICE, GROUPED, ONE, VERSIONS, Pair, prompts
 
@@ -161,8 +162,25 @@ def test_what_the_engines_have_compiled_in_cannot_be_asked_for(llava_pair):
         llava_pair.compiled.generate(ids, attention_mask=mask, **images, max_new_tokens=30)
     with pytest.raises(InputError, match="assisted generation"):
         llava_pair.compiled.generate(ids, assistant_model=llava_pair.model, **images)
-    with pytest.raises(InputError, match="engine_cache=True"):
-        llava_pair.compiled.save_pretrained("folder")
+
+
+@pytest.mark.parametrize("name", ["llava", pytest.param("qwen", marks=pytest.mark.slow)])
+def test_a_saved_model_generates_the_same(name, request, tmp_path):
+    """The folder has the engines, and the weights of what PyTorch runs."""
+    pair = request.getfixturevalue("llava_pair") if name == "llava" else compiled_pair(qwen())
+    pair.compiled.save_pretrained(tmp_path)
+
+    loaded = CompiledVisionLanguage.from_pretrained(tmp_path)
+
+    assert type(pair.compiled) is type(loaded)
+    ids, mask, images = with_images(name)
+    Pair(pair.model, loaded).assert_same(ids, mask, max_new_tokens=12, num_beams=2, **images)
+    kept = load_file(tmp_path / "torchtrt_tensors.safetensors")
+    assert any("embed_tokens" in key for key in kept)
+    assert (name == "qwen") == any("visual" in key for key in kept)
+    (tmp_path / "torchtrt_generation.json").write_text("{}")
+    with pytest.raises(UnreadableFileError, match="another format than 1"):
+        CompiledVisionLanguage.from_pretrained(tmp_path)
 
 
 def gemma():
@@ -176,7 +194,74 @@ def gemma():
     )
 
 
-def test_images_that_are_read_in_both_directions_are_refused():
-    """Engines read forward only; the message says which model can be compiled."""
-    with pytest.raises(UnsupportedProgramError, match=r"both directions.*get_text_config"):
-        compile_for_generation(gemma(), max_length=32)
+def paligemma():
+    """Tokens of an image read each other in both directions."""
+    return transformers.PaliGemmaForConditionalGeneration(
+        transformers.PaliGemmaConfig(
+            text_config={"model_type": "gemma", **GROUPED, "head_dim": 8},
+            vision_config={"model_type": "siglip_vision_model", **VISION},
+            projection_dim=32,
+            image_token_index=IMAGE,
+        )
+    )
+
+
+def qwen3():
+    """Layers of the language model add features of images."""
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+    vision = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "patch_size": 4,
+        "out_hidden_size": 32,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 16,
+    }
+    return transformers.Qwen3VLForConditionalGeneration(
+        transformers.Qwen3VLConfig(
+            text_config={**ONE, "head_dim": 8, "rope_parameters": rope},
+            vision_config=vision,
+            image_token_id=IMAGE,
+            video_token_id=94,
+            vision_start_token_id=93,
+            vision_end_token_id=92,
+        )
+    )
+
+
+def audio():
+    """A model that reads sounds besides text."""
+    encoder = {
+        "model_type": "qwen2_audio_encoder",
+        "d_model": 16,
+        "encoder_layers": 1,
+        "encoder_attention_heads": 2,
+        "encoder_ffn_dim": 16,
+        "num_mel_bins": 8,
+        "max_source_positions": 20,
+    }
+    return transformers.Qwen2AudioForConditionalGeneration(
+        transformers.Qwen2AudioConfig(
+            text_config={"model_type": "qwen2", **ONE},
+            audio_config=encoder,
+            audio_token_index=IMAGE,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (gemma, "both directions"),
+        (paligemma, "both directions"),
+        (qwen3, "layers of its language model take features of images"),
+        (audio, "only images have engines"),
+    ],
+    ids=["gemma", "paligemma", "qwen3", "audio"],
+)
+def test_models_that_read_something_else_are_refused(build, reason):
+    """The message says why, and which model can be compiled."""
+    with pytest.raises(UnsupportedProgramError, match=rf"{reason}.*get_text_config"):
+        compile_for_generation(build(), max_length=32)

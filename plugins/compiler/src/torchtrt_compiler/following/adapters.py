@@ -5,6 +5,7 @@ A program exported with them as tensors takes other scales by a refit.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,34 @@ def merged_adapters(model: torch.nn.Module) -> list[tuple[str, ...]]:
         if isinstance(module, layers.BaseTunerLayer)
     )
     return [each for each in merged if each]
+
+
+_hotswaps = 0
+
+
+def hotswaps() -> int:
+    """Returns how often PEFT has written other weights into a loaded adapter, which it does through ``.data``.
+
+    PEFT tells nobody, whichever object of a model it is called with. Its function counts from the first call on.
+    """
+    swapping: Any = sys.modules.get("peft.utils.hotswap")
+    if swapping is not None and not hasattr(swapping.hotswap_adapter_from_state_dict, _COUNTED):
+        swap = swapping.hotswap_adapter_from_state_dict
+
+        @functools.wraps(swap)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            global _hotswaps
+            try:
+                return swap(*args, **kwargs)
+            finally:
+                _hotswaps += 1
+
+        setattr(counted, _COUNTED, True)
+        swapping.hotswap_adapter_from_state_dict = counted
+    return _hotswaps
+
+
+_COUNTED = "torchtrt_counts"
 
 
 def as_tensor(number: float) -> torch.Tensor:

@@ -6,6 +6,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -255,6 +256,7 @@ def _range(declared: Any, where: str) -> tuple[int, int, int]:
     sizes: Any = declared if isinstance(declared, tuple | list) else (least, most)
     if len(sizes) == 2:
         sizes = (sizes[0], None, sizes[1])
+    sizes = [int(each) if isinstance(each, Integral) else each for each in sizes]
     if len(sizes) != 3 or not isinstance(sizes[0], int) or not isinstance(sizes[2], int):
         raise InputError(
             f"dynamic_shapes gives {declared!r} for a dimension of {where!r}. Give (min, max), (min, opt, max), or "
@@ -265,3 +267,24 @@ def _range(declared: Any, where: str) -> tuple[int, int, int]:
     if not 0 <= least <= usual <= most:
         raise InputError(f"dynamic_shapes gives {declared!r} for {where!r}, which is no range.")
     return least, usual, most
+
+
+def text_of_call(call: Call) -> str:
+    """Returns a call as it is written, with tensors by their shapes."""
+
+    def text(value: Any) -> str:
+        """Returns one argument as it is written."""
+        if isinstance(value, torch.Tensor):
+            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{name!r}: {text(each)}" for name, each in value.items()) + "}"
+        if type(value) in (list, tuple):
+            return f"[{', '.join(map(text, value))}]"
+        return (
+            repr(value)
+            if isinstance(value, str | int | float | bool | None)
+            else type(value).__name__
+        )
+
+    named = [f"{name}={text(each)}" for name, each in call.kwargs.items()]
+    return f"({', '.join([*map(text, call.args), *named])})"

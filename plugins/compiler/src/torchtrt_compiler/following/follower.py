@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -24,14 +26,16 @@ from torchtrt.errors import (
     TensorRTUnavailableError,
 )
 from torchtrt.packs.preferences import settings_from
-from torchtrt_compiler.following.adapters import merged_adapters
+from torchtrt_compiler.following.adapters import hotswaps, merged_adapters
 from torchtrt_compiler.following.calls import (
     Call,
     CallReader,
     UnsupportedCallError,
     is_seen_through,
     is_traced,
+    text_of_call,
 )
+from torchtrt_compiler.following.files import SavedPrograms, load_programs, save_programs
 from torchtrt_compiler.following.programs import Binding, Program, Watch, bind
 from torchtrt_compiler.following.sizes import SeenSizes, as_input, end_shapes, fixed
 from torchtrt_compiler.following.state import Change, ModelState, NoState
@@ -62,10 +66,12 @@ class _Structure:
         bindings: The programs for each kind of call.
         chosen: The one for each kind of call and shapes; None where PyTorch runs the call.
         refused: The kinds of calls that cannot be compiled.
+        saved: The programs of a folder that are for it.
     """
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    def __init__(self, model: torch.nn.Module, saved: SavedPrograms | None) -> None:
         self.state = _steady(lambda: ModelState(model))
+        self.saved = saved if saved is not None and saved.fit(model, self.state) else None
         self.bindings: dict[Any, list[Binding]] = {}
         self.chosen: dict[Any, Binding | None] = {}
         self.refused: set[Any] = set()
@@ -73,6 +79,11 @@ class _Structure:
     def all_bindings(self) -> list[Binding]:
         """Returns the programs for all kinds of calls."""
         return [each for held in self.bindings.values() for each in held]
+
+    def take_saved(self, key: Any) -> None:
+        """Takes the programs of the folder for a kind of calls that is new."""
+        if self.saved is not None and key not in self.bindings:
+            self.bindings[key] = self.saved.bindings(key)
 
     def drop(self, key: Any, binding: Binding) -> None:
         """Forgets a program."""
@@ -116,12 +127,14 @@ class Follower(NoState):
         self._reader = CallReader(model.forward, dynamic_shapes)
         self._sizes: dict[Any, SeenSizes] = {}
         self._structures: list[_Structure] = []  # the one in use last is the last
+        self._saved: SavedPrograms | None = None
         self._impure: Counter[Any] = Counter()
         self._warned: set[Any] = set()
         self._with_numbers = True
         self._has_trained = False
         self._count = 0
         self._merged: list[tuple[str, ...]] = []
+        self._swaps = hotswaps()
         self._lock = threading.RLock()
         self._is_stable = threading.Condition(self._lock)
         self._changer: int | None = None
@@ -173,6 +186,34 @@ class Follower(NoState):
                 for binding in structure.all_bindings():
                     binding.is_stale = True
                     binding.program.held = {}
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Saves the programs for the model as it is now into a folder, from which ``load`` takes them.
+
+        Raises:
+            InputError: No call has been compiled, or a program writes to weights.
+            UnsupportedProgramError: A program holds something that has no form in a file.
+        """
+        with self._is_stable:
+            structure = self._current_structure()
+            for binding in structure.all_bindings():
+                if not binding.is_current():
+                    binding.refit(self.model, structure.state)
+            save_programs(Path(folder), self.model, structure.state, structure.bindings)
+
+    def load(self, folder: str | os.PathLike[str]) -> None:
+        """Takes the programs in a folder for those of the model. Nothing is exported or built.
+
+        Engines whose weights differ from the model's get them in the next call. If other state of the model differs, a
+        ``FollowWarning`` says so, and the next call exports the model to compare the programs.
+
+        Raises:
+            InputError: The folder has no programs, they are for another model, or they take no other weights.
+            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+        """
+        saved = load_programs(Path(folder), self.model)
+        with self._is_stable:
+            self._saved, self._structures = saved, []
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Returns what the model returns for a call."""
@@ -234,7 +275,7 @@ class Follower(NoState):
             return self._found(call, place)
 
     def _is_current(self, structure: _Structure, binding: Binding | None) -> bool:
-        if self._has_trained or not _holds(structure.state):
+        if self._has_trained or self._swaps != hotswaps() or not _holds(structure.state):
             return False
         return binding is None or binding.is_current()
 
@@ -242,8 +283,8 @@ class Follower(NoState):
         """Returns the program for a call that no earlier look has found; None if PyTorch runs the call."""
         if self._impure[call.key] > 1:
             return None
-        if self._has_trained:  # statistics are written to in ways that PyTorch does not count
-            self._has_trained = False
+        if self._has_trained or self._swaps != hotswaps():  # PyTorch does not count what they write
+            self._has_trained, self._swaps = False, hotswaps()
             self.refresh()
         structure = self._current_structure()
         if any(each.is_inference() for each in structure.state.weights.values()):
@@ -294,7 +335,10 @@ class Follower(NoState):
                 f"The model has had {self._count} structures, and each is exported anew. The last to change was "
                 f"{path!r}. If each call changes it, follow the modules that do not.",
             )
-        self._structures = [*self._structures[1 - _STRUCTURES :], _Structure(self.model)]
+        self._structures = [
+            *self._structures[1 - _STRUCTURES :],
+            _Structure(self.model, self._saved),
+        ]
         return self._structures[-1]
 
     def _note_merged(self) -> None:
@@ -306,6 +350,7 @@ class Follower(NoState):
 
     def _chosen(self, structure: _Structure, call: Call, is_new: bool = False) -> Binding | None:
         """Returns a program that takes a call: a known one or a new one; None if PyTorch has to run it."""
+        structure.take_saved(call.key)
         for binding in () if is_new else structure.bindings.get(call.key, ()):
             if binding.program.accepts(call.args, call.kwargs):
                 return binding
@@ -325,7 +370,7 @@ class Follower(NoState):
                 raise
             self._warn(
                 ("compile", call.key),
-                f"{type(self.model).__name__} runs in PyTorch for calls like {_text(call)}. {error}",
+                f"{type(self.model).__name__} runs in PyTorch for calls like {text_of_call(call)}. {error}",
             )
             return None
 
@@ -389,8 +434,8 @@ class Follower(NoState):
             return True
         message = (
             f"{type(self.model).__name__} has {self._max_programs} compiled programs, the most that max_programs "
-            f"allows, and none takes a call like {_text(call)}. Give tensors in place of numbers that vary, declare "
-            "sizes with dynamic_shapes, or allow more."
+            f"allows, and none takes a call like {text_of_call(call)}. Give tensors in place of numbers that vary, "
+            "declare sizes with dynamic_shapes, or allow more."
         )
         if not self._fallback:
             raise InputError(message)
@@ -398,7 +443,8 @@ class Follower(NoState):
         return False
 
     def _programs(self) -> list[Program]:
-        found: dict[int, Program] = {}
+        saved = [] if self._saved is None else self._saved.programs()
+        found = {id(each): each for each in saved}
         for structure in self._structures:
             for binding in structure.all_bindings():
                 found[id(binding.program)] = binding.program
@@ -410,6 +456,8 @@ class Follower(NoState):
                 for binding in held:
                     if binding.program is program:
                         structure.drop(key, binding)
+        if self._saved is not None:
+            self._saved.drop(program)
 
     def _warn(self, kind: Any, message: str) -> None:
         if kind not in self._warned:
@@ -442,24 +490,3 @@ def _accepts(program: Program, call: Call, shapes: Any) -> bool:
         for shape, tensor in zip(shapes, call.tensors(), strict=True)
     )
     return program.accepts(*call.with_tensors(tensors))
-
-
-def _text(call: Call) -> str:
-    """Returns a call as it is written, with tensors by their shapes."""
-
-    def text(value: Any) -> str:
-        """Returns one argument as it is written."""
-        if isinstance(value, torch.Tensor):
-            return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{name!r}: {text(each)}" for name, each in value.items()) + "}"
-        if type(value) in (list, tuple):
-            return f"[{', '.join(map(text, value))}]"
-        return (
-            repr(value)
-            if isinstance(value, str | int | float | bool | None)
-            else type(value).__name__
-        )
-
-    named = [f"{name}={text(each)}" for name, each in call.kwargs.items()]
-    return f"({', '.join([*map(text, call.args), *named])})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import chain
@@ -19,6 +19,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from torchtrt_compiler.following.adapters import numbers_of
+from torchtrt_compiler.following.labels import labels_of
 
 
 class NoState:
@@ -28,9 +29,10 @@ class NoState:
 _SLOTS = ("_parameters", "_buffers")
 _NAMESPACES = ("_modules", "_forward_hooks", "_forward_pre_hooks")
 _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
-_PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+PLAIN = (int, float, complex, bool, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+"""The types of values that ``repr`` tells apart."""
 _ATOMS = (
-    *_PLAIN, Enum, type, FunctionType, BuiltinFunctionType, ModuleType, torch.Generator,
+    *PLAIN, Enum, type, FunctionType, BuiltinFunctionType, ModuleType, torch.Generator,
     NoState,
 )  # fmt: skip
 _DEEPEST = 6
@@ -58,19 +60,27 @@ class _Values:
         path: What leads to it from the model, for messages.
         live: The container.
         is_fixed: Whether its values, and not its keys alone, belong to the state.
+        labels: The keys of values that do not belong to the state.
     """
 
-    __slots__ = ("is_fixed", "keys", "live", "path", "values")
+    __slots__ = ("is_fixed", "keys", "labels", "live", "path", "values")
 
-    def __init__(self, path: str, live: Any, is_fixed: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        live: Any,
+        is_fixed: bool = True,
+        labels: frozenset[str] = frozenset(),
+    ) -> None:
         self.path = path
         self.live = live
         self.is_fixed = is_fixed
-        self.keys, self.values = _content(live)
+        self.labels = labels
+        self.keys, self.values = _content(live, labels)
 
     def is_same(self) -> bool:
         """Returns whether it has the values that it had: the same objects, or equal numbers and text."""
-        keys, values = _content(self.live)
+        keys, values = _content(self.live, self.labels)
         if keys != self.keys or len(values) != len(self.values):
             return False
         if not self.is_fixed or all(map(operator.is_, values, self.values)):
@@ -82,7 +92,7 @@ class _Values:
 
     def differences(self) -> Iterator[tuple[str, Any, Any]]:
         """Yields the places that have other values, with the old value and the new one."""
-        keys, values = _content(self.live)
+        keys, values = _content(self.live, self.labels)
         if keys is not None and self.keys is not None and keys != self.keys:
             new = [key for key in (*keys, *self.keys) if not (key in keys and key in self.keys)]
             yield f"{self.path}.{new[0]}".lstrip(".") if new else self.path, None, None
@@ -96,8 +106,10 @@ class _Values:
                 yield (f"{self.path}.{name}" if self.path else str(name)), old, new
 
 
-def _content(live: Any) -> tuple[list[Any] | None, list[Any]]:
+def _content(live: Any, labels: frozenset[str]) -> tuple[list[Any] | None, list[Any]]:
     if isinstance(live, Mapping):
+        if labels:
+            live = {key: value for key, value in live.items() if key not in labels}
         return list(live), list(live.values())
     return None, list(live)
 
@@ -110,7 +122,7 @@ def _is_equal(one: Any, other: Any) -> bool:
         return False
     if type(one) is tuple:
         return len(one) == len(other) and all(map(_is_equal, one, other))
-    return isinstance(one, _PLAIN) and repr(one) == repr(other)
+    return isinstance(one, PLAIN) and repr(one) == repr(other)
 
 
 def _are_equal_lists(one: Any, other: Any) -> bool:
@@ -154,7 +166,7 @@ class ModelState:
         prefix = f"{path}." if path else ""
         attributes = vars(module)
         numbers = numbers_of(module)
-        self._values.append(_Values(path, attributes))
+        self._values.append(_Values(path, attributes, labels=labels_of(module)))
         for name in _NAMESPACES:
             self._values.append(_Values(f"{prefix}{name}", attributes[name]))
         for kind in _SLOTS:
@@ -168,6 +180,26 @@ class ModelState:
                 self._add_slot(prefix + name, attributes, name, value)
             else:
                 self._look_into(prefix + name, value, _DEEPEST, value is numbers)
+
+    def containers(self) -> Iterator[tuple[str, Sequence[Any] | None, Sequence[Any], bool]]:
+        """Yields path, keys and values of what the state holds, and whether the values belong to it.
+
+        The values of a set are in an order that is the same in each process.
+        """
+        for each in self._values:
+            is_set = isinstance(each.live, set | frozenset)
+            values = sorted(each.values, key=repr) if is_set else each.values
+            yield each.path, each.keys, values, each.is_fixed
+
+    def forms(self) -> Iterator[tuple[str, Any]]:
+        """Yields the name and the form of each parameter, buffer and plain attribute that is a tensor."""
+        for name, _, _, _, form in self._slots:
+            yield name, form
+
+    def contents(self) -> Iterator[bytes]:
+        """Yields what is in memory that can be written to without PyTorch."""
+        for _, content in self._buffers:
+            yield content
 
     def _add_slot(self, name: str, holder: Any, key: str, tensor: torch.Tensor | None) -> None:
         self._slots.append((name, holder, key, tensor, form_of(tensor)))
@@ -189,16 +221,17 @@ class ModelState:
             return
         self._seen[id(value)] = value
         self._add_buffer(value)
+        labels = labels_of(value)
         if slots := _Slots(value):
             self._values.append(_Values(path, slots))
         if isinstance(value, Mapping | list | set | frozenset | deque):
-            self._values.append(_Values(path, value, not are_numbers))
-        for name, each in _parts(value):
+            self._values.append(_Values(path, value, not are_numbers, labels))
+        for name, each in _parts(value, labels):
             self._look_into(f"{path}.{name}", each, depth - 1)
         attributes = getattr(value, "__dict__", None)
         if type(attributes) is dict and attributes is not value:
-            self._values.append(_Values(path, attributes))
-            for name, each in attributes.items():
+            self._values.append(_Values(path, attributes, labels=labels))
+            for name, each in _parts(attributes, labels):
                 self._look_into(f"{path}.{name}", each, depth - 1)
 
     def _has_seen(self, value: Any) -> bool:
@@ -286,9 +319,9 @@ def _modules(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     yield from model.named_modules(remove_duplicate=False)
 
 
-def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
+def _parts(value: Any, labels: frozenset[str]) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, Mapping):
-        yield from value.items()
+        yield from ((name, each) for name, each in value.items() if name not in labels)
     elif isinstance(value, list | tuple | set | frozenset | deque):
         yield from enumerate(value)
     elif isinstance(value, partial):

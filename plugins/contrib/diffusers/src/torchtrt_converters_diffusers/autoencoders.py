@@ -8,8 +8,7 @@ from typing import Any
 
 from diffusers import AutoencoderKL, AutoencoderKLWan
 
-from torchtrt_converters_diffusers.denoisers import AxesOfArguments
-from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes, Range
+from torchtrt_converters_diffusers.sizes import AxesOfArguments, Axis, PipelineSizes, Range
 
 Autoencoder = AutoencoderKL
 """Pipelines call its ``decode`` and ``encode``, which call the modules ``decoder`` and ``encoder``."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 import torch
 from diffusers.utils.constants import USE_PEFT_BACKEND
 from diffusers.utils.peft_utils import scale_lora_layers
+from torch.utils._pytree import tree_map_only
 
 from torchtrt.errors import InputError
-from torchtrt_converters_diffusers.denoisers import AxesOfArguments
-from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes
+from torchtrt_converters_diffusers.sizes import AxesOfArguments, Axis, PipelineSizes
 
 _ATTENTION = ("cross_attention_kwargs", "joint_attention_kwargs", "attention_kwargs")
 """The parameters whose entry ``scale`` multiplies the scales of adapters while the call runs."""
@@ -38,7 +39,7 @@ def check_inputs(check: Callable[..., Any], sizes: PipelineSizes, *args: Any, **
     arguments = inspect.signature(check).bind(*args, **kwargs).arguments
     for axis in sizes.pixels():
         size = arguments.get(axis.argument)
-        problem = axis.problem(size) if isinstance(size, int) else None
+        problem = axis.problem(int(size)) if isinstance(size, Integral) else None
         if problem:
             raise InputError(_message(problem, "the pipeline", axis))
     return result
@@ -70,24 +71,29 @@ def guard_calls(
                 arguments = signature.bind(*args, **kwargs).arguments
                 _check(arguments, axes, component, hint)
         with _scaled_adapters(followed, kwargs) as rest:
-            return run(*args, **rest)
+            return _scaled_result(run, args, rest)
 
     followed.forward = forward
 
 
-def _check(
-    arguments: Mapping[str, Any],
-    axes: Mapping[str, Any],
-    component: str,
-    hint: Callable[[], str],
-) -> None:
-    for name, value in arguments.items():
-        expected = axes.get(name)
-        if isinstance(value, Mapping) and expected:
-            _check(value, expected, component, hint)
-        elif isinstance(value, torch.Tensor) and expected:
-            for dim, axis in expected.items():
-                _check_size(value, dim, axis, component, hint)
+def _check(value: Any, expected: Any, component: str, hint: Callable[[], str]) -> None:
+    """Checks the sizes of the tensors in an argument.
+
+    Raises:
+        InputError: The component is not compiled for one of them.
+    """
+    if isinstance(value, torch.Tensor):
+        for dim, axis in expected.items():
+            _check_size(value, dim, axis, component, hint)
+        return
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        pairs = ((each, expected.get(name)) for name, each in value.items())
+    elif isinstance(value, list | tuple):
+        pairs = zip(value, expected, strict=False)
+    for each, axes in pairs:
+        if axes:
+            _check(each, axes, component, hint)
 
 
 def _check_size(
@@ -103,6 +109,20 @@ def _message(problem: str, what: str, axis: Axis) -> str:
         f"{problem}, the sizes that {what} is compiled for. Compile the pipeline with other {axis.setting}, or with "
         "fallback=True, which compiles further sizes when they come."
     )
+
+
+def _scaled_result(
+    run: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """Returns the result of a call; a ControlNet's ``conditioning_scale`` multiplies it here.
+
+    Inside the program, each scale would be another program. ControlNets multiply by it at their end.
+    """
+    scale = kwargs.get("conditioning_scale")
+    if not isinstance(scale, int | float):
+        return run(*args, **kwargs)
+    rest = {name: value for name, value in kwargs.items() if name != "conditioning_scale"}
+    return tree_map_only(torch.Tensor, lambda each: each * scale, run(*args, **rest))
 
 
 @contextlib.contextmanager

@@ -31,23 +31,47 @@ def sizes_of(
     has_frames = "num_frames" in parameters
     if num_frames is not None and not has_frames:
         raise InputError(f"num_frames is for videos, and {type(pipe).__name__} makes none.")
+    frame_scale = _first(pipe, "vae_scale_factor_temporal") or 1
     height, width = _default_size(pipe, parameters, scale)
     text = _default(parameters, "max_sequence_length")
     has_length = isinstance(text, int)
+    sides = {
+        setting: _range(pipe, given, default, setting)
+        for setting, given, default in (("heights", heights, height), ("widths", widths, width))
+    }
+    for setting, each in sides.items():
+        _check_steps(pipe, setting, each, scale)
+    frames = None
+    if has_frames:
+        frames = _range(pipe, num_frames, _default(parameters, "num_frames"), "num_frames")
+        _check_steps(pipe, "num_frames", frames, frame_scale, 1)
     return PipelineSizes(
-        height=_range(pipe, heights, height, "heights"),
-        width=_range(pipe, widths, width, "widths"),
+        height=sides["heights"],
+        width=sides["widths"],
         batch=as_range(batch_sizes, "batch_sizes"),
-        frames=_range(pipe, num_frames, _default(parameters, "num_frames"), "num_frames")
-        if has_frames
-        else None,
+        frames=frames,
         text=_text(pipe, sequence_lengths, text if has_length else _clip_tokens(pipe)),
         text_argument="max_sequence_length" if has_length else "the tokens of prompt_embeds",
         first_tokens=_clip_tokens(pipe) or 0,
         guided=guidance,
         scale=scale,
-        frame_scale=_first(pipe, "vae_scale_factor_temporal") or 1,
+        frame_scale=frame_scale,
     )
+
+
+def _check_steps(pipe: Any, setting: str, sizes: Range, step: int, rest: int = 0) -> None:
+    """Checks that the ends of a range are sizes that the autoencoder takes.
+
+    Raises:
+        InputError: They are not.
+    """
+    if getattr(pipe, "vae", None) is not None and any(size % step != rest % step for size in sizes):
+        least, _, most = sizes
+        more = f" and {rest} more" if rest else ""
+        raise InputError(
+            f"{setting} gives {least} to {most}, but {type(pipe).__name__} takes multiples of {step}{more} only. Give "
+            "such a range."
+        )
 
 
 def _range(pipe: Any, given: Any, default: Any, setting: str) -> Range:

@@ -12,10 +12,8 @@ from diffusers import (
     WanTransformer3DModel,
 )
 
-from torchtrt_converters_diffusers.sizes import Axes, Axis, PipelineSizes
-
-AxesOfArguments = dict[str, Any]
-"""For parameters of ``forward``, the dimensions that vary, or a dictionary of these."""
+from torchtrt_converters_diffusers.controlnets import unet_stages
+from torchtrt_converters_diffusers.sizes import AxesOfArguments, PipelineSizes
 
 
 def unet(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
@@ -27,30 +25,21 @@ def unet(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
     rows = sizes.guided_images()
     return {
         "sample": {0: rows, 2: sizes.latent_height(step), 3: sizes.latent_width(step)},
-        "encoder_hidden_states": _text(rows, sizes.tokens()),
+        "encoder_hidden_states": sizes.texts(rows),
         "timestep_cond": {0: rows},
-        "added_cond_kwargs": {"text_embeds": {0: rows}, "time_ids": {0: rows}},
-        **_control(model, rows, sizes),
+        "added_cond_kwargs": {
+            "text_embeds": {0: rows},
+            "time_ids": {0: rows},
+            "image_embeds": [{0: rows}] * _ip_adapters(model),
+        },
+        **unet_stages(model, rows, sizes),
     }
 
 
-def _control(model: Any, rows: Axis, sizes: PipelineSizes) -> AxesOfArguments:
-    """Returns the sizes of a ControlNet's results, which are those of the UNet's stages on the way down."""
-    stages = model.num_upsamplers + 1
-    layers = model.config.layers_per_block
-    each = [layers] * stages if isinstance(layers, int) else list(layers)
-    levels = [0]
-    for stage, count in enumerate(each):
-        levels += [stage] * count + [stage + 1] * (stage + 1 < stages)
-    height, width = sizes.latent_height(), sizes.latent_width()
-
-    def at(level: int) -> Axes:
-        return {0: rows, 2: height.halved(level), 3: width.halved(level)}
-
-    return {
-        "down_block_additional_residuals": [at(level) for level in levels],
-        "mid_block_additional_residual": at(stages - 1),
-    }
+def _ip_adapters(model: Any) -> int:
+    """Returns the number of IP-Adapters of a UNet. Each reads embeddings of an image."""
+    projections = getattr(model.encoder_hid_proj, "image_projection_layers", None)
+    return 0 if projections is None else len(projections)
 
 
 def sd3(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
@@ -59,31 +48,22 @@ def sd3(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
     rows = sizes.guided_images()
     return {
         "hidden_states": {0: rows, 2: sizes.latent_height(step), 3: sizes.latent_width(step)},
-        "encoder_hidden_states": _text(rows, sizes.tokens(sizes.first_tokens)),
+        "encoder_hidden_states": sizes.texts(rows, sizes.first_tokens),
         "pooled_projections": {0: rows},
         "timestep": {0: rows},
+        "block_controlnet_hidden_states": [{0: rows, 1: sizes.patches(step)}]
+        * len(model.transformer_blocks),
     }
 
 
-def flux(_: Any, sizes: PipelineSizes) -> AxesOfArguments:
+def flux(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
     """Returns the sizes of FLUX's transformer, whose tokens are squares of 2 by 2 latents."""
-    rows = sizes.images()
-    side = 2 * sizes.scale
-    patches = Axis(
-        sizes.height.over(side).product(sizes.width.over(side)),
-        "height × width",
-        "heights × widths",
-        side**2,
-    )
-    text = sizes.tokens()
+    tokens = sizes.flux_tokens()
     return {
-        "hidden_states": {0: rows, 1: patches},
-        "encoder_hidden_states": _text(rows, text),
-        "pooled_projections": {0: rows},
-        "timestep": {0: rows},
-        "guidance": {0: rows},
-        "img_ids": {0: patches},
-        "txt_ids": {0: text} if text else {},
+        **tokens,
+        "controlnet_block_samples": [tokens["hidden_states"]] * len(model.transformer_blocks),
+        "controlnet_single_block_samples": [tokens["hidden_states"]]
+        * len(model.single_transformer_blocks),
     }
 
 
@@ -98,14 +78,10 @@ def wan(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
             3: sizes.latent_height(height),
             4: sizes.latent_width(width),
         },
-        "encoder_hidden_states": _text(rows, sizes.tokens()),
+        "encoder_hidden_states": sizes.texts(rows),
         "encoder_hidden_states_image": {0: rows},
         "timestep": {0: rows},
     }
-
-
-def _text(rows: Axis, tokens: Axis | None) -> Axes:
-    return {0: rows, 1: tokens} if tokens else {0: rows}
 
 
 RULES: Mapping[type, Any] = {

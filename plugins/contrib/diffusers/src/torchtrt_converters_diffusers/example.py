@@ -57,6 +57,7 @@ def example_arguments(pipe: Any, sizes: PipelineSizes, given: Mapping[str, Any])
         "strength": 1.0,
         "output_type": "pt",
         "image": image,
+        "control_image": image,
         "mask_image": torch.ones(batch, 1, height, width),
         "generator": torch.Generator().manual_seed(0),
     }

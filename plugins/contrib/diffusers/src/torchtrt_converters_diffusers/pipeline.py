@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -13,22 +15,26 @@ from diffusers import DiffusionPipeline
 
 import torchtrt
 from torchtrt.errors import InputError, kind_of
-from torchtrt_converters_diffusers import denoisers, text_encoders
+from torchtrt_converters_diffusers import autoencoders, controlnets, denoisers, text_encoders
 from torchtrt_converters_diffusers.autoencoders import (
-    REFUSED,
     Autoencoder,
     autoencoder_parts,
     tiling_hint,
 )
 from torchtrt_converters_diffusers.calls import check_inputs, guard_calls
 from torchtrt_converters_diffusers.configuration import sizes_of
-from torchtrt_converters_diffusers.denoisers import AxesOfArguments
 from torchtrt_converters_diffusers.example import run_example
 from torchtrt_converters_diffusers.report import ComponentReport, PipelineReport
-from torchtrt_converters_diffusers.sizes import Axis, PipelineSizes
+from torchtrt_converters_diffusers.saving import SavedPipeline, write_pipeline
+from torchtrt_converters_diffusers.sizes import AxesOfArguments, Axis, PipelineSizes
 
 _Pipeline = TypeVar("_Pipeline", bound=DiffusionPipeline)
-_RULES: Mapping[type, Any] = {**denoisers.RULES, **text_encoders.RULES}
+_RULES: Mapping[type, Any] = {
+    **denoisers.RULES,
+    **controlnets.RULES,
+    **text_encoders.RULES,
+}
+_REFUSED = {**autoencoders.REFUSED, **controlnets.REFUSED}
 _NO_RULE = "compile_pipeline has no sizes for its class. Give them with dynamic_shapes"
 
 
@@ -57,18 +63,54 @@ class CompiledPipeline:
     """The sizes and the components of a compiled pipeline, which is the attribute ``torchtrt`` of the pipeline.
 
     Args:
+        pipeline: The name of the pipeline's class.
         sizes: The sizes.
-        parts: The components.
+        parts: The components, and modules inside of them.
+        components: The names of the components to compile.
+        fallback: Whether calls outside of the ranges are compiled when they come.
     """
 
-    def __init__(self, sizes: PipelineSizes, parts: Collection[_Part]) -> None:
+    def __init__(
+        self,
+        pipeline: str,
+        sizes: PipelineSizes,
+        parts: Collection[_Part],
+        components: Collection[str],
+        fallback: bool,
+    ) -> None:
         self.sizes = sizes
+        self._pipeline, self._components, self._fallback = pipeline, tuple(components), fallback
         self._parts = tuple(parts)
 
     @property
     def report(self) -> PipelineReport:
         """Which components run on engines now, and why others do not."""
         return PipelineReport(tuple(map(_row, self._parts)))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Saves the engines into a folder; ``load_compiled_pipeline`` puts them behind a pipeline.
+
+        Weights and configurations of the pipeline are not part of it: ``save_pretrained`` saves these.
+
+        Raises:
+            InputError: No component has engines.
+            UnsupportedProgramError: A program holds something that has no form in a file.
+            UnwritableFileError: There can be no file in this folder.
+        """
+        modules = {part.path: part.module for part in self._parts if part.is_compiled()}
+        if not modules:
+            raise InputError("No component of the pipeline has engines to save. Call it first.")
+        write_pipeline(
+            SavedPipeline(
+                Path(folder),
+                self._pipeline,
+                self.sizes,
+                self._components,
+                tuple(modules),
+                self._fallback,
+            ),
+            modules,
+        )
 
 
 def compile_pipeline(
@@ -118,9 +160,9 @@ def compile_pipeline(
         SettingsError: A setting is unknown or unusable.
         TorchTRTError: A component cannot be compiled.
     """
-    if not isinstance(pipe, DiffusionPipeline):
-        raise InputError(f"compile_pipeline takes a pipeline of diffusers, not {kind_of(pipe)}.")
-    _check_kinds(components, dynamic_shapes, example)
+    check_pipeline("compile_pipeline", pipe)
+    _check_names(components)
+    check_kinds(dynamic_shapes=dynamic_shapes, example=example)
     _check_switches(guidance=guidance, compile_now=compile_now, fallback=fallback)
     sizes = sizes_of(
         pipe,
@@ -131,19 +173,14 @@ def compile_pipeline(
         sequence_lengths=sequence_lengths,
         guidance=guidance,
     )
-    declared = dict(dynamic_shapes or {})
-    chosen = _chosen(pipe, components, declared)
-    options = {"fallback": fallback, **settings}
-    compiled: Any = copy.copy(pipe)
-    parts = []
-    for part in _parts(pipe, sizes, declared):
-        parts.append(part)
-        if part.path.partition(".")[0] not in chosen:
-            _leave(part)
-        elif not part.reason:
-            _put(compiled, part, declared.get(part.path), options)
-    compiled.torchtrt = CompiledPipeline(sizes, parts)
-    _check_calls(compiled, None if fallback else sizes)
+    compiled: Any
+    compiled, parts = assembled(
+        pipe,
+        sizes,
+        components=components,
+        dynamic_shapes=dynamic_shapes,
+        options={"fallback": fallback, **settings},
+    )
     if compile_now and not all(part.reason for part in parts):
         run_example(compiled, sizes, example or {})
         if not all(part.is_compiled() or part.reason for part in parts):
@@ -152,15 +189,64 @@ def compile_pipeline(
     return compiled  # type: ignore[no-any-return]
 
 
-def _check_kinds(components: Any, dynamic_shapes: Any, example: Any) -> None:
-    """Checks the kinds of the arguments that hold several values.
+def assembled(
+    pipe: Any,
+    sizes: PipelineSizes,
+    *,
+    components: Collection[str] | None,
+    dynamic_shapes: Mapping[str, Mapping[str, Any]] | None,
+    options: Mapping[str, Any],
+) -> tuple[Any, list[_Part]]:
+    """Returns a copy of a pipeline with followed modules, and its parts.
+
+    Args:
+        pipe: The pipeline.
+        sizes: The sizes to compile for.
+        components: The names of the components to compile; all that can be if omitted.
+        dynamic_shapes: What ``torchtrt.follow`` takes, by component.
+        options: Settings of ``torchtrt.follow`` and ``torchtrt.compile``.
+
+    Raises:
+        InputError: As of ``compile_pipeline``.
+    """
+    declared = dict(dynamic_shapes or {})
+    chosen = _chosen(pipe, components, declared)
+    compiled: Any = copy.copy(pipe)
+    parts = []
+    for part in _parts(pipe, sizes, declared):
+        parts.append(part)
+        if part.path.partition(".")[0] not in chosen:
+            _leave(part)
+        elif not part.reason:
+            _put(compiled, part, declared.get(part.path), options)
+    fallback = options["fallback"]
+    compiled.torchtrt = CompiledPipeline(type(pipe).__name__, sizes, parts, chosen, fallback)
+    _check_calls(compiled, None if fallback else sizes)
+    return compiled, parts
+
+
+def check_pipeline(function: str, pipe: object) -> None:
+    """Checks that a function gets a pipeline.
+
+    Raises:
+        InputError: It gets something else.
+    """
+    if not isinstance(pipe, DiffusionPipeline):
+        raise InputError(f"{function} takes a pipeline of diffusers, not {kind_of(pipe)}.")
+
+
+def _check_names(components: Any) -> None:
+    if not isinstance(components, Collection | None):
+        raise InputError(f"components takes the names of components, not {kind_of(components)}.")
+
+
+def check_kinds(**arguments: Any) -> None:
+    """Checks that arguments are dictionaries or None.
 
     Raises:
         InputError: One is of another kind.
     """
-    if not isinstance(components, Collection | None):
-        raise InputError(f"components takes the names of components, not {kind_of(components)}.")
-    for argument, value in (("dynamic_shapes", dynamic_shapes), ("example", example)):
+    for argument, value in arguments.items():
         if not isinstance(value, Mapping | None):
             raise InputError(f"{argument} takes a dictionary, not {kind_of(value)}.")
 
@@ -234,7 +320,7 @@ def _parts(pipe: Any, sizes: PipelineSizes, declared: Mapping[str, Any]) -> Iter
             for inner, axes in autoencoder_parts(module, sizes):
                 yield _Part(f"{name}.{inner}", getattr(module, inner), axes)
         elif rule is None:
-            reasons = (each for kind, each in REFUSED.items() if isinstance(module, kind))
+            reasons = (each for kind, each in _REFUSED.items() if isinstance(module, kind))
             yield _Part(name, module, {}, next(reasons, _NO_RULE))
         else:
             yield _Part(name, module, rule(module, sizes))

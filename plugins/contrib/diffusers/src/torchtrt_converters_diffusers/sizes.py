@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from torchtrt.errors import InputError
@@ -39,21 +40,21 @@ def as_range(value: Any, argument: str) -> Range:
     Raises:
         InputError: It is none.
     """
-    given = (value,) * 3 if isinstance(value, int) else value
+    given: Any = (value,) * 3 if isinstance(value, Integral) else value
     is_sequence = isinstance(given, tuple | list)
     if is_sequence and len(given) == 2:
         given = (given[0], given[1], given[1])
     is_range = (
         is_sequence
         and len(given) == 3
-        and all(type(size) is int for size in given)
+        and all(isinstance(size, Integral) and not isinstance(size, bool) for size in given)
         and 1 <= given[0] <= given[1] <= given[2]
     )
     if not is_range:
         raise InputError(
             f"{argument}={value!r} is no range. Give a number, (least, most) or (least, usual, most), from 1 on."
         )
-    return Range(*given)
+    return Range(*map(int, given))
 
 
 _IMAGES = "prompts × images per prompt"
@@ -120,6 +121,8 @@ class Axis:
 
 Axes = dict[int, Axis]
 """The dimensions of a tensor that vary."""
+AxesOfArguments = dict[str, Any]
+"""For parameters of ``forward``, the dimensions that vary, or a dictionary or a list of these."""
 
 
 @dataclass(frozen=True)
@@ -196,3 +199,31 @@ class PipelineSizes:
         return Axis(
             self.text.times(1, besides), self.text_argument, "sequence_lengths", offset=-besides
         )
+
+    def texts(self, rows: Axis, besides: int = 0) -> Axes:
+        """Returns the dimensions of embeddings of texts, with so many tokens besides the argument's."""
+        tokens = self.tokens(besides)
+        return {0: rows, 1: tokens} if tokens else {0: rows}
+
+    def patches(self, latents: int) -> Axis:
+        """Returns the tokens of an image: squares of so many latents in height and in width."""
+        side = latents * self.scale
+        return Axis(
+            self.height.over(side).product(self.width.over(side)),
+            "height × width",
+            "heights × widths",
+            side**2,
+        )
+
+    def flux_tokens(self) -> AxesOfArguments:
+        """Returns the sizes of FLUX's transformer and ControlNets: tokens of 2 by 2 latents, and of texts."""
+        rows, patches, text = self.images(), self.patches(2), self.tokens()
+        return {
+            "hidden_states": {0: rows, 1: patches},
+            "encoder_hidden_states": self.texts(rows),
+            "pooled_projections": {0: rows},
+            "timestep": {0: rows},
+            "guidance": {0: rows},
+            "img_ids": {0: patches},
+            "txt_ids": {0: text} if text else {},
+        }

@@ -12,8 +12,7 @@ from transformers import (
     UMT5EncoderModel,
 )
 
-from torchtrt_converters_diffusers.denoisers import AxesOfArguments
-from torchtrt_converters_diffusers.sizes import PipelineSizes
+from torchtrt_converters_diffusers.sizes import AxesOfArguments, PipelineSizes
 
 
 def clip(_: Any, sizes: PipelineSizes) -> AxesOfArguments:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Collection
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
-from torchtrt.errors import InputError
 from torchtrt_converters_transformers.engine_model import EngineModel, check_options
 
 
@@ -39,13 +38,6 @@ class CompiledClass(EngineModel):
         self.check_total(max_cache_length)
         if model_kwargs.get("past_key_values") is None:
             model_kwargs["past_key_values"] = self.lend_cache()
-
-    def save_pretrained(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises an ``InputError``: keep engines with ``engine_cache``."""
-        raise InputError(
-            f"A {type(self).__name__} has several engines, and is not saved as one. Compile it with engine_cache=True, "
-            "which keeps them."
-        )
 
 
 @functools.cache

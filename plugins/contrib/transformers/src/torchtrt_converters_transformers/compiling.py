@@ -179,6 +179,7 @@ def _compile_encoder_decoder(
         torchtrt.compile(encoder, given, **settings),
         torchtrt.compile(step, inputs, **settings),
         takes_positions=step.takes_positions,
+        source_places=example.shape[-1] if fixed else sizes.max_source_length,
         dtype=dtype,
         device=states[0].device,
     )

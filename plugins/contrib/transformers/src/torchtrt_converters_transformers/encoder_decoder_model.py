@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import Any
 
 import torch
@@ -11,8 +12,17 @@ from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from torchtrt.errors import InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
-from torchtrt_converters_transformers.compiled_class import CompiledClass
+from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
 from torchtrt_converters_transformers.engine_model import mask_of_new_tokens, set_options
+from torchtrt_converters_transformers.saving import (
+    check_saved_whole,
+    class_of,
+    empty_model,
+    load_engines,
+    read_description,
+    read_layout,
+    write_folder,
+)
 
 
 @dataclasses.dataclass
@@ -27,11 +37,27 @@ class EncodedOutput(BaseModelOutput):
 
 
 class CompiledEncoder(torch.nn.Module):
-    """The encoder of a compiled model, as ``generate`` calls it."""
+    """The encoder of a compiled model, as ``generate`` calls it.
 
-    def __init__(self, engine: torch.nn.Module, name: str, dtype: torch.dtype) -> None:
+    Args:
+        engine: The compiled module.
+        name: The name of what it reads.
+        dtype: The model's dtype.
+        max_batch_size: The most sources at once.
+        places: The most tokens of a source, or the size of its features.
+    """
+
+    def __init__(
+        self,
+        engine: torch.nn.Module,
+        name: str,
+        dtype: torch.dtype,
+        max_batch_size: int,
+        places: int,
+    ) -> None:
         super().__init__()
         self.engine, self.main_input_name, self.dtype = engine, name, dtype
+        self.max_batch_size, self.places = max_batch_size, places
 
     def forward(
         self,
@@ -43,7 +69,7 @@ class CompiledEncoder(torch.nn.Module):
         """Reads a source: token ids, or features.
 
         Raises:
-            InputError: Other options are given.
+            InputError: Other options are given, or there is no room for the source.
         """
         given = input_ids if self.main_input_name == "input_ids" else input_features
         asked = [name for name in set_options(others) if name != "return_dict"]
@@ -52,6 +78,7 @@ class CompiledEncoder(torch.nn.Module):
                 f"The encoder takes {self.main_input_name} and returns its last state, and was called with "
                 f"{', '.join(asked) or 'none'}."
             )
+        self._check_room(given)
         if given.is_floating_point():
             result = self.engine(given.to(self.dtype))
         else:
@@ -59,6 +86,24 @@ class CompiledEncoder(torch.nn.Module):
             result = self.engine(given, mask.to(torch.int64))
         state, cached = result
         return EncodedOutput(last_hidden_state=state, cached=cached)
+
+    def _check_room(self, given: Tensor) -> None:
+        if len(given) > self.max_batch_size:
+            raise InputError(
+                f"There are {len(given)} sources, but the model was compiled for max_batch_size={self.max_batch_size}. "
+                "Compile it again for more."
+            )
+        places = given.shape[-1]
+        if given.is_floating_point() and places != self.places:
+            raise InputError(
+                f"The features have {places} frames, but the encoder reads {self.places}. The processor of the model "
+                "fills or divides recordings, and so does generate."
+            )
+        if places > self.places:
+            raise InputError(
+                f"A source has {places} tokens, but the model was compiled for max_source_length={self.places}. "
+                "Compile it again for more."
+            )
 
 
 class CompiledEncoderDecoder(CompiledClass):
@@ -85,14 +130,60 @@ class CompiledEncoderDecoder(CompiledClass):
         encoder: torch.nn.Module,
         step: torch.nn.Module,
         takes_positions: bool,
+        source_places: int,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
         """Gives the model its engines."""
         self.attach_cache(layout, dtype, device)
         self.takes_positions = takes_positions
-        self.compiled_encoder = CompiledEncoder(encoder, self.main_input_name, dtype)
+        self.compiled_encoder = CompiledEncoder(
+            encoder, self.main_input_name, dtype, layout.max_batch_size, source_places
+        )
         self.step = step
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **others: Any) -> None:
+        """Saves engines and configurations into a folder; ``CompiledEncoderDecoder.from_pretrained`` reads it.
+
+        Raises:
+            InputError: Other options are given, or the model's class is none of transformers.
+        """
+        check_saved_whole(others)
+        name = class_of(self)
+        write_folder(
+            save_directory,
+            self,
+            "CompiledEncoderDecoder",
+            {"encoder": self.encoder_engine, "step": self.step},
+            {
+                "class": name,
+                "takes_positions": self.takes_positions,
+                "source_places": self.compiled_encoder.places,
+            },
+        )
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str], **others: Any) -> Any:
+        """Returns a model that ``save_pretrained`` saved; nothing is compiled.
+
+        Raises:
+            InputError: The folder has no such model, or other options are given.
+            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+        """
+        description = read_description(folder, "CompiledEncoderDecoder", others)
+        layout, dtype, device = read_layout(description)
+        engine = load_engines(folder, description)
+        compiled = hollow_copy(empty_model(folder, description), CompiledEncoderDecoder)
+        compiled.attach(
+            layout,
+            engine("encoder"),
+            engine("step"),
+            takes_positions=description["takes_positions"],
+            source_places=description["source_places"],
+            dtype=dtype,
+            device=device,
+        )
+        return compiled
 
     def get_encoder(self, *_: Any, **__: Any) -> CompiledEncoder:
         """Returns the compiled encoder."""
@@ -109,6 +200,9 @@ class CompiledEncoderDecoder(CompiledClass):
         **others: Any,
     ) -> Seq2SeqLMOutput:
         """Reads tokens of the decoder, behind those that are cached.
+
+        With a cache, the logits are those behind the last token, ``(batch, 1, vocabulary)``. Without one, they are
+        those behind each token, which are read one by one.
 
         Args:
             attention_mask: ``(batch, source)``, zero where the source is padding.
@@ -139,30 +233,48 @@ class CompiledEncoderDecoder(CompiledClass):
                 )
             cache = self.cache_for(past_key_values)
             batch, new = decoder_input_ids.shape
-            start = cache.get_seq_length()
-            if not start:
+            if not cache.get_seq_length():
                 cache.start(batch)
                 cache.source = _source(encoder_outputs, attention_mask, self.main_input_name)
             cache.check_room(batch, new)
-            mask = mask_of_new_tokens(
-                decoder_attention_mask, decoder_input_ids, start, "The decoder's attention mask"
-            )
-            logits, states = self.step(
-                decoder_input_ids,
-                mask,
-                cache.source[:-1],
-                cache.source[-1],
-                cache.tensors,
-                cache.mask(decoder_attention_mask),
-                self._places[start : start + 1],
-                *self._positions(decoder_position_ids, batch, start, new),
-            )
-            cache.append(states)
+            mask, positions = decoder_attention_mask, decoder_position_ids
+            if past_key_values is None and new > 1:
+                read = [
+                    self._read(
+                        decoder_input_ids[:, place : place + 1],
+                        None if mask is None else mask[:, : place + 1],
+                        None if positions is None else positions[:, place : place + 1],
+                        cache,
+                    )
+                    for place in range(new)
+                ]
+                logits = torch.stack(read, 1)
+            else:
+                logits = self._read(decoder_input_ids, mask, positions, cache)[:, None]
         return Seq2SeqLMOutput(
-            logits=logits[:, None],
+            logits=logits,
             past_key_values=cache,  # type: ignore[arg-type]
             encoder_last_hidden_state=encoder_outputs.last_hidden_state,
         )
+
+    def _read(
+        self, tokens: Tensor, mask: Tensor | None, positions: Tensor | None, cache: EngineCache
+    ) -> Tensor:
+        """Returns the logits behind the last of some tokens; the cache then has them."""
+        start, (batch, new) = cache.get_seq_length(), tokens.shape
+        logits, states = self.step(
+            tokens,
+            mask_of_new_tokens(mask, tokens, start, "The decoder's attention mask"),
+            cache.source[:-1],
+            cache.source[-1],
+            cache.tensors,
+            cache.mask(mask),
+            self._places[start : start + 1],
+            *self._positions(positions, batch, start, new),
+        )
+        cache.append(states)
+        result: Tensor = logits
+        return result
 
     def _postprocess_outputs(self, seek_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Divides the result of Whisper's ``generate`` by its sources, without the cache, whose layers engines hold."""

@@ -17,6 +17,7 @@ REFUSED_OPTIONS = {
     "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
     "cache_implementation": "the engines have a cache of their own",
     "prefill_chunk_size": "the prompt is read at once",
+    "return_token_timestamps": "times of tokens follow from attention, which the engines do not return",
     "custom_generate": "other loops are not known to keep to the cache of the engines",
 }
 """Options of ``generate`` that cannot work, and why."""
@@ -61,14 +62,24 @@ class EngineModel:
         self._lent = weakref.ref(cache)
         return cache
 
+    def new_cache(self) -> EngineCache:
+        """Returns a cache with memory of its own, for a conversation that goes on while others are generated.
+
+        Given to ``generate`` as ``past_key_values`` again and again, it keeps what was read and generated.
+        """
+        return EngineCache(self.layout, self._allocate())
+
     def cache_for(self, given: Any) -> EngineCache:
         """Returns the cache that a call reads: the given one, or an empty one for None.
+
+        An empty one has memory of its own while another cache has that of the model.
 
         Raises:
             EngineError: The given one is not this model's.
         """
         if given is None:
-            return self.lend_cache()
+            is_lent = self._lent is not None and self._lent() is not None
+            return self.new_cache() if is_lent else self.lend_cache()
         if not isinstance(given, EngineCache) or given.layout != self.layout:
             raise EngineError(
                 f"past_key_values is a {type(given).__name__} that this model did not make. {self._cache_advice}"
@@ -100,7 +111,7 @@ class EngineModel:
 def check_options(options: Mapping[str, Any], config: Any) -> None:
     """Raises an ``InputError`` for an option of ``generate`` that cannot work, given itself or in a configuration."""
     for name, reason in REFUSED_OPTIONS.items():
-        if options.get(name) is not None or getattr(config, name, None) is not None:
+        if set_options({"option": options.get(name), "default": getattr(config, name, None)}):
             raise InputError(f"generate({name}=...) is not possible here: {reason}.")
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -15,7 +12,6 @@ from torch import Tensor
 from transformers import AutoConfig, GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-import torchtrt
 from torchtrt.errors import InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 from torchtrt_converters_transformers.engine_model import (
@@ -25,8 +21,14 @@ from torchtrt_converters_transformers.engine_model import (
     mask_of_new_tokens,
     set_options,
 )
+from torchtrt_converters_transformers.saving import (
+    check_saved_whole,
+    load_engines,
+    read_description,
+    read_layout,
+    write_folder,
+)
 
-_DESCRIPTION = "torchtrt_generation.json"
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""
 
@@ -76,13 +78,6 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         self.step, self.prefill = step, prefill
         self.attach_cache(layout, dtype, device)
         self.eval()  # type: ignore[no-untyped-call]
-
-    def new_cache(self) -> EngineCache:
-        """Returns a cache with memory of its own, for a conversation that goes on while others are generated.
-
-        Given to ``generate`` as ``past_key_values`` again and again, it keeps what was read and generated.
-        """
-        return EngineCache(self.layout, self._allocate())
 
     def generate(  # type: ignore[override]  # the options are what this class takes
         self,
@@ -204,24 +199,15 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         Raises:
             InputError: Other options are given: engines are no state dict.
         """
-        if others:
-            raise InputError(f"save_pretrained takes a folder here, and not {', '.join(others)}.")
-        folder = Path(save_directory)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in ("step", "prefill"):
-            module = getattr(self, name)
-            if module is not None:
-                torchtrt.save(module, folder / f"{name}.pt2")
-        self.config.save_pretrained(folder)
-        self.generation_config.save_pretrained(folder)
-        description = {
-            "layout": dataclasses.asdict(self.layout),
-            "windowed": self.windowed,
-            "dtype": str(self.dtype).removeprefix("torch."),
-            "device": str(self.device),
-            "engines": [name for name in ("step", "prefill") if getattr(self, name) is not None],
-        }
-        (folder / _DESCRIPTION).write_text(json.dumps(description, indent=2), encoding="utf-8")
+        check_saved_whole(others)
+        engines = {name: getattr(self, name) for name in ("step", "prefill")}
+        write_folder(
+            save_directory,
+            self,
+            "CompiledForCausalLM",
+            {name: each for name, each in engines.items() if each is not None},
+            {"windowed": self.windowed, "embeds": self.embeds},
+        )
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
@@ -233,23 +219,19 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             InputError: The folder has no compiled model, or other options are given.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        folder = Path(folder)
-        if others or not (folder / _DESCRIPTION).is_file():
-            raise InputError(
-                f"from_pretrained takes a folder with {_DESCRIPTION}, and no options; got {folder}."
-            )
-        description: Mapping[str, Any] = json.loads((folder / _DESCRIPTION).read_text("utf-8"))
-        layout = description["layout"]
-        modules = {name: torchtrt.load(folder / f"{name}.pt2") for name in description["engines"]}
+        description = read_description(folder, "CompiledForCausalLM", others)
+        layout, dtype, device = read_layout(description)
+        engine = load_engines(folder, description)
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),
-            CacheLayout(**{**layout, "shapes": tuple(map(tuple, layout["shapes"]))}),
-            modules["step"],
-            modules.get("prefill"),
+            layout,
+            engine("step"),
+            engine("prefill"),
             windowed=description["windowed"],
-            dtype=getattr(torch, description["dtype"]),
-            device=torch.device(description["device"]),
+            embeds=description["embeds"],
+            dtype=dtype,
+            device=device,
         )
 
     def _check_length(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import os
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -16,6 +19,15 @@ from torchtrt_converters_transformers.attention import StepCache
 from torchtrt_converters_transformers.cache import EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
+from torchtrt_converters_transformers.saving import (
+    check_saved_whole,
+    class_of,
+    empty_model,
+    fill,
+    load_engines,
+    read_description,
+    write_folder,
+)
 from torchtrt_converters_transformers.step import Step, sharing_copy, varying_input
 
 
@@ -161,9 +173,91 @@ class CompiledVisionLanguage(CompiledClass):
     language: CompiledForCausalLM
     vision: torch.nn.Module | None
 
+    def attach(
+        self, language: CompiledForCausalLM, vision: torch.nn.Module | None, position_axes: int
+    ) -> None:
+        """Gives the model its engines."""
+        embeddings = self.get_input_embeddings()  # type: ignore[attr-defined]
+        self._engine_device, self._engine_dtype = language.device, language.dtype
+        self.layout, self.vision = language.layout, vision
+        base: Any = self.base_model  # type: ignore[attr-defined]
+        base.language_model = LanguageEngines(language, embeddings, position_axes)
+        self.set_output_embeddings(torch.nn.Identity())  # type: ignore[attr-defined]
+        object.__setattr__(self, "language", language)  # a module once, inside of LanguageEngines
+        if vision is not None:
+            base.get_image_features = functools.partial(_image_features, vision, language.dtype)
+
     def lend_cache(self) -> EngineCache:
         """Returns an empty cache of the language model's engines."""
         return self.language.lend_cache()
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], **others: Any) -> None:
+        """Saves engines, configurations and what PyTorch runs; ``CompiledVisionLanguage.from_pretrained`` reads it.
+
+        Raises:
+            InputError: Other options are given, or the model's class is none of transformers.
+        """
+        check_saved_whole(others)
+        name = class_of(self)
+        inside = {
+            id(each) for part in (self.language, self.vision) for each in _tensors(part).values()
+        }
+        kept = {name: each for name, each in _tensors(self).items() if id(each) not in inside}
+        language: Any = self.base_model.language_model  # type: ignore[attr-defined]
+        write_folder(
+            save_directory,
+            self,
+            "CompiledVisionLanguage",
+            {} if self.vision is None else {"vision": self.vision},
+            {"class": name, "position_axes": language.position_axes},
+            {name: each for name, each in kept.items() if each.device.type != "meta"},
+        )
+        self.language.save_pretrained(Path(save_directory) / _LANGUAGE)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str], **others: Any) -> Any:
+        """Returns a model that ``save_pretrained`` saved; nothing is compiled.
+
+        Raises:
+            InputError: The folder has no such model, or other options are given.
+            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+        """
+        description = read_description(folder, "CompiledVisionLanguage", others)
+        engine = load_engines(folder, description)
+        compiled = hollow_copy(empty_model(folder, description), CompiledVisionLanguage)
+        language = CompiledForCausalLM.from_pretrained(Path(folder) / _LANGUAGE)
+        compiled.attach(language, engine("vision"), description["position_axes"])
+        fill(compiled, folder, language.device)
+        return compiled
+
+
+_LANGUAGE = "language"
+"""The folder of the language model inside of the model's."""
+
+
+def _tensors(module: Any) -> dict[str, Tensor]:
+    """Returns the parameters and buffers of a module, each under one name."""
+    if module is None:
+        return {}
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _image_features(
+    vision: torch.nn.Module, dtype: torch.dtype, pixel_values: Tensor, **others: Any
+) -> BaseModelOutputWithPooling:
+    """Returns the embeddings of images, in the place of a model's ``get_image_features``.
+
+    Raises:
+        InputError: Other options are given than those that the configuration sets.
+    """
+    asked = [name for name, value in others.items() if value is not None]
+    asked = [name for name in asked if name not in ("return_dict", *_SETTINGS)]
+    if asked:
+        raise InputError(
+            f"The compiled vision tower takes pixel_values, and was called with {', '.join(asked)}."
+        )
+    features: Any = [vision(image)[0] for image in pixel_values.to(dtype).split(1)]
+    return BaseModelOutputWithPooling(pooler_output=features)
 
 
 def image_input(model: PreTrainedModel) -> torchtrt.Input | None:
@@ -187,26 +281,7 @@ def with_engines(
         kept += [each for each in model.parameters() if id(each) not in inside]
         kept += list(model.buffers())
     compiled = hollow_copy(model, CompiledVisionLanguage, kept)
-    embeddings = compiled.get_input_embeddings()
-    compiled._engine_device, compiled._engine_dtype = language.device, language.dtype
-    compiled.layout, compiled.vision = language.layout, vision
-    compiled.base_model.language_model = LanguageEngines(language, embeddings, step.position_axes)
-    compiled.set_output_embeddings(torch.nn.Identity())
-    object.__setattr__(compiled, "language", language)  # a module once, inside of LanguageEngines
-    if vision is not None:
-
-        def get_image_features(pixel_values: Tensor, **others: Any) -> BaseModelOutputWithPooling:
-            asked = [name for name, value in others.items() if value is not None]
-            asked = [name for name in asked if name not in ("return_dict", *_SETTINGS)]
-            if asked:
-                raise InputError(
-                    f"The compiled vision tower takes pixel_values, and was called with {', '.join(asked)}."
-                )
-            images = pixel_values.to(language.dtype).split(1)
-            features: Any = [vision(image)[0] for image in images]
-            return BaseModelOutputWithPooling(pooler_output=features)
-
-        compiled.base_model.get_image_features = get_image_features
+    compiled.attach(language, vision, step.position_axes)
     return compiled
 
 

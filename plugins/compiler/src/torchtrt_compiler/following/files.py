@@ -1,0 +1,225 @@
+"""The programs of a followed model in a folder."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchtrt.errors import FollowWarning, InputError, UnreadableFileError
+from torchtrt_compiler.following.adapters import as_tensor
+from torchtrt_compiler.following.description import describe, differences
+from torchtrt_compiler.following.fingerprint import Fingerprint
+from torchtrt_compiler.following.programs import Binding, Program, Watch
+from torchtrt_compiler.following.state import ModelState
+from torchtrt_compiler.refit.recipe import digest
+from torchtrt_runtime import load, save
+
+FORMAT = 1
+"""The form of the folder. A reader takes its own only."""
+_FILE = "followed.json"
+_CONSTANTS = "constants"
+
+
+@dataclass
+class _SavedProgram:
+    """A program of a file, and the kind of calls that it runs.
+
+    Attributes:
+        program: The program.
+        key: The kind of calls, as text.
+        names: The model's name for each weight of the program.
+        constants: The values of weights that have no name in the model.
+        ends: The least and the greatest shapes of the tensors that it was compiled for.
+    """
+
+    program: Program
+    key: str
+    names: Mapping[str, str]
+    constants: Mapping[str, torch.Tensor]
+    ends: Sequence[Any]
+
+
+class SavedPrograms:
+    """The programs of a folder.
+
+    Args:
+        lines: The description of the model that they are for.
+        programs: The programs.
+    """
+
+    def __init__(self, lines: Sequence[str], programs: Sequence[_SavedProgram]) -> None:
+        self.lines = lines
+        self._programs = list(programs)
+
+    def programs(self) -> list[Program]:
+        """Returns the programs."""
+        return [each.program for each in self._programs]
+
+    def bindings(self, key: Any) -> list[Binding]:
+        """Returns new bindings of the programs for a kind of calls."""
+        return [
+            Binding(each.program, each.names, each.constants, each.ends)
+            for each in self._programs
+            if each.key == repr(key)
+        ]
+
+    def fit(self, model: torch.nn.Module, state: ModelState) -> bool:
+        """Returns whether they compute what a model in this state does, but for its weights."""
+        return describe(model, state) == self.lines
+
+    def drop(self, program: Program) -> None:
+        """Forgets a program."""
+        self._programs = [each for each in self._programs if each.program is not program]
+
+
+def save_programs(
+    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Mapping[Any, list[Binding]]
+) -> None:
+    """Writes the programs for one state of a model to a folder.
+
+    Args:
+        folder: The folder; it is made if there is none.
+        model: The model.
+        state: Its state.
+        bindings: The programs for each kind of calls, with the model's weights.
+
+    Raises:
+        InputError: There is no program, or one writes to weights.
+        UnsupportedProgramError, UnwritableFileError: As of ``torchtrt.save``.
+    """
+    entries = [
+        (key, binding)
+        for key, held in bindings.items()
+        for binding in held
+        if binding.program.compiled is not None
+    ]
+    if not entries:
+        raise InputError(
+            f"{type(model).__name__} has no engines to save: none of its calls has been compiled."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in (*folder.glob("program-*.pt2"), *folder.glob(f"{_CONSTANTS}-*.pt")):
+        old.unlink()
+    rows, digests = [], {}
+    known = _known(Watch(model, state), state)
+    for number, (key, binding) in enumerate(entries):
+        if binding.written:
+            raise InputError(
+                f"A program of {type(model).__name__} writes to its weights "
+                f"({', '.join(sorted(binding.written))}), whose memory is the model's own, so it cannot be saved."
+            )
+        program = binding.program
+        assert program.compiled is not None
+        save(program.compiled, folder / f"program-{number}.pt2")
+        torch.save(dict(binding.constants), folder / f"{_CONSTANTS}-{number}.pt")
+        used = [name for name in binding.names.values() if name in known]
+        digests.update({name: digest(known[name]) for name in used if name not in digests})
+        rows.append(
+            {
+                "key": repr(key),
+                "names": dict(binding.names),
+                "ends": binding.ends,
+                "fingerprint": _portable(program.print),
+            }
+        )
+    content = {
+        "format": FORMAT,
+        "model": describe(model, state),
+        "weights": digests,
+        "programs": rows,
+    }
+    (folder / _FILE).write_text(json.dumps(content), encoding="utf-8")
+
+
+def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
+    """Returns the programs in a folder, for a model. They take other weights by a refit in the next call.
+
+    A ``FollowWarning`` says what of the model differs; the next call then exports the model to compare.
+
+    Raises:
+        InputError: There are none in the folder, or they are for another model; or the model has other weights, and the
+            engines take none.
+        UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+    """
+    content = _read(folder)
+    state = ModelState(model)
+    certain, possible = differences(content["model"], describe(model, state))
+    if certain:
+        raise InputError(
+            f"The engines in {folder} are for another {type(model).__name__}: {certain}."
+        )
+    if possible:
+        warnings.warn(
+            f"The {type(model).__name__} may be another than the one of the engines in {folder}, because {possible}. "
+            "Its first call exports it, and uses the engines if they have the same program. Save them again.",
+            FollowWarning,
+            stacklevel=4,
+        )
+    watched = Watch(model, state)  # before values are read
+    known = _known(watched, state)
+    digests: dict[str, str] = content["weights"]
+    other = {
+        name for name, each in digests.items() if name not in known or digest(known[name]) != each
+    }
+    programs = []
+    for number, row in enumerate(content["programs"]):
+        compiled = load(folder / f"program-{number}.pt2")
+        compiled.usage_checks = compiled.usage_checks.without_weights()
+        compiled.usage_checks.trains = False
+        if compiled.weight_recipes is None and other:
+            raise InputError(
+                f"The engines in {folder} have weights compiled in, and {min(other)!r} of the model is another. "
+                "Compile the model, or save engines with immutable_weights=False, which take other weights."
+            )
+        constants = torch.load(folder / f"{_CONSTANTS}-{number}.pt", weights_only=True)
+        print_ = row["fingerprint"]
+        program = Program(
+            compiled, None if print_ is None else Fingerprint(print_[0], tuple(print_[1]))
+        )
+        ends = [[tuple(shape) for shape in end] for end in row["ends"]]
+        saved = _SavedProgram(program, row["key"], row["names"], constants, ends)
+        program.loaded = Binding(
+            program, saved.names, constants, ends
+        )  # of the model that was saved
+        marks = program.loaded.marks(watched)
+        program.held = {own: mark for own, mark in marks.items() if saved.names[own] not in other}
+        programs.append(saved)
+    return SavedPrograms(content["model"], programs)
+
+
+def _read(folder: Path) -> Any:
+    """Returns what the folder says of its programs.
+
+    Raises:
+        InputError: It has none.
+        UnreadableFileError: Another version of torchtrt wrote it, or it is damaged.
+    """
+    if not (folder / _FILE).is_file():
+        raise InputError(f"{folder} has no {_FILE}, which saving a followed model writes.")
+    try:
+        content = json.loads((folder / _FILE).read_text("utf-8"))
+    except ValueError as error:
+        raise UnreadableFileError(f"{folder / _FILE} is damaged: {error}.") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise UnreadableFileError(
+            f"{folder / _FILE} has another format than {FORMAT}, which this torchtrt reads. Save the model again."
+        )
+    return content
+
+
+def _known(watched: Watch, state: ModelState) -> dict[str, torch.Tensor]:
+    """Returns the weights of a model, and the numbers that can change like weights, by name."""
+    return {**state.weights, **{name: as_tensor(value) for name, _, _, value in watched.numbers}}
+
+
+def _portable(print_: Fingerprint | None) -> Any:
+    """Returns a fingerprint that holds in other processes; None where it names objects of this one."""
+    if print_ is None or " object " in print_.text:
+        return None
+    return print_.text, print_.weights

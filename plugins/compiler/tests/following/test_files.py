@@ -1,0 +1,186 @@
+"""Programs of followed models in folders: another process takes them without an export."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from torch import nn
+
+import torchtrt
+from tests.support.compiled import exports_of_followed
+from torchtrt.errors import FollowWarning, InputError, UnreadableFileError
+
+X = torch.rand(3, 4)
+
+
+class Block(nn.Module):
+    """Weights, a number, an unused text, and a tensor that is no weight."""
+
+    def __init__(self, width=8, gain=2.0, label="a"):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, width), nn.Linear(width, 4)
+        self.gain, self.options = gain, {"label": label, "names": {"x", "y"}}
+
+    def forward(self, x, mask=None):
+        """Returns as many rows."""
+        y = self.second(self.first(x).relu()) * self.gain + torch.tensor([1.0, 2.0, 3.0, 4.0])
+        return y if mask is None else y * mask
+
+
+def followed(seed=0, immutable=False, **options):
+    """Returns a model followed, for 1 to 16 rows."""
+    torch.manual_seed(seed)
+    rows = {"x": {0: (1, 16)}, "mask": {0: (1, 16)}}
+    return torchtrt.follow(
+        Block(**options).eval(), dynamic_shapes=rows, min_block_size=1, immutable_weights=immutable
+    )
+
+
+def agree(model, *inputs):
+    """Compares a call with eager PyTorch."""
+    with torch.no_grad():
+        torch.testing.assert_close(model(*inputs), model.torchtrt.model(*inputs))
+
+
+@pytest.fixture
+def exported(monkeypatch):
+    """The exports since the list was cleared."""
+    return exports_of_followed(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """The programs of a model for two kinds of calls."""
+    model, folder = followed(), tmp_path_factory.mktemp("saved")
+    agree(model, X)
+    agree(model, X, torch.rand(3, 1))
+    model.torchtrt.save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    """A copy of the programs."""
+    return shutil.copytree(saved, tmp_path / "programs")
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_loaded_program_runs_without_an_export(folder, exported, seed):
+    """With the weights of the model, whatever those that were saved."""
+    model = followed(seed)
+    model.torchtrt.load(folder)
+
+    assert 2 == len(model.torchtrt.programs)
+    for rows in (3, 9):
+        agree(model, torch.rand(rows, 4))
+        agree(model, torch.rand(rows, 4), torch.rand(rows, 1))
+    with torch.no_grad():
+        model.first.weight.mul_(2)
+    agree(model, X)
+
+    assert [] == exported
+    assert 2 == len(model.torchtrt.programs)
+
+
+def test_the_weights_of_the_last_call_are_saved_again(folder, tmp_path, exported):
+    """A loaded model is saved as any other, also where its weights have changed since."""
+    model = followed()
+    model.torchtrt.load(folder)
+    agree(model, X)
+    with torch.no_grad():
+        model.first.weight.mul_(2)
+    model.torchtrt.save(tmp_path / "again")
+
+    again = followed(seed=3)
+    again.torchtrt.load(tmp_path / "again")
+    agree(again, X)
+    assert [] == exported
+    assert 1 == len(again.torchtrt.programs)
+
+
+def test_other_calls_are_compiled_when_they_come(folder, exported):
+    """The sizes that the file lacks, and other kinds of calls."""
+    model = followed()
+    model.torchtrt.load(folder)
+    agree(model, X.double().float()[None])
+
+    assert exported
+
+
+def test_engines_with_weights_compiled_in_take_no_others(tmp_path, exported):
+    """The message names one that differs."""
+    model = followed(immutable=True)
+    agree(model, X)
+    model.torchtrt.save(tmp_path)
+    exported.clear()
+
+    same = followed(immutable=True)
+    same.torchtrt.load(tmp_path)
+    agree(same, X)
+    assert [] == exported
+    with pytest.raises(
+        InputError, match=r"weights compiled in, and 'first\.bias' of the model is another"
+    ):
+        followed(seed=1, immutable=True).torchtrt.load(tmp_path)
+
+
+def test_engines_of_another_model_are_refused(folder):
+    with pytest.raises(InputError, match=r"another Block: it has 'form of first\.bias.*\[9\]"):
+        followed(width=9).torchtrt.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"), [({"label": "b"}, True), ({"gain": 3.0}, False)], ids=["unused", "used"]
+)
+def test_a_model_in_another_state_is_exported_and_compared(folder, exported, options, kept):
+    """Only if the program is the same, the engines run it."""
+    model = followed(**options)
+    with pytest.warns(FollowWarning, match=next(iter(options))):
+        model.torchtrt.load(folder)
+    agree(model, X)
+
+    assert 1 == len(exported)
+    assert (2 if kept else 3) == len(model.torchtrt.programs)
+
+
+def test_what_has_no_programs_is_not_saved(tmp_path):
+    """No call, or one that PyTorch runs."""
+    with pytest.raises(InputError, match="none of its calls has been compiled"):
+        followed().torchtrt.save(tmp_path)
+    with pytest.raises(InputError, match=r"has no followed\.json"):
+        followed().torchtrt.load(tmp_path)
+
+
+def test_a_program_that_writes_to_weights_is_not_saved(tmp_path):
+    """The buffer is the model's own, and a file has none of it."""
+
+    class Counter(Block):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            """Counts its calls."""
+            self.calls.add_(1)
+            return super().forward(x)
+
+    model = torchtrt.follow(Counter().eval(), min_block_size=1)
+    with torch.no_grad():
+        model(X)
+    with pytest.raises(InputError, match=r"writes to its weights \(calls\)"):
+        model.torchtrt.save(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "is damaged"), ("[]", "another format"), (None, "another format")]
+)
+def test_a_folder_of_another_form_is_an_error(folder, text, message):
+    file = folder / "followed.json"
+    if text is None:
+        text = json.dumps({**json.loads(file.read_text()), "format": 9})
+    file.write_text(text)
+    with pytest.raises(UnreadableFileError, match=message):
+        followed().torchtrt.load(folder)

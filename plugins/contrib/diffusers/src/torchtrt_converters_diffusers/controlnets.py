@@ -1,0 +1,78 @@
+"""The sizes of ControlNets, and of what denoisers take of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from diffusers import (
+    ControlNetModel,
+    FluxControlNetModel,
+    MultiControlNetModel,
+    SD3ControlNetModel,
+)
+
+from torchtrt_converters_diffusers.sizes import Axes, AxesOfArguments, Axis, PipelineSizes
+
+
+def unet_stages(model: Any, rows: Axis, sizes: PipelineSizes) -> AxesOfArguments:
+    """Returns the sizes of a ControlNet's results, which are those of the UNet's stages on the way down."""
+    stages = model.num_upsamplers + 1
+    layers = model.config.layers_per_block
+    each = [layers] * stages if isinstance(layers, int) else list(layers)
+    levels = [0]
+    for stage, count in enumerate(each):
+        levels += [stage] * count + [stage + 1] * (stage + 1 < stages)
+    height, width = sizes.latent_height(), sizes.latent_width()
+
+    def at(level: int) -> Axes:
+        return {0: rows, 2: height.halved(level), 3: width.halved(level)}
+
+    return {
+        "down_block_additional_residuals": [at(level) for level in levels],
+        "mid_block_additional_residual": at(stages - 1),
+    }
+
+
+def control_net(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
+    """Returns the sizes of a ControlNet of Stable Diffusion and Stable Diffusion XL, which reads images."""
+    step = 2 ** (len(model.config.block_out_channels) - 1)
+    rows, (height, width) = sizes.guided_images(), sizes.pixels()
+    return {
+        "sample": {0: rows, 2: sizes.latent_height(step), 3: sizes.latent_width(step)},
+        "encoder_hidden_states": sizes.texts(rows),
+        "controlnet_cond": {0: rows, 2: height, 3: width},
+        "added_cond_kwargs": {"text_embeds": {0: rows}, "time_ids": {0: rows}},
+    }
+
+
+def flux_control_net(_: Any, sizes: PipelineSizes) -> AxesOfArguments:
+    """Returns the sizes of a ControlNet of FLUX, which reads latents of images in the form of the denoiser's."""
+    patches = {0: sizes.images(), 1: sizes.patches(2)}
+    return {**sizes.flux_tokens(), "controlnet_cond": patches}
+
+
+def sd3_control_net(model: Any, sizes: PipelineSizes) -> AxesOfArguments:
+    """Returns the sizes of a ControlNet of Stable Diffusion 3, which reads latents of images."""
+    step = model.config.patch_size
+    rows = sizes.guided_images()
+    latents = {0: rows, 2: sizes.latent_height(step), 3: sizes.latent_width(step)}
+    return {
+        "hidden_states": latents,
+        "controlnet_cond": latents,
+        "encoder_hidden_states": sizes.texts(rows, sizes.first_tokens),
+        "pooled_projections": {0: rows},
+        "timestep": {0: rows},
+    }
+
+
+RULES: Mapping[type, Any] = {
+    ControlNetModel: control_net,
+    FluxControlNetModel: flux_control_net,
+    SD3ControlNetModel: sd3_control_net,
+}
+REFUSED: Mapping[type, str] = {
+    MultiControlNetModel: "it calls several ControlNets with a scale each. Follow them: "
+    "pipe.controlnet.nets[0] = torchtrt.follow(pipe.controlnet.nets[0])",
+}
+"""The reasons of modules that are not compiled."""

@@ -1,0 +1,82 @@
+"""The engines of a compiled pipeline in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchtrt.errors import InputError, UnreadableFileError
+from torchtrt_converters_diffusers.sizes import PipelineSizes, Range
+
+FORMAT = 1
+"""The form of the folder. A reader takes its own only."""
+_FOLDER = "torchtrt"
+"""The folder inside of the user's, which may have the weights as well."""
+_FILE = "pipeline.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedPipeline:
+    """The description of the engines in a folder.
+
+    Attributes:
+        folder: The folder of the user on writing, and that of the engines on reading.
+        pipeline: The name of the pipeline's class.
+        sizes: The sizes that it was compiled for.
+        components: The names of the components to compile.
+        parts: The places of those that have engines in the folder.
+        fallback: Whether calls outside of the ranges are compiled when they come.
+    """
+
+    folder: Path
+    pipeline: str
+    sizes: PipelineSizes
+    components: Collection[str]
+    parts: Collection[str]
+    fallback: bool
+
+
+def write_pipeline(saved: SavedPipeline, modules: Mapping[str, Any]) -> None:
+    """Writes a description and the engines of followed modules.
+
+    Raises:
+        InputError, UnsupportedProgramError, UnwritableFileError: As of the ``save`` of a followed module.
+    """
+    folder = saved.folder / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in saved.parts:
+        modules[path].torchtrt.save(folder / path)
+    content = {**dataclasses.asdict(saved), "format": FORMAT}
+    del content["folder"]
+    (folder / _FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
+
+
+def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
+    """Returns the description of the engines in a folder.
+
+    Raises:
+        InputError: The folder has no engines of a pipeline.
+        UnreadableFileError: Another version of torchtrt wrote it, or it is damaged.
+    """
+    file = Path(folder) / _FOLDER / _FILE
+    if not file.is_file():
+        raise InputError(
+            f"{folder} has no {_FOLDER}/{_FILE}, which compiled.torchtrt.save(folder) of a compiled pipeline writes."
+        )
+    try:
+        content = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise UnreadableFileError(f"{file} is damaged: {error}.") from error
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise UnreadableFileError(
+            f"{file} has another format than {FORMAT}, which this torchtrt reads. Compile and save the pipeline again."
+        )
+    sizes: dict[str, Any] = {
+        name: Range(*each) if isinstance(each, list) else each
+        for name, each in content.pop("sizes").items()
+    }
+    return SavedPipeline(file.parent, sizes=PipelineSizes(**sizes), **content)
