@@ -164,6 +164,7 @@ _CHECKS: Mapping[str, _Check] = {
     "num_avg_timing_iters": _COUNT,
     "disable_tf32": _SWITCH,
     "immutable_weights": _SWITCH,
+    "strip_engine_weights": _SWITCH,
     "tactic_sources": _INTEGER_OR_NONE,
     "sparse_weights": _SWITCH,
     "version_compatible": _SWITCH,
@@ -242,6 +243,8 @@ class CompilationSettings:
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         immutable_weights: Engines keep the weights that they are built with. Without it
             ``torchtrt.refit_module_weights`` can give them others.
+        strip_engine_weights: Plans have no weights. Engines get those of the model, and those of a saved model get the
+            ``weights`` of ``torchtrt.load``.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
         sparse_weights: TensorRT may use kernels for weights with two zeros in each four elements.
         version_compatible: Engines run in later versions of TensorRT too.
@@ -292,6 +295,7 @@ class CompilationSettings:
     num_avg_timing_iters: int = 1
     disable_tf32: bool = False
     immutable_weights: bool = True
+    strip_engine_weights: bool = False
     tactic_sources: int | None = None
     sparse_weights: bool = False
     version_compatible: bool = False

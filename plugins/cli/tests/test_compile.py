@@ -142,6 +142,7 @@ TEXTS = {
     "num_avg_timing_iters": ("8", 8),
     "disable_tf32": ("true", True),
     "immutable_weights": ("off", False),
+    "strip_engine_weights": ("on", True),
     "tactic_sources": ("0x3", 3),
     "sparse_weights": ("true", True),
     "version_compatible": ("true", True),

@@ -183,6 +183,16 @@ def test_a_kernel_of_a_pack_needs_python(tmp_path):
     assert "runs the op kernels::relu by a plugin of the pack kernels" in added.needs_python
 
 
+def test_engines_without_weights_are_refused(tmp_path):
+    """No backend has weights for them."""
+    torchtrt.save(
+        compiled(nn.Linear(4, 4), ROWS, strip_engine_weights=True), tmp_path / "model.pt2"
+    )
+    with pytest.raises(SettingsError, match="has no weights for its engines"):
+        add_model(tmp_path / "model.pt2", tmp_path / "repository")
+    assert not (tmp_path / "repository").exists()
+
+
 def test_equal_sizes_of_two_inputs_need_python(tmp_path):
     """TensorRT would broadcast a size of 1."""
     wide = torchtrt.Input(min_shape=(3, 1), opt_shape=(3, 4), max_shape=(3, 8))

@@ -97,6 +97,8 @@ def _add_commands_on_models(commands: Commands) -> None:
     profile.add_argument("model", metavar="MODEL.pt2", help=kinds)
     _add_set(profile)
     _add_keep(profile)
+    use = "the safetensors file with the weights of a saved model that has none (strip_engine_weights)"
+    profile.add_argument("--weights", metavar="FILE", help=use)
     use = "how many calls to measure (20)"
     profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
 

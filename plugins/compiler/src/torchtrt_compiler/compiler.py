@@ -41,7 +41,7 @@ from torchtrt_compiler.parallel_models import wait_before_engines
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
-from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
+from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
 from torchtrt_compiler.tuning import tuned
@@ -157,7 +157,7 @@ def _compile_program(
 ) -> CompiledModule:
     """Returns the compiled model of an exported program, and fills in its report."""
     with TRACING, stages.stage("lowering"):
-        watcher = UnwatchedProgram() if options.immutable_weights else ProgramRecorder(exported)
+        watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)
         report.passes = program.passes
         warn_of_unused_settings(options, exported, program.graph_module, program.asked)

@@ -83,6 +83,11 @@ def add_model(
     _check_arguments(version, options)
     archive = Archive(source)
     metadata = read_metadata(archive)
+    if metadata["settings"].get("strip_engine_weights"):
+        raise SettingsError(
+            f"{source} has no weights for its engines (strip_engine_weights), and Triton has none to give to them. "
+            "Compile the model without that setting."
+        )
     for library in options.imports:
         importlib.import_module(library)
     with reading(archive, metadata) as program:

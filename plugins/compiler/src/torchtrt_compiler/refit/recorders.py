@@ -19,7 +19,7 @@ class BlockWatcher(WeightRecorder, Protocol):
         """Returns how the engine's weights follow from the block's attributes, as data."""
         ...
 
-    def replaceable(self) -> Mapping[str, torch.Tensor]:
+    def followed(self) -> Mapping[str, torch.Tensor]:
         """Returns the block's attributes that follow from the model's weights, by name."""
         ...
 
@@ -46,7 +46,7 @@ class UnwatchedBlock(NoRecorder):
     def recipe(self) -> None:
         """Returns ``None``: the engine's weights cannot be replaced."""
 
-    def replaceable(self) -> Mapping[str, torch.Tensor]:
+    def followed(self) -> Mapping[str, torch.Tensor]:
         """Returns nothing: no weight can be replaced."""
         return {}
 

@@ -25,6 +25,7 @@ from torchtrt_converters_transformers.engine_model import (
     mask_of_new_tokens,
     set_options,
 )
+from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 _DESCRIPTION = "torchtrt_generation.json"
 _DEFAULT_NEW_TOKENS = 20
@@ -225,13 +226,19 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
-        cls, folder: str | os.PathLike[str], **others: Any
+        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
     ) -> CompiledForCausalLM:
         """Returns a model that ``save_pretrained`` saved; nothing is compiled, and the model's code is not needed.
 
+        Args:
+            folder: The folder.
+            weights: The weights of a model that was compiled with ``strip_engine_weights``, as ``torchtrt.load`` takes
+                them: transformers' model, its state dict, or a safetensors file.
+            **others: None.
+
         Raises:
             InputError: The folder has no compiled model, or other options are given.
-            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
         folder = Path(folder)
         if others or not (folder / _DESCRIPTION).is_file():
@@ -240,7 +247,11 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             )
         description: Mapping[str, Any] = json.loads((folder / _DESCRIPTION).read_text("utf-8"))
         layout = description["layout"]
-        modules = {name: torchtrt.load(folder / f"{name}.pt2") for name in description["engines"]}
+        given = None if weights is None else _names_inside(weights)
+        modules = {
+            name: torchtrt.load(folder / f"{name}.pt2", weights=given)
+            for name in description["engines"]
+        }
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),
@@ -268,3 +279,8 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         total = length if new is None else prompt + new
         if total is not None:
             self.check_total(total)
+
+
+def _names_inside(weights: Weights) -> dict[str, Tensor]:
+    """Returns the weights of a language model by their names in the modules that are compiled."""
+    return {f"model.{name}": each for name, each in state_dict_of(weights).items()}

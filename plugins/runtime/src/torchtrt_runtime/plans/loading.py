@@ -33,7 +33,8 @@ from torchtrt_runtime.plans.description import (
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
 from torchtrt_runtime.report import BlockReport, CompilationReport
 from torchtrt_runtime.serialization import sympy_json as expressions
-from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, tensorrt_for
+from torchtrt_runtime.serialization.dtype_names import dtype_from_json
+from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 
 
 def engine_module(
