@@ -15,7 +15,7 @@ from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped, restore
 
 
 class StoredEngine(Protocol):
-    """What a plan is loaded by: the attributes of an ``EngineModule``."""
+    """The attributes of an ``EngineModule`` from which its plan is loaded."""
 
     name: str
     plan: Any

@@ -31,6 +31,10 @@ class ProgramWatcher(Protocol):
         """Records what is computed from weights in a ``with`` block."""
         ...
 
+    def moved(self, memory: Mapping[int, torch.Tensor], /) -> AbstractContextManager[None]:
+        """Knows memory in other places in a ``with`` block: for each storage, a tensor over the one with its values."""
+        ...
+
     def block(self, block: GraphModule, /) -> BlockWatcher:
         """Returns what watches the conversion of a block."""
         ...
@@ -56,6 +60,11 @@ class UnwatchedProgram:
 
     def recording(self) -> AbstractContextManager[None]:
         """Returns a context that does nothing."""
+        return nullcontext()
+
+    def moved(self, memory: Mapping[int, torch.Tensor]) -> AbstractContextManager[None]:
+        """Returns a context that does nothing."""
+        del memory
         return nullcontext()
 
     def block(self, block: GraphModule) -> UnwatchedBlock:

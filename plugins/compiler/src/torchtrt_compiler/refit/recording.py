@@ -99,6 +99,20 @@ class Recorder:
         """True while nothing is recorded."""
         return getattr(self._state, "paused", False)
 
+    @contextmanager
+    def moved(self, memory: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Knows memory in other places in a ``with`` block.
+
+        Args:
+            memory: For what identifies a storage, a tensor over the one that has its values.
+        """
+        added = {_memory(each) for old, each in memory.items() if old in self._from_sources}
+        self._from_sources |= added
+        try:
+            yield
+        finally:
+            self._from_sources -= added
+
     def follows(self, tensor: torch.Tensor) -> bool:
         """Returns whether a tensor was computed from a source, or is one."""
         return _is_plain(tensor) and _memory(tensor) in self._from_sources
@@ -325,6 +339,10 @@ class ProgramRecorder:
             "overlapping": self._overlapping,
             "recipe": self._recorder.recipe(values).to_json(),
         }
+
+    def moved(self, memory: Mapping[int, torch.Tensor]) -> Any:
+        """Knows memory in other places, in a ``with`` block."""
+        return self._recorder.moved(memory)
 
     def block(self, block: GraphModule) -> BlockRecorder:
         """Returns what records the conversion of a block."""

@@ -17,7 +17,7 @@ from torchtrt_runtime.weights.recipe import Recipe
 
 @dataclass(frozen=True)
 class Stripped:
-    """What is known of the weights that a plan leaves out.
+    """Facts about the weights that a plan leaves out.
 
     Attributes:
         takes_others: Whether they may be others than those that the engine was built with.

@@ -30,7 +30,7 @@ from torchtrt_runtime.weights.recipe import Recipe, digest
 from torchtrt_runtime.weights.refitter import KeptAttributes
 
 Weights = Mapping[str, torch.Tensor] | torch.nn.Module | ExportedProgram | str | os.PathLike[str]
-"""What weights come as: a state dict, a model, its exported program, or the path of a safetensors file."""
+"""The forms of weights: a state dict, a model, its exported program, or the path of a safetensors file."""
 
 
 def supply(compiled: CompiledModule, weights: Weights | None) -> None:
