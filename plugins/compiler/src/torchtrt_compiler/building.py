@@ -17,6 +17,7 @@ from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.tensorrt.plugins import with_distributions
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import (
     allow_precisions,
@@ -28,7 +29,7 @@ from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineSt
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.recorders import BlockWatcher, ProgramWatcher
-from torchtrt_compiler.refit.stripping import strip
+from torchtrt_compiler.refit.stripping import check_replaceable, strip
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import collectives_in
 from torchtrt_runtime.report import BlockReport
@@ -224,10 +225,12 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
         collectives=collectives_in(block),
-        plugins=sorted(interpreted.context.plugins),
+        plugins=with_distributions(interpreted.context.plugins),
     )
     if settings.strip_engine_weights:
         strip(engine, request.followed, takes_others=not settings.immutable_weights)
+    elif not settings.immutable_weights:
+        check_replaceable(engine)
     return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
 
 

@@ -17,6 +17,7 @@ from torchtrt.errors import EngineError
 from torchtrt.plugins.operators import PluginKey
 from torchtrt.tensorrt import Capability, supports, to_torch_dtype
 from torchtrt.tensorrt.logging import ErrorLog, unclaimed_errors
+from torchtrt.tensorrt.plugins import take_kernel_error
 from torchtrt.tensorrt.selection import (
     current,
     describe,
@@ -192,7 +193,9 @@ class _Execution:
         if self.exchanges:
             self._join_processes()
         if not context.execute_async_v3(stream):
-            raise engine_failure(self.module.name, unclaimed_errors(), self.exchanges)
+            cause = take_kernel_error() if self.module.plugins else None
+            failure = engine_failure(self.module.name, unclaimed_errors(), self.exchanges)
+            raise failure from cause
         del lent  # what comes next on this stream may have it
         if self.allocators:
             outputs = [

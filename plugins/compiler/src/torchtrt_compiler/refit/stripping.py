@@ -1,4 +1,4 @@
-"""Engines whose plans have no weights."""
+"""Engines that get weights after they are built: which ones TensorRT takes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ def strip(
     """
     engine.stripped = Stripped(takes_others)
     recipe = Recipe.from_json(engine.weights or {})
-    with ErrorLog() as log:
-        loaded = read_plan(engine, torch.device("cpu"))
-        if loaded.engine is None:
-            message = f"{describe()} cannot load the plan of {engine.name}: {log.text()}"
-            raise BuildError(message)
-        refitter = trt.Refitter(loaded.engine, logger())
-        known, needed = set(refitter.get_all_weights()), refitter.get_missing_weights()
+    known, needed = _names(engine)
     if untold := [name for name in needed if name not in recipe.results]:
         raise BuildError(
             f"{describe()} left weights out of the plan of {engine.name} that follow neither from the model's nor "
@@ -53,6 +47,40 @@ def strip(
                 del recipe.results[name]
     engine.weights = recipe.to_json()
     engine.attributes = attributes_of(engine, followed)
+
+
+def check_replaceable(engine: EngineModule) -> None:
+    """Checks that TensorRT takes other values of each weight that an engine with plugins has from the model.
+
+    A weight that only a plugin reads may be none to TensorRT. A refit would then fail, after the model is compiled.
+
+    Raises:
+        BuildError: It does not take some.
+    """
+    if not engine.plugins:
+        return
+    known, _ = _names(engine)
+    if fixed := sorted(set(Recipe.from_json(engine.weights or {}).results) - known):
+        ops = ", ".join(sorted({key.name for key in engine.plugins}))
+        raise BuildError(
+            f"{describe()} cannot replace the weights {', '.join(map(repr, fixed))} of {engine.name}, which has "
+            f"plugins ({ops}). Name the op in torch_executed_ops, or compile the model with immutable_weights=True."
+        )
+
+
+def _names(engine: EngineModule) -> tuple[set[str], list[str]]:
+    """Returns the weights that TensorRT can replace in an engine, and those that it lacks.
+
+    Raises:
+        BuildError: TensorRT cannot load the plan.
+    """
+    with ErrorLog() as log:
+        loaded = read_plan(engine, torch.device("cpu"))
+        if loaded.engine is None:
+            message = f"{describe()} cannot load the plan of {engine.name}: {log.text()}"
+            raise BuildError(message)
+        refitter = trt.Refitter(loaded.engine, logger())
+        return set(refitter.get_all_weights()), list(refitter.get_missing_weights())
 
 
 def attributes_of(engine: EngineModule, followed: Mapping[str, torch.Tensor]) -> KeptAttributes:
