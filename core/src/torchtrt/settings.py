@@ -64,12 +64,15 @@ def _is_autocast_dtype(value: object) -> bool:
 
 def _is_folder_or_switch(value: object) -> bool:
     if isinstance(value, str):
-        return value.lower() not in SWITCHES
-    return isinstance(value, bool | os.PathLike | None)
+        return value.lower() not in SWITCHES and _is_path(value)
+    return isinstance(value, bool) or _is_path(value)
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, str | os.PathLike | None)
+    """Returns whether a value is a path, or none; no path has a NUL character."""
+    if value is None:
+        return True
+    return isinstance(value, str | os.PathLike) and "\0" not in str(os.fspath(value))
 
 
 def _are_targets(value: Any) -> bool:

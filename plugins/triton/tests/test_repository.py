@@ -3,6 +3,7 @@
 import collections
 import json
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -359,6 +360,8 @@ def test_another_model_of_the_name_is_left_alone(relu, tmp_path):
         add_model(relu, repository, "theirs")
     with pytest.raises(UnwritableFileError, match="folder of a model"):
         add_model(relu, repository / "relu", "relu")
+    with pytest.raises(UnwritableFileError, match="is no path"):
+        add_model(relu, Path(f"{repository}\0"), "relu")
     assert before == sorted(map(str, repository.rglob("*")))
 
 

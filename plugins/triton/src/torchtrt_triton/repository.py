@@ -16,6 +16,7 @@ from pathlib import Path
 
 from torchtrt.errors import SettingsError, UnwritableFileError
 from torchtrt_runtime.serialization.archive import Archive
+from torchtrt_runtime.serialization.files import check_path
 from torchtrt_runtime.serialization.saving import read_metadata, reading
 from torchtrt_triton.config import ServingOptions, interface_text, option_texts
 from torchtrt_triton.interface import ModelInterface, read_interface
@@ -199,6 +200,7 @@ class _Target:
         Raises:
             UnwritableFileError: Something else is there.
         """
+        check_path(self.folder)
         if (self.repository / CONFIG).is_file():
             raise UnwritableFileError(
                 f"{self.repository} is the folder of a model, not a repository. Name the folder around it."

@@ -66,8 +66,9 @@ def engine_module(
     file = Path(path)
     try:
         plan = np.fromfile(file, np.uint8)
-    except OSError as error:
-        raise UnreadableFileError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a NUL character is no OSError
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableFileError(f"{file} cannot be read: {reason}.") from error
     described: dict[str, Any] | None = None
     module = selection.current()
     compatible: tuple[str, ...] = ("version",) if version_compatible else ()
