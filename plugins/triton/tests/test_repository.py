@@ -170,6 +170,25 @@ def test_python_is_needed_for_a_reason(tmp_path, model, inputs, version, reason)
             add_model(path, tmp_path / "other", options=ServingOptions(backend="tensorrt"))
 
 
+@pytest.mark.parametrize("backend", ["tensorrt", "python"])
+def test_chosen_gpus_get_the_instances(real, tmp_path, backend):
+    """One group for all of them; another version must want the same ones."""
+    options = ServingOptions(backend=backend, instances=2, gpus=[0, 2])
+    text = add_model(real, tmp_path, "chosen", options=options).config.read_text()
+    assert (
+        "instance_group [\n  {\n    count: 2\n    kind: KIND_GPU\n    gpus: [ 0, 2 ]\n  }\n]\n"
+        in text
+    )
+    text = add_model(
+        real, tmp_path, "one", options=ServingOptions(backend=backend, gpus=[1])
+    ).config.read_text()
+    assert "count: 1\n    kind: KIND_GPU\n    gpus: [ 1 ]" in text
+    with pytest.raises(
+        UnwritableFileError, match=r"exists without this option(.|\n)*gpus: \[ 3 \]"
+    ):
+        add_model(real, tmp_path, "one", options=ServingOptions(backend=backend, gpus=[3]))
+
+
 def test_a_kernel_of_a_pack_needs_python(tmp_path):
     """Its plugin is Python, of which the TensorRT backend has none."""
     made = compiled(nn.ReLU(), ROWS)
@@ -389,6 +408,10 @@ def test_a_failed_write_leaves_nothing(relu, tmp_path, monkeypatch):
         ("a", 0, {}, "1 or more, not 0"),
         ("a", None, {"backend": "onnx"}, "no backend 'onnx'"),
         ("a", None, {"instances": 0}, "1 or more instances"),
+        ("a", None, {"gpus": []}, "one number or several different ones"),
+        ("a", None, {"gpus": [1, 1]}, "one number or several different ones"),
+        ("a", None, {"gpus": [-1]}, "one number or several different ones"),
+        ("a", None, {"gpus": [0]}, "has engines that run on the CPU"),
         ("a", None, {"max_queue_delay": 5}, "needs dynamic batching"),
         ("a", None, {"max_queue_delay": -1, "dynamic_batching": True}, "0 or more microseconds"),
         ("a", None, {"imports": ["os; import sys"]}, "no name of a module"),

@@ -94,6 +94,10 @@ def add_model(
     with reading(archive, metadata) as program:
         interface = read_interface(program, metadata)
         platform = platform_of(program, metadata, interface)
+    if options.gpus is not None and not platform.on_gpu:
+        raise SettingsError(
+            f"gpus={list(options.gpus)} names GPUs, and {name} has engines that run on the CPU. Leave it out."
+        )
     backend = _chosen(options.backend, platform)
     if backend == "tensorrt":
         interface = interface.with_input_names(platform.input_names)
@@ -161,6 +165,11 @@ def _check_arguments(version: int | None, options: ServingOptions) -> None:
         raise SettingsError(f"There is no backend {options.backend!r}. Use {', '.join(BACKENDS)}.")
     if options.instances is not None and options.instances < 1:
         raise SettingsError(f"A model has 1 or more instances, not {options.instances}.")
+    gpus = options.gpus
+    if gpus is not None and not (gpus and len(set(gpus)) == len(gpus) and min(gpus) >= 0):
+        raise SettingsError(
+            f"gpus={list(gpus)} is unusable: it is one number or several different ones, 0 or more."
+        )
     delay = options.max_queue_delay
     if delay is not None and (delay < 0 or not options.dynamic_batching):
         raise SettingsError(
