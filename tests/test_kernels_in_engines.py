@@ -17,14 +17,15 @@ import torchtrt
 from tests.support.compiled import assert_same, engines_of
 from tests.support.modules import Function
 from tests.support.processes import run_python
-from torchtrt.errors import EngineError, EngineMismatchError, UnreadableFileError
+from torchtrt.errors import BuildError, EngineError, EngineMismatchError, UnreadableFileError
 from torchtrt.packs import ConverterPack, PackInfo, state
 from torchtrt.packs.state import add_pack
-from torchtrt.plugins.operators import PluginKey
+from torchtrt.plugins.operators import PluginKey, PluginOp
+from torchtrt.tensorrt.plugins import provide, take_kernel_error
 from torchtrt_cli import main
 from torchtrt_runtime.serialization.engine_metadata import describe_engine, load_engine
 
-INFO = PackInfo("kernels", "torchtrt-converters-kernels", "1.2", "/packs")
+INFO = PackInfo("kernels", "their-kernels", "1.2", "/packs")
 Tensor = torch.Tensor
 
 
@@ -250,23 +251,25 @@ def test_a_size_of_an_input_can_be_an_argument(plugins: ConverterPack) -> None:
         assert_same(engine, model, torch.rand(count, 8))
 
 
+class Blending(torch.nn.Module):
+    """A weight that only a plugin reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Blends the input with the weight."""
+        return blend([x, self.weight], [1.0, 2.0], "sum") + 1
+
+
 def test_weights_are_inputs_of_the_op(plugins: ConverterPack) -> None:
     """A refit reaches them."""
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.weight = torch.nn.Parameter(torch.rand(3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            """Blends the input with a weight."""
-            return blend([x, self.weight], [1.0, 2.0], "sum") + 1
-
-    model = Model().eval()
+    model = Blending().eval()
     engine = torchtrt.compile(model, [torch.rand(3)], min_block_size=1, immutable_weights=False)
     assert_same(engine, model, torch.rand(3))
 
-    other = Model().eval()
+    other = Blending().eval()
     torchtrt.refit_module_weights(engine, other, in_place=True)
 
     assert_same(engine, other, torch.rand(3))
@@ -342,9 +345,12 @@ def test_a_saved_model_without_the_pack_names_the_distribution(
     with pytest.raises(
         EngineMismatchError,
         match=r"block_0 runs the op engine_kernels::windows by version 1 .* pack kernels, which is not installed.*"
-        r"pip install torchtrt-converters-kernels",
+        r"pip install their-kernels",
     ):
         torchtrt.load(path)
+    key = PluginKey("kernels", "engine_kernels::windows", "1")  # of an earlier torchtrt
+    with pytest.raises(EngineMismatchError, match="Install the distribution of this pack"):
+        provide([key], "The engine")
 
 
 def test_a_saved_model_wants_the_version_that_it_was_built_with(
@@ -401,7 +407,7 @@ def test_a_process_without_the_pack_names_it(plugins: ConverterPack, tmp_path: P
     done = run_python("-c", code, *map(str, files), engine.tensorrt, check=True)
 
     of_model, of_plan = done.stdout.splitlines()
-    assert "pip install torchtrt-converters-kernels" in of_model
+    assert "pip install their-kernels" in of_model
     assert "Cannot find plugin: engine_kernels::windows, version: 1, namespace: kernels" in of_plan
 
 
@@ -505,6 +511,56 @@ def test_a_kernel_that_fails_or_lies_is_an_error_of_the_call(
 
     with pytest.raises(EngineError, match=expected):
         engine(torch.rand(3, 4))
+
+
+def test_the_error_of_a_kernel_is_the_cause(plugins: ConverterPack) -> None:
+    """With its traceback; what fails for another reason afterwards has no such cause."""
+    _, engine = compiled(lambda x: failing(x + 1), [torch.rand(3, 4)])
+
+    with pytest.raises(EngineError) as caught:
+        engine(torch.rand(3, 4))
+
+    assert isinstance(caught.value.__cause__, ValueError)
+    frames = []
+    trace = caught.value.__cause__.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame.f_code.co_name)
+        trace = trace.tb_next
+    assert "failing" in frames
+    assert take_kernel_error() is None
+
+
+def test_a_changed_schema_under_the_same_version_is_refused(
+    plugins: ConverterPack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The saved arguments would mean something else; a plan without its description says so too."""
+    _, path = saved(tmp_path)
+    _, engine = compiled(lambda x: windows(x, 3, 2) + 1, [rows(1, 4, 8, 8)])
+    torchtrt.export_engine(engine, tmp_path / "model.plan")
+    schema = "engine_kernels::windows(Tensor x, SymInt step, SymInt size=1) -> Tensor"
+    monkeypatch.setattr(PluginOp, "schema", schema)
+
+    said = r"had the schema .*size, SymInt step=1.* and has .*step, SymInt size=1"
+    with pytest.raises(EngineMismatchError, match=said):
+        torchtrt.load(path)
+    for description, error in ((True, EngineMismatchError), (False, EngineError)):
+        with pytest.raises(error, match=said):
+            torchtrt.engine_module(tmp_path / "model.plan", description=description)
+
+
+def test_a_weight_that_tensorrt_cannot_replace_is_no_surprise_of_a_refit(
+    plugins: ConverterPack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine is not built, and the error names the weight and the op."""
+    monkeypatch.setattr(torchtrt.trt.Refitter, "get_all_weights", lambda self: [])
+    model, x = Blending().eval(), torch.rand(3)
+    settings = {"immutable_weights": False, "min_block_size": 1}
+    said = r"cannot replace the weights 'weight' of block_0, which has plugins \(engine_kernels::blend\)"
+    with pytest.raises(BuildError, match=said):
+        torchtrt.compile(model, [x], require_full_compilation=True, **settings)
+    assert_same(
+        torchtrt.compile(model, [x], torch_executed_ops=blend._opoverload, **settings), model, x
+    )
 
 
 def test_an_error_is_reported_once(plugins: ConverterPack) -> None:

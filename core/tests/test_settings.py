@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import operator
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -75,6 +76,8 @@ def test_an_unknown_setting_is_an_error_that_names_the_closest():
         {"tactic_sources": 2**31},
         {"workspace_size": 2**63},
         *({"engine_cache": word} for word in ("true", "False", "yes", "NO", "on", "off", "0", "1")),
+        {"engine_cache": "a\0b"},
+        {"runtime_cache": Path("a\0b")},
         {"torch_executed_ops": None},
         {"converter_preferences": ["aten.relu"]},
         {"converter_preferences": {"aten.relu": 3}},

@@ -1,17 +1,21 @@
-"""Peak memory of building with ``max_engine_bytes``, by the builder of TensorRT for RTX, which needs no GPU.
+"""Memory of building and sizes of plans of a large model, without a GPU.
 
 ``python -m tests.benchmarks.large_models`` builds feed-forward layers of a Llama with 1 billion parameters in float16,
-in a process for each limit, and prints a table of the memory that a compilation adds at its peak.
+in a process for each row. The first table shows the memory that a compilation with ``max_engine_bytes`` adds at its
+peak, by the builder of TensorRT for RTX. The second one shows ``strip_engine_weights`` on the reference TensorRT.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +23,8 @@ from torch import Tensor, nn
 from tests.benchmarks._measure import circumstances
 
 LAYERS, WIDTH, INNER = 16, 2048, 8192
+REFERENCE = "reference@11.4.0"
+STRIPPED = {"`False`": False, "`True`": True}
 LIMITS = {"none": None, "512 MiB": 2**29, "256 MiB": 2**28, "128 MiB": 2**27}
 
 
@@ -41,40 +47,77 @@ def kilobytes(what: str) -> int:
     return int(status.partition(f"{what}:")[2].split()[0])
 
 
-def measure(limit: int | None) -> dict[str, float]:
-    """Compiles the layers and returns megabytes of weights, of memory at the peak, and seconds."""
-    import torchtrt
-
-    warnings.simplefilter("ignore")
+def large_model() -> tuple[nn.Module, Tensor]:
+    """Returns the layers and an input."""
     torch.manual_seed(0)
     with torch.device("meta"):
         model = nn.Sequential(*(FeedForward() for _ in range(LAYERS))).half()
     model = model.to_empty(device="cpu").eval()
     for parameter in model.parameters():
         parameter.data.uniform_(-0.02, 0.02)
-    x = torch.rand(1, 16, WIDTH).half()
+    return model, torch.rand(1, 16, WIDTH).half()
+
+
+def compile_measured(
+    tensorrt: str, model: nn.Module, x: Tensor, **settings: Any
+) -> tuple[Any, dict[str, float]]:
+    """Returns a compiled model, and megabytes of weights, of plans, and of memory at the peak and afterwards."""
+    import torchtrt
+
     small = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
-    with torchtrt.use_tensorrt("rtx"), torch.no_grad():
+    with torchtrt.use_tensorrt(tensorrt), torch.no_grad():
         torchtrt.compile(small, [torch.rand(2, 8)], min_block_size=1)  # what is loaded on first use
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         before, start = kilobytes("VmRSS"), time.perf_counter()
-        compiled = torchtrt.compile(model, [x], min_block_size=1, max_engine_bytes=limit)
+        compiled = torchtrt.compile(model, [x], min_block_size=1, **settings)
         seconds = time.perf_counter() - start
     weights = sum(each.nbytes for each in model.parameters())
     plans = sum(block.plan_bytes for block in compiled.report.blocks)
-    return {
+    peak = kilobytes("VmHWM")
+    gc.collect()
+    return compiled, {
         "engines": len(compiled.report.blocks),
         "weights": weights / 2**20,
         "plans": plans / 2**20,
-        "peak": (kilobytes("VmHWM") - before) / 2**10,
+        "peak": (peak - before) / 2**10,
+        "kept": (kilobytes("VmRSS") - before) / 2**10,
         "seconds": seconds,
     }
 
 
+def measure(limit: int | None) -> dict[str, float]:
+    """Compiles the layers with a limit."""
+    return compile_measured("rtx", *large_model(), max_engine_bytes=limit)[1]
+
+
+def measure_stripped(is_stripped: bool) -> dict[str, float]:
+    """Compiles the layers with or without weights in the plan, and measures the file and the loading of it too."""
+    import torchtrt
+
+    model, x = large_model()
+    compiled, found = compile_measured(REFERENCE, model, x, strip_engine_weights=is_stripped)
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        path = Path(folder) / "model.pt2"
+        torchtrt.save(compiled, path)
+        loaded = torchtrt.load(path, weights=model if is_stripped else None)
+        torch.testing.assert_close(loaded(x), compiled(x), rtol=0, atol=0)
+        return {**found, "file": path.stat().st_size / 2**20}
+
+
+def measured_apart(name: str) -> dict[str, float]:
+    """Returns what a process of its own measures for a row."""
+    command = [sys.executable, "-m", "tests.benchmarks.large_models", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
 def main() -> None:
-    """Prints the table; with an argument, measures one limit and prints JSON."""
+    """Prints the tables; with an argument, measures one row and prints JSON."""
+    warnings.simplefilter("ignore")
     if len(sys.argv) > 1:
-        print(json.dumps(measure(LIMITS[sys.argv[1]])))
+        name = sys.argv[1]
+        is_limit = name in LIMITS
+        print(json.dumps(measure(LIMITS[name]) if is_limit else measure_stripped(STRIPPED[name])))
         return
     print(circumstances())
     print(
@@ -82,12 +125,19 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|")
     for name in LIMITS:
-        command = [sys.executable, "-m", "tests.benchmarks.large_models", name]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found = json.loads(done.stdout.splitlines()[-1])
+        found = measured_apart(name)
         print(
             f"| {name} | {found['engines']} | {found['weights']:,.0f} MiB | {found['plans']:,.0f} MiB "
             f"| {found['peak']:,.0f} MiB | {found['peak'] / found['weights']:.2f}× |",
+            flush=True,
+        )
+    print("\n| `strip_engine_weights` | weights | plans | file | kept |")
+    print("|---|---|---|---|---|")
+    for name in STRIPPED:
+        found = measured_apart(name)
+        print(
+            f"| {name} | {found['weights']:,.0f} MiB | {found['plans']:,.2f} MiB | {found['file']:,.2f} MiB "
+            f"| {found['kept']:,.0f} MiB |",
             flush=True,
         )
 

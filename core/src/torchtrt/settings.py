@@ -64,12 +64,15 @@ def _is_autocast_dtype(value: object) -> bool:
 
 def _is_folder_or_switch(value: object) -> bool:
     if isinstance(value, str):
-        return value.lower() not in SWITCHES
-    return isinstance(value, bool | os.PathLike | None)
+        return value.lower() not in SWITCHES and _is_path(value)
+    return isinstance(value, bool) or _is_path(value)
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, str | os.PathLike | None)
+    """Returns whether a value is a path, or none; no path has a NUL character."""
+    if value is None:
+        return True
+    return isinstance(value, str | os.PathLike) and "\0" not in str(os.fspath(value))
 
 
 def _are_targets(value: Any) -> bool:
@@ -159,11 +162,13 @@ _CHECKS: Mapping[str, _Check] = {
     "max_engine_bytes": _Check(
         lambda value: value is None or is_integer(value, 1, 2**63 - 1), "bytes, 1 or more, or None"
     ),
+    "offload_module_to_cpu": _SWITCH,
     "workspace_size": _Check(_is_byte_count, "bytes, 0 or more"),
     "optimization_level": _Check(_is_level, "0 to 5 or None"),
     "num_avg_timing_iters": _COUNT,
     "disable_tf32": _SWITCH,
     "immutable_weights": _SWITCH,
+    "strip_engine_weights": _SWITCH,
     "tactic_sources": _INTEGER_OR_NONE,
     "sparse_weights": _SWITCH,
     "version_compatible": _SWITCH,
@@ -236,12 +241,16 @@ class CompilationSettings:
             the path of a module of the model that it comes from, as ``"encoder.layer.0"``.
         max_engine_bytes: The most bytes of weights of one engine: larger blocks become several engines, which TensorRT
             builds one after the other in less memory. ``None`` sets no limit.
+        offload_module_to_cpu: The model's weights are in the memory of the CPU while TensorRT builds, and come back
+            afterwards, so that TensorRT has the GPU's memory for itself.
         workspace_size: Bytes of scratch memory a layer may use; 0 leaves TensorRT's default.
         optimization_level: TensorRT's builder optimization level, 0 to 5; ``None`` leaves its default.
         num_avg_timing_iters: How often TensorRT times each kernel that it may choose.
         disable_tf32: Keep float32 matrix arithmetic at full precision.
         immutable_weights: Engines keep the weights that they are built with. Without it
             ``torchtrt.refit_module_weights`` can give them others.
+        strip_engine_weights: Plans have no weights. Engines get those of the model, and those of a saved model get the
+            ``weights`` of ``torchtrt.load``.
         tactic_sources: Bit mask of TensorRT's tactic sources; ``None`` leaves its default.
         sparse_weights: TensorRT may use kernels for weights with two zeros in each four elements.
         version_compatible: Engines run in later versions of TensorRT too.
@@ -287,11 +296,13 @@ class CompilationSettings:
     autocast_excluded_ops: frozenset[Target] = frozenset()
     autocast_excluded_nodes: frozenset[str] = frozenset()
     max_engine_bytes: int | None = None
+    offload_module_to_cpu: bool = False
     workspace_size: int = 0
     optimization_level: int | None = None
     num_avg_timing_iters: int = 1
     disable_tf32: bool = False
     immutable_weights: bool = True
+    strip_engine_weights: bool = False
     tactic_sources: int | None = None
     sparse_weights: bool = False
     version_compatible: bool = False

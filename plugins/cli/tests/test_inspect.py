@@ -7,11 +7,13 @@ import json
 import pytest
 import rich
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import torchtrt
 from tests.support.processes import run_python
 from torchtrt_cli import main
+from torchtrt_runtime import inspect_file
 
 
 @pytest.fixture
@@ -124,3 +126,24 @@ def test_a_report_without_engines_does_not_speak_of_engines(capsys):
     model = torch.export.export(Infinite(), (torch.arange(3),))
     rich.print(torchtrt.compile(model, min_block_size=1).report)
     assert "Every result is an input or a constant." in capsys.readouterr().out
+
+
+def test_engines_without_weights_are_told_and_profile_takes_a_file_of_them(tmp_path, capsys):
+    """The file of weights is for saved models without weights only."""
+    model, x = torch.nn.Linear(4, 4).eval(), torch.rand(2, 4)
+    options = {"min_block_size": 1, "strip_engine_weights": True}
+    with torchtrt.use_tensorrt("reference@10.16.1"):
+        torchtrt.save(torchtrt.compile(model, [x], **options), tmp_path / "model.pt2")
+    save_file(model.state_dict(), tmp_path / "model.safetensors")
+    file, weights = str(tmp_path / "model.pt2"), str(tmp_path / "model.safetensors")
+    assert main(["inspect", file]) == 0
+    assert "The engines have no weights in the file" in capsys.readouterr().out
+    assert [each["has_weights"] for each in inspect_file(file)["engines"]] == [False]
+    assert main(["profile", file, "--calls", "1"]) == 2
+    assert "no weights for its engines" in capsys.readouterr().err
+    assert main(["profile", file, "--calls", "1", "--weights", weights]) == 0
+    program = tmp_path / "program.pt2"
+    torch.export.save(torch.export.export(model, (x,)), program)
+    capsys.readouterr()
+    assert main(["profile", str(program), "--weights", weights]) == 2
+    assert "--weights is for saved models without" in capsys.readouterr().err

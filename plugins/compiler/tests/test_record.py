@@ -132,7 +132,12 @@ def test_a_second_compilation_has_a_folder_inside(tmp_path):
 def test_a_folder_that_is_not_empty_or_writable_is_refused(tmp_path):
     """So that a record is of one compilation."""
     (tmp_path / "file").write_text("mine")
-    for folder, said in ((tmp_path, "is not empty"), (tmp_path / "file", "cannot be written to")):
+    refused = {
+        tmp_path: "is not empty",
+        tmp_path / "file": "cannot be written to",
+        tmp_path / "a\0b": "is no path",
+    }
+    for folder, said in refused.items():
         with (
             pytest.raises(UnwritableFileError, match=said),
             torchtrt.record_compilation(folder),

@@ -303,3 +303,27 @@ def test_a_graph_without_engines_warns_once():
     assert all("can run 1 of its 1 ops" in str(each.message) for each in shown)
 
     assert_same(parted(torch.ones(3)), broken(torch.ones(3)))
+
+
+@pytest.mark.parametrize("missing", ["torchtrt_runtime", "torchtrt_compiler"])
+def test_a_missing_distribution_is_named(missing):
+    """PyTorch imports the backend in the first call."""
+    code = (
+        "import importlib.abc, sys\n"
+        "class Hidden(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == sys.argv[1]:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "for name in [each for each in sys.modules if each.startswith('torchtrt_')]:\n"
+        "    del sys.modules[name]\n"
+        "sys.meta_path.insert(0, Hidden())\n"
+        "import torch\n"
+        "try: torch.compile(torch.nn.Linear(2, 2), backend='torchtrt')(torch.rand(2, 2))\n"
+        "except ImportError as error: print(type(error).__name__, error)\n"
+    )
+    done = run_python("-c", code, missing, check=True)
+    distribution = missing.replace("_", "-")
+    assert done.stdout.strip() == (
+        f"MissingDistributionError torchtrt_dynamo.torchtrt needs the distribution {distribution}, which is not "
+        f"installed. Run `pip install {distribution}`."
+    )

@@ -272,6 +272,53 @@ def test_only_marked_weights_can_be_refitted_individually(individual: str, bench
     assert [role.name for role in refitter.get_all()[1]] == ["CONSTANT"]
 
 
+@pytest.mark.parametrize("flags", [["STRIP_PLAN"], ["STRIP_PLAN", "REFIT"]])
+def test_a_stripped_engine_runs_only_after_a_refit(flags: list[str], bench: Any) -> None:
+    """Its plan lacks the named weights: a refit takes all of them or fails, and without one there is no context."""
+    n, y = linear(bench, "10.16.1")
+    for flag in flags:
+        n.config.set_flag(getattr(n.trt.BuilderFlag, flag))
+    engine = engine_of(n, y)
+    assert engine.get_engine_stat(n.trt.EngineStat.STRIPPED_WEIGHTS_SIZE) == 48
+    assert engine.create_execution_context() is None
+    assert "no values for the weights bias, weight" in n.errors[-1]
+    refitter = n.trt.Refitter(engine, n.logger)
+    assert refitter.get_missing_weights() == ["bias", "weight"]
+    assert refitter.set_named_weights("weight", n.trt.Weights(2 * n.weight))
+    assert refitter.get_missing_weights() == ["bias"]
+    assert not refitter.refit_cuda_engine()
+    assert "Stripped weights are missing: bias" in n.errors[-1]
+    assert refitter.set_named_weights("bias", n.trt.Weights(n.bias + 1))
+    assert refitter.refit_cuda_engine()
+    assert refitter.get_missing_weights() == []
+    config = engine.create_serialization_config()
+    assert config.get_flag(n.trt.SerializationFlag.EXCLUDE_WEIGHTS)
+    runtime = n.trt.Runtime(n.logger)
+    again = runtime.deserialize_cuda_engine(bytes(engine.serialize_with_config(config)))
+    assert again.create_execution_context() is None
+    config.clear_flag(n.trt.SerializationFlag.EXCLUDE_WEIGHTS)
+    whole = runtime.deserialize_cuda_engine(bytes(engine.serialize_with_config(config)))
+    for each in (engine, whole):
+        context = each.create_execution_context()
+        values, result = torch.randn(2, 3), torch.empty(2, 3)
+        context.set_input_shape("x", (2, 3))
+        context.set_tensor_address("x", values.data_ptr())
+        context.set_tensor_address("y0", result.data_ptr())
+        assert context.execute_async_v3(0)
+        torch.testing.assert_close(result, 2 * values + 1)
+
+
+def test_a_stripped_plan_keeps_weights_that_cannot_be_replaced(bench: Any) -> None:
+    """With REFIT_INDIVIDUAL, only the marked weights are left out."""
+    n, y = linear(bench, "11.4.0")
+    assert n.net.mark_weights_refittable("bias")
+    n.config.set_flag(n.trt.BuilderFlag.REFIT_INDIVIDUAL)
+    n.config.set_flag(n.trt.BuilderFlag.STRIP_PLAN)
+    refitter = n.trt.Refitter(engine_of(n, y), n.logger)
+    assert refitter.get_missing_weights() == ["bias"]
+    assert [role.name for role in refitter.get_missing()[1]] == ["CONSTANT"]
+
+
 @pytest.mark.parametrize("interface", ["IStreamReader", "IStreamReaderV2"])
 def test_a_plan_is_read_from_a_stream_in_pieces(interface: str, bench: Any) -> None:
     """A reader may give fewer bytes than it is asked for; a stream that ends early gives no engine."""

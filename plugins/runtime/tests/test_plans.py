@@ -241,13 +241,16 @@ def test_equal_sizes_are_checked_by_the_description_alone(tmp_path):
         torchtrt.engine_module(tmp_path / "m.plan")(torch.rand(3, 4), torch.rand(2, 2))
 
 
-@pytest.mark.parametrize("path", ["folder", "missing/m.plan", "m.plan/x.plan"])
+@pytest.mark.parametrize("path", ["folder", "missing/m.plan", "m.plan/x.plan", "m\0.plan"])
 def test_a_path_that_cannot_be_is_refused(one, tmp_path, path):
     """As by torchtrt.save."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "m.plan").write_bytes(b"")
-    with pytest.raises(UnwritableFileError, match=r"is a folder|There is no folder"):
+    with pytest.raises(UnwritableFileError, match=r"is a folder|There is no folder|is no path"):
         torchtrt.export_engine(one[1], tmp_path / path)
+    if "\0" in path:
+        with pytest.raises(UnreadableFileError, match="cannot be read: embedded null"):
+            torchtrt.engine_module(tmp_path / path)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ import torchtrt
 from torchtrt.errors import (
     EngineError,
     InputError,
+    UnreadableFileError,
     UnsupportedProgramError,
     UnwritableFileError,
 )
@@ -482,6 +483,10 @@ def test_a_place_that_cannot_be_written_is_an_error_that_names_it(tmp_path, monk
         torchtrt.save(compiled, tmp_path)
     with pytest.raises(UnwritableFileError, match=f"^There is no folder {tmp_path}/a for b.pt2"):
         torchtrt.save(compiled, tmp_path / "a" / "b.pt2")
+    with pytest.raises(UnwritableFileError, match="is no path: it has a NUL character"):
+        torchtrt.save(compiled, tmp_path / "a\0b.pt2")
+    with pytest.raises(UnreadableFileError, match="There is no file"):
+        torchtrt.load(tmp_path / "a\0b.pt2")
 
     for number in (errno.EROFS, errno.ENOSPC, errno.EACCES):
         with monkeypatch.context() as patch:

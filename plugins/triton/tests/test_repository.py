@@ -3,6 +3,7 @@
 import collections
 import json
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -169,6 +170,25 @@ def test_python_is_needed_for_a_reason(tmp_path, model, inputs, version, reason)
             add_model(path, tmp_path / "other", options=ServingOptions(backend="tensorrt"))
 
 
+@pytest.mark.parametrize("backend", ["tensorrt", "python"])
+def test_chosen_gpus_get_the_instances(real, tmp_path, backend):
+    """One group for all of them; another version must want the same ones."""
+    options = ServingOptions(backend=backend, instances=2, gpus=[0, 2])
+    text = add_model(real, tmp_path, "chosen", options=options).config.read_text()
+    assert (
+        "instance_group [\n  {\n    count: 2\n    kind: KIND_GPU\n    gpus: [ 0, 2 ]\n  }\n]\n"
+        in text
+    )
+    text = add_model(
+        real, tmp_path, "one", options=ServingOptions(backend=backend, gpus=[1])
+    ).config.read_text()
+    assert "count: 1\n    kind: KIND_GPU\n    gpus: [ 1 ]" in text
+    with pytest.raises(
+        UnwritableFileError, match=r"exists without this option(.|\n)*gpus: \[ 3 \]"
+    ):
+        add_model(real, tmp_path, "one", options=ServingOptions(backend=backend, gpus=[3]))
+
+
 def test_a_kernel_of_a_pack_needs_python(tmp_path):
     """Its plugin is Python, of which the TensorRT backend has none."""
     made = compiled(nn.ReLU(), ROWS)
@@ -181,6 +201,16 @@ def test_a_kernel_of_a_pack_needs_python(tmp_path):
 
     assert "python" == added.backend
     assert "runs the op kernels::relu by a plugin of the pack kernels" in added.needs_python
+
+
+def test_engines_without_weights_are_refused(tmp_path):
+    """No backend has weights for them."""
+    torchtrt.save(
+        compiled(nn.Linear(4, 4), ROWS, strip_engine_weights=True), tmp_path / "model.pt2"
+    )
+    with pytest.raises(SettingsError, match="has no weights for its engines"):
+        add_model(tmp_path / "model.pt2", tmp_path / "repository")
+    assert not (tmp_path / "repository").exists()
 
 
 def test_equal_sizes_of_two_inputs_need_python(tmp_path):
@@ -349,6 +379,8 @@ def test_another_model_of_the_name_is_left_alone(relu, tmp_path):
         add_model(relu, repository, "theirs")
     with pytest.raises(UnwritableFileError, match="folder of a model"):
         add_model(relu, repository / "relu", "relu")
+    with pytest.raises(UnwritableFileError, match="is no path"):
+        add_model(relu, Path(f"{repository}\0"), "relu")
     assert before == sorted(map(str, repository.rglob("*")))
 
 
@@ -376,6 +408,10 @@ def test_a_failed_write_leaves_nothing(relu, tmp_path, monkeypatch):
         ("a", 0, {}, "1 or more, not 0"),
         ("a", None, {"backend": "onnx"}, "no backend 'onnx'"),
         ("a", None, {"instances": 0}, "1 or more instances"),
+        ("a", None, {"gpus": []}, "one number or several different ones"),
+        ("a", None, {"gpus": [1, 1]}, "one number or several different ones"),
+        ("a", None, {"gpus": [-1]}, "one number or several different ones"),
+        ("a", None, {"gpus": [0]}, "has engines that run on the CPU"),
         ("a", None, {"max_queue_delay": 5}, "needs dynamic batching"),
         ("a", None, {"max_queue_delay": -1, "dynamic_batching": True}, "0 or more microseconds"),
         ("a", None, {"imports": ["os; import sys"]}, "no name of a module"),

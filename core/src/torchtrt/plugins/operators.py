@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -14,23 +14,28 @@ from torchtrt.errors import PackError
 from torchtrt.plugins.torch_internals import has_fake_implementation, has_kernel
 
 
-class PluginKey(NamedTuple):
-    """The name by which an engine asks for a plugin.
+@dataclass(frozen=True, order=True, slots=True)
+class PluginKey:
+    """The name by which an engine asks for a plugin, and facts about the plugin that it was built with.
 
     Attributes:
         pack: The pack that registers it, which is the plugin's namespace in TensorRT.
         name: The op's name, ``"vision::box_filter.default"``.
         version: The plugin's version.
+        distribution: The distribution of the pack; ``""`` if it is not known.
+        schema: The schema of the op; ``""`` if it is not known.
     """
 
     pack: str
     name: str
     version: str
+    distribution: str = field(default="", compare=False)
+    schema: str = field(default="", compare=False)
 
 
 def keys_to_json(keys: Iterable[PluginKey]) -> list[dict[str, str]]:
     """Returns names of plugins as a file has them."""
-    return [key._asdict() for key in keys]
+    return [asdict(key) for key in keys]
 
 
 def keys_from_json(data: Any) -> tuple[PluginKey, ...]:
@@ -40,12 +45,17 @@ def keys_from_json(data: Any) -> tuple[PluginKey, ...]:
         ValueError: They are malformed.
     """
     entries = data if isinstance(data, list) else [data]
+    names = {each.name for each in fields(PluginKey)}
     for entry in entries:
-        is_whole = isinstance(entry, dict) and entry.keys() == set(PluginKey._fields)
+        is_whole = isinstance(entry, dict) and _NAME <= entry.keys() <= names
         if not is_whole or not all(isinstance(value, str) for value in entry.values()):
             message = f"{entry!r:.100} is no name of a plugin: a pack, a name and a version"
             raise ValueError(message)
     return tuple(PluginKey(**entry) for entry in entries)
+
+
+_NAME = {"pack", "name", "version"}
+"""The parts of a key that engines of every torchtrt have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,22 @@ class PluginOp:
     @property
     def key(self) -> PluginKey:
         """The name by which engines ask for it."""
-        return PluginKey(self.pack, self.op.name(), self.version)
+        return PluginKey(self.pack, self.op.name(), self.version, schema=self.schema)
+
+    @property
+    def schema(self) -> str:
+        """The schema of the op, as text."""
+        return str(self.op._schema)
+
+    def changed_schema(self, built_with: str) -> str:
+        """Returns why the op cannot run calls that were described under another schema; ``""`` if it is the same."""
+        if built_with in ("", self.schema):
+            return ""
+        return (
+            f"the op had the schema {built_with} then, and has {self.schema} here, under version {self.version} of its "
+            "plugin in both. Install the version of the pack that the engine was compiled with, or compile the model "
+            "again. Who maintains the pack raises the version of the plugin with the schema"
+        )
 
     def objection_to(self, device_type: str) -> Reject | None:
         """Returns why the op cannot run on ``"cpu"`` or ``"cuda"``, and what to do; ``None`` if it can."""

@@ -9,7 +9,8 @@ import ctypes
 import functools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 
 from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError, EngineMismatchError
-from torchtrt.packs.info import LOCAL, PACKS, PackInfo
+from torchtrt.packs.info import LOCAL, PackInfo
 from torchtrt.packs.state import current_packs
 from torchtrt.plugins.calls import FIELDS, PluginCall
 from torchtrt.plugins.operators import PluginKey, PluginOp
@@ -27,6 +28,10 @@ from torchtrt.tensorrt.probes import supports
 from torchtrt.tensorrt.selection import current
 
 _registering = threading.Lock()
+_failures = threading.local()
+"""The exception of the kernel that ran last in a thread, if it raised one."""
+_SCHEMA = "schema"
+"""The field of a plan that keeps the schema of the op."""
 _creators: dict[tuple[Any, PluginKey], Any] = {}
 """The creators that this process registered, by TensorRT's module; TensorRT does not keep them alive."""
 
@@ -86,7 +91,18 @@ def provide(keys: Sequence[PluginKey], what: str) -> None:
                 f"{what} runs the op {key.name} by version {key.version} of its plugin in the pack {key.pack}, "
                 f"{problem}"
             )
+        if changed := plugins[key].changed_schema(key.schema):
+            raise EngineMismatchError(
+                f"{what} runs the op {key.name} of the pack {key.pack}: {changed}."
+            )
         register(plugins[key])
+
+
+def take_kernel_error() -> Exception | None:
+    """Returns what the last kernel raised that an engine ran in this thread, once; ``None`` if it raised nothing."""
+    error = getattr(_failures, "error", None)
+    _failures.error = None
+    return error
 
 
 def provide_all() -> bool:
@@ -112,10 +128,21 @@ def _wrong_version(key: PluginKey, info: PackInfo, others: Sequence[str]) -> str
 
 
 def _missing_pack(key: PluginKey) -> str:
-    return (
-        f"which is not installed here, or was not loaded. Run `pip install {PACKS.distribution_name(key.pack)}`; "
-        "`torchtrt packs` lists the packs and their problems."
+    install = (
+        f"Run `pip install {key.distribution}`"
+        if key.distribution
+        else "Install the distribution of this pack"
     )
+    return (
+        f"which is not installed here, or was not loaded. {install}; `torchtrt packs` lists the packs and their "
+        "problems."
+    )
+
+
+def with_distributions(keys: Iterable[PluginKey]) -> list[PluginKey]:
+    """Returns the names of plugins in order, each with the distribution that registers its pack here."""
+    found = {loaded.info.name: loaded.info.distribution for loaded in current_packs().loaded}
+    return [replace(key, distribution=found.get(key.pack, "")) for key in sorted(keys)]
 
 
 class _OpPlugin:
@@ -143,14 +170,17 @@ class _OpPlugin:
             interface.__init__(self)
         self.plugin = plugin
         self.call = call
-        self.plugin_namespace, self.plugin_name, self.plugin_version = plugin.key
+        key = plugin.key
+        self.plugin_namespace, self.plugin_name = key.pack, key.name
+        self.plugin_version = key.version
         self.num_outputs = len(call.outputs)
         self.format_combination_limit = 1
         self.metadata_string = ""
         self.timing_cache_id = ""
         names = *call.inputs, *(dtype for dtype, _ in call.outputs)
         self.dtypes = [getattr(self.trt.DataType, trt_name(getattr(torch, each))) for each in names]
-        self.texts = call.to_fields()  # TensorRT reads their memory later
+        # TensorRT reads their memory later.
+        self.texts = {**call.to_fields(), _SCHEMA: plugin.schema.encode()}
         self.fields = _fields(self.trt, self.texts)
 
     def get_capability_interface(self, type: Any) -> Any:  # noqa: ARG002
@@ -196,10 +226,15 @@ class _OpPlugin:
     def enqueue(self, *arguments: Any) -> None:
         """Runs the op; TensorRT's signature has the descriptors, the addresses, a workspace, and the stream."""
         input_desc, output_desc, inputs, outputs, _, stream = arguments
-        device = self.torch_device or torch.device("cuda", torch.cuda.current_device())
-        read = _tensors(input_desc, inputs, device)
-        written = _tensors(output_desc, outputs, device)
-        run_kernel(self.plugin, self.call, read, written, stream)
+        _failures.error = None
+        try:
+            device = self.torch_device or torch.device("cuda", torch.cuda.current_device())
+            read = _tensors(input_desc, inputs, device)
+            written = _tensors(output_desc, outputs, device)
+            run_kernel(self.plugin, self.call, read, written, stream)
+        except Exception as error:
+            _failures.error = error  # TensorRT logs its text alone
+            raise
 
 
 class _OpCreator:
@@ -219,11 +254,15 @@ class _OpCreator:
     def __init__(self, plugin: PluginOp) -> None:
         self.trt.IPluginCreatorV3One.__init__(self)
         self.plugin = plugin
-        self.plugin_namespace, self.name, self.plugin_version = plugin.key
-        self.field_names = _fields(self.trt, dict.fromkeys(FIELDS, b""))
+        key = plugin.key
+        self.plugin_namespace, self.name, self.plugin_version = key.pack, key.name, key.version
+        self.field_names = _fields(self.trt, dict.fromkeys((*FIELDS, _SCHEMA), b""))
 
     def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:  # noqa: ARG002
         fields = {each.name: np.asarray(each.data).tobytes() for each in field_collection}
+        if changed := self.plugin.changed_schema(fields.get(_SCHEMA, b"").decode()):
+            message = f"The engine runs the op {self.name} of the pack {self.plugin_namespace}: {changed}."
+            raise EngineMismatchError(message)
         return self.plugin_class(self.plugin, PluginCall.from_fields(fields))
 
 

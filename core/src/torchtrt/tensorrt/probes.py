@@ -64,7 +64,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.SETTLED_COLLECTIVES: _has("CollectiveOperation.ALL_TO_ALL"),
     Capability.SPARSE_WEIGHTS: _has("BuilderFlag.SPARSE_WEIGHTS"),
     Capability.REFIT: _has("BuilderFlag.REFIT"),
-    Capability.STRIPPED_PLANS: _has("BuilderFlag.STRIP_PLAN"),
+    Capability.STRIPPED_PLANS: _has("BuilderFlag.REFIT_IDENTICAL"),
     Capability.WEIGHT_STREAMING: _has("BuilderFlag.WEIGHT_STREAMING"),
     Capability.VERSION_COMPATIBILITY: _has("BuilderFlag.VERSION_COMPATIBLE"),
     Capability.TARGET_COMPUTE_CAPABILITIES: _has("IBuilderConfig.set_compute_capability"),

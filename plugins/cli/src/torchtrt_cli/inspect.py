@@ -26,6 +26,10 @@ def run(arguments: argparse.Namespace) -> int:
     out.print(
         f"Saved by torchtrt {found['torchtrt']} with PyTorch {found['torch']}, for {found['tensorrt']} and {gpu}."
     )
+    if not all(engine["has_weights"] for engine in found["engines"]):
+        out.print(
+            "The engines have no weights in the file: torchtrt.load(file, weights=...) gives them."
+        )
     capabilities = dict.fromkeys(
         each for engine in found["engines"] for each in engine["compute_capabilities"]
     )

@@ -97,6 +97,8 @@ def _add_commands_on_models(commands: Commands) -> None:
     profile.add_argument("model", metavar="MODEL.pt2", help=kinds)
     _add_set(profile)
     _add_keep(profile)
+    use = "the safetensors file with the weights of a saved model that has none (strip_engine_weights)"
+    profile.add_argument("--weights", metavar="FILE", help=use)
     use = "how many calls to measure (20)"
     profile.add_argument("--calls", type=int, default=20, metavar="N", help=use)
 
@@ -135,6 +137,10 @@ def _add_triton(commands: Commands) -> None:
     )
     use = "how many instances of the model run on each GPU, or on the CPU (1)"
     triton.add_argument("--instances", type=int, metavar="N", help=use)
+    use = (
+        "the number of a GPU that runs the model; repeat it for several (all that the server sees)"
+    )
+    triton.add_argument("--gpu", type=int, action="append", dest="gpus", metavar="N", help=use)
     use = "run requests together as one batch: each row of a result must depend on its own row only"
     triton.add_argument("--dynamic-batching", action="store_true", default=None, help=use)
     use = "how many microseconds a request waits for others to be run with"

@@ -31,8 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
             raise SettingsError(
                 f"{path} holds engines already: --set is for programs of torch.export."
             )
-        compiled = torchtrt.load(path)
+        compiled = torchtrt.load(path, weights=arguments.weights)
     else:
+        if arguments.weights is not None:
+            raise SettingsError(
+                f"{path} is a program with weights: --weights is for saved models without."
+            )
         program = read_program(path)
         lines = _lines(torchtrt.compile(program, **{**settings, "dryrun": True}))
         with keeping(arguments.keep):

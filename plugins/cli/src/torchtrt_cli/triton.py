@@ -23,6 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.dynamic_batching,
             arguments.max_queue_delay,
             arguments.environment,
+            arguments.gpus,
         ),
     )
     if arguments.json:

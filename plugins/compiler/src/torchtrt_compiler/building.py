@@ -17,6 +17,7 @@ from torchtrt.graphs.nodes import engine_names
 from torchtrt.settings import CompilationSettings
 from torchtrt.tensorrt import Capability, lacking, trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
+from torchtrt.tensorrt.plugins import with_distributions
 from torchtrt.tensorrt.selection import describe
 from torchtrt.tensorrt.shims import (
     allow_precisions,
@@ -28,6 +29,7 @@ from torchtrt_compiler.cache.engines import BuiltEngine, EngineRequest, EngineSt
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities, set_targets
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.refit.recorders import BlockWatcher, ProgramWatcher
+from torchtrt_compiler.refit.stripping import check_replaceable, strip
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import collectives_in
 from torchtrt_runtime.report import BlockReport
@@ -37,6 +39,7 @@ _FLAGS = {
     "version_compatible": (True, Capability.VERSION_COMPATIBILITY, "VERSION_COMPATIBLE"),
     "enable_weight_streaming": (True, Capability.WEIGHT_STREAMING, "WEIGHT_STREAMING"),
     "immutable_weights": (False, Capability.REFIT, "REFIT"),
+    "strip_engine_weights": (True, Capability.STRIPPED_PLANS, "STRIP_PLAN"),
 }
 """For a setting: the value that sets a flag, the capability that it needs, and the flag."""
 
@@ -54,6 +57,8 @@ def builder_flags(settings: CompilationSettings) -> list[Any]:
         if problem := lacking(f"The setting {name}={value}", capability):
             raise SettingsError(f"{problem}.")
         flags.append(getattr(trt.BuilderFlag, flag))
+    if settings.strip_engine_weights and settings.immutable_weights:
+        flags.append(trt.BuilderFlag.REFIT_IDENTICAL)
     if settings.nccl_in_engines:
         capability = Capability.DISTRIBUTED_COLLECTIVES
         if problem := lacking("The setting nccl_in_engines=True", capability):
@@ -190,7 +195,7 @@ def build_engine(
     values = [node.meta["val"] for node in placeholders]
     inputs = [profile_input(*each, profiles) for each in zip(names, values, strict=True)]
     watcher = services.watcher.block(block)
-    request = EngineRequest(name, block, inputs, settings, watcher.replaceable())
+    request = EngineRequest(name, block, inputs, settings, watcher.followed())
     return services.cache.get_or_build(request, lambda: _build(request, watcher, services))
 
 
@@ -220,8 +225,12 @@ def _build(request: EngineRequest, watcher: BlockWatcher, services: Services) ->
         compatible=[where for where, is_on in _compatibility(settings).items() if is_on],
         compute_capabilities=compute_capabilities(settings),
         collectives=collectives_in(block),
-        plugins=sorted(interpreted.context.plugins),
+        plugins=with_distributions(interpreted.context.plugins),
     )
+    if settings.strip_engine_weights:
+        strip(engine, request.followed, takes_others=not settings.immutable_weights)
+    elif not settings.immutable_weights:
+        check_replaceable(engine)
     return engine, BlockReport(request.name, count, interpreted.network.num_layers, len(plan))
 
 

@@ -37,11 +37,12 @@ from torchtrt_compiler.lowering import (
     lower,
     settle_sizes,
 )
+from torchtrt_compiler.offloading import offloaded
 from torchtrt_compiler.parallel_models import wait_before_engines
 from torchtrt_compiler.partitioning import extract_blocks, partition_nodes
 from torchtrt_compiler.progress import Stages
 from torchtrt_compiler.record import current_record, recording
-from torchtrt_compiler.refit import ProgramRecorder, UnwatchedProgram
+from torchtrt_compiler.refit import watcher_of
 from torchtrt_compiler.reporting import check_complete, describe_partition, warn_without_engines
 from torchtrt_compiler.small_sizes import Excluded, excluded_sizes, without
 from torchtrt_compiler.tuning import tuned
@@ -157,7 +158,7 @@ def _compile_program(
 ) -> CompiledModule:
     """Returns the compiled model of an exported program, and fills in its report."""
     with TRACING, stages.stage("lowering"):
-        watcher = UnwatchedProgram() if options.immutable_weights else ProgramRecorder(exported)
+        watcher = watcher_of(exported, options)
         program = lower(exported, options, watcher)
         report.passes = program.passes
         warn_of_unused_settings(options, exported, program.graph_module, program.asked)
@@ -186,7 +187,8 @@ def _compile_program(
     else:
         services = Services(stages, cache_for(options.engine_cache), watcher)
         builder = EngineBuilder(program, partition, profiles, options, report, services)
-        graph_module, blocks = builder.run(), builder.blocks
+        with offloaded(options, (model, exported, program.graph_module), watcher):
+            graph_module, blocks = builder.run(), builder.blocks
     decompose_added_ops(graph_module, exported)
     wait_before_engines(graph_module)
     current_record().graph("compiled", graph_module)
@@ -205,8 +207,9 @@ def _compile_program(
         Processes.of(graph_module),
     )
     recipes = watcher.attributes(program.graph_module)
-    executor = executor_for(options)
-    compiled = CompiledModule(graph_module, interface, report, options, recipes, executor)
+    compiled = CompiledModule(
+        graph_module, interface, report, options, recipes, executor_for(options)
+    )
     if options.verify and not options.dryrun:
         with stages.stage("verifying"):
             report.verified = verify(compiled, Built(model, blocks, profiles, given, options))

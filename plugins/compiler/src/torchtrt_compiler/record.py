@@ -22,6 +22,7 @@ from torchtrt.tensorrt.logging import ErrorLog
 from torchtrt.tensorrt.selection import describe, is_real, use_module
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.report import BlockReport, CompilationReport
+from torchtrt_runtime.serialization.files import check_path
 
 LOG = "compilation.log"
 GRAPHS = "graphs"
@@ -86,6 +87,7 @@ class FolderRecord:
         self._start = time.perf_counter()
         self._graphs = 0
         try:
+            check_path(folder)
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 raise UnwritableFileError(

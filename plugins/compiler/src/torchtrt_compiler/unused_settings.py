@@ -17,6 +17,7 @@ from torchtrt.settings import CompilationSettings
 from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import Capability, supports
 from torchtrt.tensorrt.selection import default_compute_capabilities, describe, device_objection
+from torchtrt_compiler.offloading import has_weights_to_offload
 from torchtrt_compiler.partitioning.blocks import Partition, weight_bytes
 from torchtrt_runtime.process_groups import collectives_in
 
@@ -49,6 +50,8 @@ def warn_of_unused_settings(
     ]
     if settings.nccl_in_engines and not collectives_in(lowered):
         problems.append("nccl_in_engines=True, and the program exchanges no tensors.")
+    if settings.offload_module_to_cpu and not has_weights_to_offload(exported):
+        problems.append("offload_module_to_cpu=True, and the model has no weights on a GPU.")
     if problems:
         lines = "\n  ".join(problems)
         warnings.warn(f"Settings have no effect here:\n  {lines}", SettingsWarning, stacklevel=4)

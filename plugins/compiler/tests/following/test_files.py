@@ -30,12 +30,16 @@ class Block(nn.Module):
         return y if mask is None else y * mask
 
 
-def followed(seed=0, immutable=False, **options):
+def followed(seed=0, immutable=False, stripped=False, **options):
     """Returns a model followed, for 1 to 16 rows."""
     torch.manual_seed(seed)
     rows = {"x": {0: (1, 16)}, "mask": {0: (1, 16)}}
     return torchtrt.follow(
-        Block(**options).eval(), dynamic_shapes=rows, min_block_size=1, immutable_weights=immutable
+        Block(**options).eval(),
+        dynamic_shapes=rows,
+        min_block_size=1,
+        immutable_weights=immutable,
+        strip_engine_weights=stripped,
     )
 
 
@@ -65,6 +69,22 @@ def saved(tmp_path_factory):
 def folder(saved, tmp_path):
     """A copy of the programs."""
     return shutil.copytree(saved, tmp_path / "programs")
+
+
+@pytest.mark.parametrize("immutable", [False, True])
+def test_programs_without_weights_take_the_models(immutable, exported, tmp_path):
+    """The folder has neither of them, and engines that take others get those of another model."""
+    model = followed(immutable=immutable, stripped=True)
+    agree(model, X)
+    model.torchtrt.save(tmp_path)
+    exported.clear()
+
+    for seed in (0,) if immutable else (0, 1):
+        other = followed(seed, immutable=immutable, stripped=True)
+        other.torchtrt.load(tmp_path)
+        agree(other, X)
+
+    assert not exported
 
 
 @pytest.mark.parametrize("seed", [0, 1])

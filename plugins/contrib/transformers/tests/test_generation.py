@@ -9,7 +9,13 @@ import transformers
 from transformers.generation.streamers import BaseStreamer
 
 import torchtrt
-from torchtrt.errors import EngineError, FullCompilationError, InputError, UnsupportedProgramError
+from torchtrt.errors import (
+    EngineError,
+    FullCompilationError,
+    InputError,
+    RefitError,
+    UnsupportedProgramError,
+)
 from torchtrt.tensorrt import is_real
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 from torchtrt_converters_transformers.attention import StepCache
@@ -438,6 +444,26 @@ def test_a_saved_model_generates_the_same(compiled_pair, name, tmp_path):
         CompiledForCausalLM.from_pretrained(tmp_path / "other")
     with pytest.raises(InputError, match="not push_to_hub"):
         pair.compiled.save_pretrained(tmp_path, push_to_hub=True)
+
+
+def test_a_model_without_weights_generates_with_those_of_its_checkpoint(tmp_path):
+    """The folder has none, and each form of them has the names of transformers' model."""
+    model = model_of(transformers.GPT2Config(**{**SIZES, "num_hidden_layers": 1}))
+    with torchtrt.use_tensorrt(VERSIONS[-1]):
+        compiled = compile_for_generation(
+            model, max_length=20, prefill_engine=False, strip_engine_weights=True
+        )
+    compiled.save_pretrained(tmp_path / "compiled")
+    model.save_pretrained(tmp_path / "checkpoint")
+
+    with pytest.raises(RefitError, match="no weights for its engines"):
+        CompiledForCausalLM.from_pretrained(tmp_path / "compiled")
+
+    ids = prompts(1, 5)[0]
+    expected = compiled.generate(ids, max_new_tokens=4, do_sample=False)
+    for weights in (model, tmp_path / "checkpoint" / "model.safetensors"):
+        loaded = CompiledForCausalLM.from_pretrained(tmp_path / "compiled", weights=weights)
+        assert torch.equal(loaded.generate(ids, max_new_tokens=4, do_sample=False), expected)
 
 
 REFUSED = {

@@ -15,9 +15,9 @@ from torch.fx import GraphModule
 from torchtrt.conversion.size_ranges import InputProfile, Ranges, engine_profiles
 from torchtrt.errors import EngineError
 from torchtrt.plugins.operators import PluginKey
-from torchtrt.tensorrt import Capability, supports, to_torch_dtype, trt
-from torchtrt.tensorrt.logging import ErrorLog, logger, unclaimed_errors
-from torchtrt.tensorrt.plugins import provide
+from torchtrt.tensorrt import Capability, supports, to_torch_dtype
+from torchtrt.tensorrt.logging import ErrorLog, unclaimed_errors
+from torchtrt.tensorrt.plugins import take_kernel_error
 from torchtrt.tensorrt.selection import (
     current,
     describe,
@@ -27,6 +27,7 @@ from torchtrt.tensorrt.selection import (
 )
 from torchtrt_runtime.execution_memory import ExecutionMemory
 from torchtrt_runtime.input_checks import make_tensor_matcher, never_matches
+from torchtrt_runtime.loaded_engines import LoadedEngine, load_plan
 from torchtrt_runtime.output_allocation import make_output_allocator
 from torchtrt_runtime.process_groups import (
     Collective,
@@ -41,6 +42,7 @@ from torchtrt_runtime.torch_internals import (
     empty_strided_of,
     stream_in_use,
 )
+from torchtrt_runtime.weights.refitter import KeptAttributes, Stripped
 
 _LIVE = frozenset({"tensorrt_module", "_lock", "_loaded", "_idle", "_recorded"})
 """Attributes that are made anew where a module is loaded or copied."""
@@ -79,18 +81,6 @@ class _EngineOutput(NamedTuple):
     name: str
     dtype: torch.dtype
     wanted: torch.dtype
-
-
-class LoadedEngine(NamedTuple):
-    """An engine in memory.
-
-    Attributes:
-        runtime: What loaded it. The engine makes contexts only as long as its runtime lives.
-        engine: The engine; None where TensorRT refused the plan.
-    """
-
-    runtime: Any
-    engine: Any
 
 
 class _Execution:
@@ -203,7 +193,9 @@ class _Execution:
         if self.exchanges:
             self._join_processes()
         if not context.execute_async_v3(stream):
-            raise engine_failure(self.module.name, unclaimed_errors(), self.exchanges)
+            cause = take_kernel_error() if self.module.plugins else None
+            failure = engine_failure(self.module.name, unclaimed_errors(), self.exchanges)
+            raise failure from cause
         del lent  # what comes next on this stream may have it
         if self.allocators:
             outputs = [
@@ -325,8 +317,11 @@ class EngineModule(torch.nn.Module):
         compute_capabilities: The compute capabilities of the GPUs that run it; empty where TensorRT takes none.
         collectives: How it exchanges tensors with other processes, in order.
         plugins: The plugins of packs that it asks for.
+        stripped: What is known of its weights if the plan leaves them out.
 
     Attributes:
+        attributes: The attributes of the compiled graph that the weights of a stripped plan follow from, by name; None
+            until it gets them. Copies of the module share them.
         tensorrt_module: The module of the TensorRT that loads the plan.
         weight_budget: How many bytes of its weights stay on the GPU if it streams them; ``None`` for what TensorRT
             finds room for.
@@ -334,6 +329,7 @@ class EngineModule(torch.nn.Module):
         profiles: The optimization profiles of a plan of another tool; empty for the distinct ones of the inputs.
     """
 
+    attributes: KeptAttributes | None = None
     weight_budget: int | None = None
     profiles: tuple[tuple[Ranges, ...], ...] = ()
     runtime_settings = RuntimeSettings()
@@ -352,6 +348,7 @@ class EngineModule(torch.nn.Module):
         compute_capabilities: Sequence[str] = (),
         collectives: Sequence[Collective] = (),
         plugins: Sequence[PluginKey] = (),
+        stripped: Stripped | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
@@ -365,6 +362,7 @@ class EngineModule(torch.nn.Module):
         self.compute_capabilities = tuple(compute_capabilities)
         self.collectives = tuple(collectives)
         self.plugins = tuple(plugins)
+        self.stripped = stripped
         self.tensorrt = describe()
         self.gpu = describe_gpu() if gpu is None else gpu
         self._unload()
@@ -378,7 +376,7 @@ class EngineModule(torch.nn.Module):
         self._idle: dict[tuple[torch.device, int], list[_Execution]] = {}
 
     def reload(self, **changes: Any) -> None:
-        """Takes another ``plan``, ``weight_budget`` or ``runtime_settings``, from the next call on."""
+        """Takes other attributes, such as ``plan`` or ``runtime_settings``, from the next call on."""
         with self._lock:
             vars(self).update(changes)
             self._loaded, self._idle = {}, {}
@@ -391,22 +389,9 @@ class EngineModule(torch.nn.Module):
         """Returns the engine, loaded from the plan by a runtime of its own.
 
         Raises:
-            EngineMismatchError: A plugin that it asks for is in a pack that is not here.
+            EngineError: As ``load_plan`` does.
         """
-        provide(self.plugins, f"The engine of {self.name}")
-        runtime = trt.Runtime(logger())
-        if supports(Capability.TORCH_DEVICES):  # it computes where the tensors are
-            runtime.torch_device = device
-        if "version" in self.compatible:  # the plan brings the code that runs it
-            runtime.engine_host_code_allowed = True
-        engine = runtime.deserialize_cuda_engine(self.plan)
-        streams = engine is not None and supports(Capability.WEIGHT_STREAMING)
-        if streams and engine.streamable_weights_size:
-            budget = self.weight_budget
-            if budget is None:
-                budget = engine.get_weight_streaming_automatic_budget()
-            engine.weight_streaming_budget_v2 = budget
-        return LoadedEngine(runtime, engine)
+        return load_plan(self, device)
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the engine's outputs for contiguous or strided inputs on one device.
@@ -475,9 +460,11 @@ class EngineModule(torch.nn.Module):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EngineModule:
         state = self.__getstate__()
-        plan = state.pop("plan")
+        shared: dict[str, Any] = {
+            name: state.pop(name) for name in ("plan", "attributes") if name in state
+        }
         copied = memo[id(self)] = type(self).__new__(type(self))
-        copied.__setstate__({**copy.deepcopy(state, memo), "plan": plan})
+        copied.__setstate__({**copy.deepcopy(state, memo), **shared})
         copied.tensorrt_module = self.tensorrt_module  # whichever is in use where it is copied
         return copied
 

@@ -20,6 +20,7 @@ from torch._export.verifier import load_verifier
 from torch._subclasses.fake_tensor import FakeTensorMode, is_fake
 from torch.nn.modules.module import _global_forward_hooks as global_forward_hooks
 from torch.nn.modules.module import _global_forward_pre_hooks as global_forward_pre_hooks
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy import functions as sympy_functions
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.printers import PythonPrinter
@@ -45,6 +46,7 @@ __all__ = [
     "is_any_autocast_enabled",
     "is_capturing",
     "is_fake",
+    "is_traceable_wrapper_subclass",
     "is_tracing",
     "load_verifier",
     "named_process_group",

@@ -21,6 +21,7 @@ class ServingOptions:
         max_queue_delay: How many microseconds a request may wait for others.
         environment: A folder on the server with a Python environment for the Python backend, such as a virtual
             environment: it has ``bin/activate``.
+        gpus: The numbers of the GPUs that run the model; ``None`` for all that the server sees.
     """
 
     backend: str = "auto"
@@ -29,6 +30,7 @@ class ServingOptions:
     dynamic_batching: bool | None = None
     max_queue_delay: int | None = None
     environment: str | None = None
+    gpus: Sequence[int] | None = None
 
 
 def interface_text(interface: ModelInterface, backend: str) -> str:
@@ -50,9 +52,11 @@ def interface_text(interface: ModelInterface, backend: str) -> str:
 def option_texts(options: ServingOptions, on_gpu: bool) -> list[str]:
     """Returns the parts of the configuration for the options that are not ``None``."""
     texts = []
-    if options.instances is not None:
+    if options.instances is not None or options.gpus is not None:
         kind = "KIND_GPU" if on_gpu else "KIND_CPU"
-        group = f"    count: {options.instances}\n    kind: {kind}"
+        group = f"    count: {options.instances or 1}\n    kind: {kind}"
+        if options.gpus is not None:
+            group += f"\n    gpus: [ {', '.join(map(str, options.gpus))} ]"
         texts.append(f"instance_group [\n  {{\n{group}\n  }}\n]\n")
     if options.dynamic_batching:
         delay = options.max_queue_delay

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from torchtrt.errors import SettingsError, UnwritableFileError
 from torchtrt_runtime.serialization.archive import Archive
+from torchtrt_runtime.serialization.files import check_path
 from torchtrt_runtime.serialization.saving import read_metadata, reading
 from torchtrt_triton.config import ServingOptions, interface_text, option_texts
 from torchtrt_triton.interface import ModelInterface, read_interface
@@ -83,11 +84,20 @@ def add_model(
     _check_arguments(version, options)
     archive = Archive(source)
     metadata = read_metadata(archive)
+    if metadata["settings"].get("strip_engine_weights"):
+        raise SettingsError(
+            f"{source} has no weights for its engines (strip_engine_weights), and Triton has none to give to them. "
+            "Compile the model without that setting."
+        )
     for library in options.imports:
         importlib.import_module(library)
     with reading(archive, metadata) as program:
         interface = read_interface(program, metadata)
         platform = platform_of(program, metadata, interface)
+    if options.gpus is not None and not platform.on_gpu:
+        raise SettingsError(
+            f"gpus={list(options.gpus)} names GPUs, and {name} has engines that run on the CPU. Leave it out."
+        )
     backend = _chosen(options.backend, platform)
     if backend == "tensorrt":
         interface = interface.with_input_names(platform.input_names)
@@ -155,6 +165,11 @@ def _check_arguments(version: int | None, options: ServingOptions) -> None:
         raise SettingsError(f"There is no backend {options.backend!r}. Use {', '.join(BACKENDS)}.")
     if options.instances is not None and options.instances < 1:
         raise SettingsError(f"A model has 1 or more instances, not {options.instances}.")
+    gpus = options.gpus
+    if gpus is not None and not (gpus and len(set(gpus)) == len(gpus) and min(gpus) >= 0):
+        raise SettingsError(
+            f"gpus={list(gpus)} is unusable: it is one number or several different ones, 0 or more."
+        )
     delay = options.max_queue_delay
     if delay is not None and (delay < 0 or not options.dynamic_batching):
         raise SettingsError(
@@ -194,6 +209,7 @@ class _Target:
         Raises:
             UnwritableFileError: Something else is there.
         """
+        check_path(self.folder)
         if (self.repository / CONFIG).is_file():
             raise UnwritableFileError(
                 f"{self.repository} is the folder of a model, not a repository. Name the folder around it."

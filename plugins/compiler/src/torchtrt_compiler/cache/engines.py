@@ -28,14 +28,19 @@ class EngineRequest:
         block: The block. Its calls carry their resolutions.
         inputs: The sizes and dtypes of its inputs, for each profile.
         settings: The settings of the compilation.
-        replaceable: The block's weights that can be replaced in the engine, by name.
+        followed: The block's weights that follow from the model's, by name, if anybody watches them.
     """
 
     name: str
     block: GraphModule
     inputs: Sequence[InputProfile]
     settings: CompilationSettings
-    replaceable: Mapping[str, torch.Tensor]
+    followed: Mapping[str, torch.Tensor]
+
+    @property
+    def replaceable(self) -> Mapping[str, torch.Tensor]:
+        """The block's weights that can be replaced in the engine, by name."""
+        return {} if self.settings.immutable_weights else self.followed
 
 
 class EngineStore(Protocol):

@@ -28,9 +28,9 @@ from torchtrt.targets import qualified_name
 from torchtrt.tensorrt import selection
 from torchtrt_compiler.cache.engines import EngineRequest
 from torchtrt_compiler.gpu_targets import allocates_nothing, compute_capabilities
-from torchtrt_compiler.refit.recipe import digest
 from torchtrt_runtime.process_groups import groups_in
 from torchtrt_runtime.serialization.call_interface import settings_to_json
+from torchtrt_runtime.weights.recipe import digest
 
 _LED_TO_THE_GRAPH = frozenset(
     {
@@ -38,6 +38,7 @@ _LED_TO_THE_GRAPH = frozenset(
         "torch_executed_on_failure",
         "min_block_size",
         "max_engine_bytes",
+        "offload_module_to_cpu",
         "require_full_compilation",
         "dryrun",
         "assume_dynamic_shape_support",
@@ -75,7 +76,7 @@ def engine_key(request: EngineRequest) -> str | None:
         None where an engine must not be kept: a converter is the program's own, or the graph holds an unknown object.
     """
     settings = request.settings
-    has_names = not settings.immutable_weights
+    has_names = not settings.immutable_weights or settings.strip_engine_weights
     try:
         facts = {
             "graph": _Graph(request.block, has_names, request.replaceable).describe(),

@@ -32,8 +32,8 @@ from torchtrt.settings import SWITCHES
 from torchtrt.tensorrt import Capability, selection, supports
 from torchtrt_compiler.cache.engines import FOLDER_VARIABLE, BuiltEngine, EngineRequest
 from torchtrt_compiler.cache.key import engine_key
-from torchtrt_compiler.refit.recipe import digest
-from torchtrt_compiler.refit.refitting import refitted_plan
+from torchtrt_compiler.refit.refitting import engine_changes
+from torchtrt_compiler.refit.stripping import attributes_of
 from torchtrt_runtime.report import BlockReport
 from torchtrt_runtime.serialization.engine_metadata import (
     buffer_of,
@@ -41,6 +41,7 @@ from torchtrt_runtime.serialization.engine_metadata import (
     describe_engine,
     load_engine,
 )
+from torchtrt_runtime.weights.recipe import digest
 
 SIZE_VARIABLE = "TORCHTRT_CACHE_SIZE"
 DEFAULT_LIMIT = 10 * 10**9
@@ -224,11 +225,12 @@ class EngineCache:
             report = BlockReport(**{**header["report"], "name": name, "cached": True})
             description = {**description, "name": name, "converted_by": _converted_by(block)}
             engine = load_engine(description, plan)
+            if engine.stripped is not None:
+                engine.attributes = attributes_of(engine, request.followed)
             known = header["weights"]
             changed = [each for each, digest in weights.items() if known.get(each) != digest]
             if changed:
-                attribute = request.replaceable.__getitem__
-                engine.reload(plan=refitted_plan(engine, attribute, changed))
+                engine.reload(**engine_changes(engine, request.replaceable.__getitem__, changed))
         except (FileNotFoundError, RefitError):
             return None
         except (OSError, ValueError, KeyError, TypeError, TorchTRTError):

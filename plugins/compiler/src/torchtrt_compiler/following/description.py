@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torchtrt_compiler.following.state import PLAIN, ModelState
-from torchtrt_compiler.refit.recipe import digest
+from torchtrt_runtime.weights.recipe import digest
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _COLLECTS = "transformers.utils.output_capturing"

@@ -17,8 +17,8 @@ from torchtrt_compiler.following.description import describe, differences
 from torchtrt_compiler.following.fingerprint import Fingerprint
 from torchtrt_compiler.following.programs import Binding, Program, Watch
 from torchtrt_compiler.following.state import ModelState
-from torchtrt_compiler.refit.recipe import digest
 from torchtrt_runtime import load, save
+from torchtrt_runtime.weights.recipe import digest
 
 FORMAT = 1
 """The form of the folder. A reader takes its own only."""
@@ -125,6 +125,7 @@ def save_programs(
                 "key": repr(key),
                 "names": dict(binding.names),
                 "ends": binding.ends,
+                "stripped": program.compiled.settings.strip_engine_weights,
                 "fingerprint": _portable(program.print),
             }
         )
@@ -169,7 +170,12 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
     }
     programs = []
     for number, row in enumerate(content["programs"]):
-        compiled = load(folder / f"program-{number}.pt2")
+        constants = torch.load(folder / f"{_CONSTANTS}-{number}.pt", weights_only=True)
+        own = {inner: known[name] for inner, name in row["names"].items() if name in known}
+        compiled = load(
+            folder / f"program-{number}.pt2",
+            weights={**own, **constants} if row["stripped"] else None,
+        )
         compiled.usage_checks = compiled.usage_checks.without_weights()
         compiled.usage_checks.trains = False
         if compiled.weight_recipes is None and other:
@@ -177,7 +183,6 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
                 f"The engines in {folder} have weights compiled in, and {min(other)!r} of the model is another. "
                 "Compile the model, or save engines with immutable_weights=False, which take other weights."
             )
-        constants = torch.load(folder / f"{_CONSTANTS}-{number}.pt", weights_only=True)
         print_ = row["fingerprint"]
         program = Program(
             compiled, None if print_ is None else Fingerprint(print_[0], tuple(print_[1]))

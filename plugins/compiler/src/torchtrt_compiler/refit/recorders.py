@@ -19,7 +19,7 @@ class BlockWatcher(WeightRecorder, Protocol):
         """Returns how the engine's weights follow from the block's attributes, as data."""
         ...
 
-    def replaceable(self) -> Mapping[str, torch.Tensor]:
+    def followed(self) -> Mapping[str, torch.Tensor]:
         """Returns the block's attributes that follow from the model's weights, by name."""
         ...
 
@@ -29,6 +29,10 @@ class ProgramWatcher(Protocol):
 
     def recording(self) -> AbstractContextManager[None]:
         """Records what is computed from weights in a ``with`` block."""
+        ...
+
+    def moved(self, memory: Mapping[int, torch.Tensor], /) -> AbstractContextManager[None]:
+        """Knows memory in other places in a ``with`` block: for each storage, a tensor over the one with its values."""
         ...
 
     def block(self, block: GraphModule, /) -> BlockWatcher:
@@ -46,7 +50,7 @@ class UnwatchedBlock(NoRecorder):
     def recipe(self) -> None:
         """Returns ``None``: the engine's weights cannot be replaced."""
 
-    def replaceable(self) -> Mapping[str, torch.Tensor]:
+    def followed(self) -> Mapping[str, torch.Tensor]:
         """Returns nothing: no weight can be replaced."""
         return {}
 
@@ -56,6 +60,11 @@ class UnwatchedProgram:
 
     def recording(self) -> AbstractContextManager[None]:
         """Returns a context that does nothing."""
+        return nullcontext()
+
+    def moved(self, memory: Mapping[int, torch.Tensor]) -> AbstractContextManager[None]:
+        """Returns a context that does nothing."""
+        del memory
         return nullcontext()
 
     def block(self, block: GraphModule) -> UnwatchedBlock:

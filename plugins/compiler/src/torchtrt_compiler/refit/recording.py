@@ -19,7 +19,18 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from torchtrt.contract import constant_of
-from torchtrt_compiler.refit.recipe import (
+from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.refit.recorders import ProgramWatcher, UnwatchedProgram
+from torchtrt_compiler.torch_internals import (
+    DisableTorchFunction,
+    FakeTensor,
+    TorchDispatchMode,
+    is_functional_tensor,
+    is_functorch_wrapped_tensor,
+)
+from torchtrt_runtime.serialization.dtype_names import dtype_to_json
+from torchtrt_runtime.weights.given import inner_tensors
+from torchtrt_runtime.weights.recipe import (
     SAME,
     NoFormError,
     Recipe,
@@ -30,16 +41,6 @@ from torchtrt_compiler.refit.recipe import (
     op_name,
     slice_steps,
 )
-from torchtrt_compiler.torch_internals import (
-    DisableTorchFunction,
-    FakeTensor,
-    TorchDispatchMode,
-    is_functional_tensor,
-    is_functorch_wrapped_tensor,
-    is_traceable_wrapper_subclass,
-)
-from torchtrt_runtime.process_groups import is_distributed
-from torchtrt_runtime.serialization.engine_metadata import dtype_to_json
 
 _LEAVING = frozenset(
     {
@@ -97,6 +98,20 @@ class Recorder:
     def is_paused(self) -> bool:
         """True while nothing is recorded."""
         return getattr(self._state, "paused", False)
+
+    @contextmanager
+    def moved(self, memory: Mapping[int, torch.Tensor]) -> Iterator[None]:
+        """Knows memory in other places in a ``with`` block.
+
+        Args:
+            memory: For what identifies a storage, a tensor over the one that has its values.
+        """
+        added = {_memory(each) for old, each in memory.items() if old in self._from_sources}
+        self._from_sources |= added
+        try:
+            yield
+        finally:
+            self._from_sources -= added
 
     def follows(self, tensor: torch.Tensor) -> bool:
         """Returns whether a tensor was computed from a source, or is one."""
@@ -267,33 +282,16 @@ class _Leaving(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def inner_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Returns tensors by name, and of a subclass that wraps tensors those inside: ``"weight.scale"``.
-
-    A ``DTensor`` stands for its local part, which has the name of the whole in a program.
-    """
-    found: dict[str, torch.Tensor] = {}
-    for name, tensor in tensors.items():
-        wrapper: Any = tensor
-        if is_distributed(wrapper):
-            wrapper = wrapper.to_local()
-        is_wrapper: bool = is_traceable_wrapper_subclass(wrapper)
-        if is_wrapper and not wrapper.is_nested:
-            names = wrapper.__tensor_flatten__()[0]
-            found |= inner_tensors({f"{name}.{each}": getattr(wrapper, each) for each in names})
-        else:
-            found[name] = wrapper
-    return found
-
-
 class ProgramRecorder:
     """The computations of lowering from a program's weights, and of converters from the lowered graph's attributes.
 
     Args:
         exported: The program.
+        has_constants: Whether the weights of an engine that follow from nothing are recorded too.
     """
 
-    def __init__(self, exported: ExportedProgram) -> None:
+    def __init__(self, exported: ExportedProgram, has_constants: bool = False) -> None:
+        self._has_constants = has_constants
         signature = exported.graph_signature
         names = [*signature.parameters, *signature.buffers]
         # Plain attributes, and tensors that the model's code makes, are in no state dict either.
@@ -342,11 +340,16 @@ class ProgramRecorder:
             "recipe": self._recorder.recipe(values).to_json(),
         }
 
+    def moved(self, memory: Mapping[int, torch.Tensor]) -> Any:
+        """Knows memory in other places, in a ``with`` block."""
+        return self._recorder.moved(memory)
+
     def block(self, block: GraphModule) -> BlockRecorder:
         """Returns what records the conversion of a block."""
         values = _tensors_of(block)
         follows = self._recorder.follows
-        return BlockRecorder({name: value for name, value in values.items() if follows(value)})
+        followed = {name: value for name, value in values.items() if follows(value)}
+        return BlockRecorder(followed, self._has_constants)
 
 
 def _tensors_of(graph_module: GraphModule) -> dict[str, torch.Tensor]:
@@ -361,15 +364,18 @@ class BlockRecorder:
 
     Args:
         attributes: Those that follow from the model's weights, by name.
+        has_constants: Whether weights that follow from nothing get names too, and their values are recorded.
     """
 
-    def __init__(self, attributes: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, attributes: Mapping[str, torch.Tensor], has_constants: bool = False) -> None:
+        self._has_constants = has_constants
         self._recorder = Recorder(attributes)
         self._attributes = attributes
         self._given: dict[str, torch.Tensor] = {}
+        self._constants: dict[str, torch.Tensor] = {}
         self._has_unseen = False
 
-    def replaceable(self) -> Mapping[str, torch.Tensor]:
+    def followed(self) -> Mapping[str, torch.Tensor]:
         """Returns the attributes that follow from the model's weights, by name."""
         return self._attributes
 
@@ -389,16 +395,17 @@ class BlockRecorder:
             give: Gives them a name, and returns whether they took it.
         """
         self._has_unseen |= not self._recorder.has_seen(tensor)
-        if not self._recorder.follows(tensor):
+        is_constant = not self._recorder.follows(tensor)
+        if is_constant and not (self._has_constants and tensor.numel()):
             return
-        base = self._recorder.source_name(tensor) or "folded"
+        base = "constant" if is_constant else self._recorder.source_name(tensor) or "folded"
         name, count = base, 1
-        while name in self._given:
+        while name in self._given or name in self._constants:
             count += 1
             name = f"{base}#{count}"
         if give(name):
-            self._given[name] = tensor
-        else:
+            (self._constants if is_constant else self._given)[name] = tensor
+        elif not is_constant:
             self._recorder.fix(tensor)
 
     def recipe(self) -> dict[str, Any]:
@@ -411,4 +418,15 @@ class BlockRecorder:
         for tensor in self._recorder.unread_sources() if self._has_unseen else ():
             if _memory(tensor) not in given:
                 self._recorder.fix(tensor)
-        return self._recorder.recipe(self._given).to_json()
+        recipe = self._recorder.recipe(self._given)
+        with self._recorder.paused():
+            for name, tensor in self._constants.items():
+                recipe.add_constant(name, encode_tensor(tensor))
+        return recipe.to_json()
+
+
+def watcher_of(exported: ExportedProgram, settings: CompilationSettings) -> ProgramWatcher:
+    """Returns what watches the compilation of a program: a recorder where engines get weights after they are built."""
+    if settings.immutable_weights and not settings.strip_engine_weights:
+        return UnwatchedProgram()
+    return ProgramRecorder(exported, has_constants=settings.strip_engine_weights)

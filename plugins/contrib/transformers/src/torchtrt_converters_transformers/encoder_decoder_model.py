@@ -15,6 +15,7 @@ from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
 from torchtrt_converters_transformers.engine_model import mask_of_new_tokens, set_options
 from torchtrt_converters_transformers.saving import (
+    check_has_weights,
     check_saved_whole,
     class_of,
     empty_model,
@@ -146,10 +147,12 @@ class CompiledEncoderDecoder(CompiledClass):
         """Saves engines and configurations into a folder; ``CompiledEncoderDecoder.from_pretrained`` reads it.
 
         Raises:
-            InputError: Other options are given, or the model's class is none of transformers.
+            InputError: Other options are given, the model's class is none of transformers, or its engines have no
+                weights.
         """
         check_saved_whole(others)
         name = class_of(self)
+        check_has_weights(self.encoder_engine, self.step)
         write_folder(
             save_directory,
             self,

@@ -28,6 +28,7 @@ from torchtrt_converters_transformers.saving import (
     read_layout,
     write_folder,
 )
+from torchtrt_runtime.weights.supplying import Weights, state_dict_of
 
 _DEFAULT_NEW_TOKENS = 20
 """The number of tokens that transformers generates by default."""
@@ -211,17 +212,24 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_pretrained(  # type: ignore[override]
-        cls, folder: str | os.PathLike[str], **others: Any
+        cls, folder: str | os.PathLike[str], *, weights: Weights | None = None, **others: Any
     ) -> CompiledForCausalLM:
         """Returns a model that ``save_pretrained`` saved; nothing is compiled, and the model's code is not needed.
 
+        Args:
+            folder: The folder.
+            weights: The weights of a model that was compiled with ``strip_engine_weights``, as ``torchtrt.load`` takes
+                them: transformers' model, its state dict, or a safetensors file.
+            **others: None.
+
         Raises:
             InputError: The folder has no compiled model, or other options are given.
-            UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+            UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
         """
         description = read_description(folder, "CompiledForCausalLM", others)
         layout, dtype, device = read_layout(description)
-        engine = load_engines(folder, description)
+        given = None if weights is None else _names_inside(weights)
+        engine = load_engines(folder, description, given)
         return cls(
             AutoConfig.from_pretrained(folder),
             GenerationConfig.from_pretrained(folder),
@@ -250,3 +258,8 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         total = length if new is None else prompt + new
         if total is not None:
             self.check_total(total)
+
+
+def _names_inside(weights: Weights) -> dict[str, Tensor]:
+    """Returns the weights of a language model by their names in the modules that are compiled."""
+    return {f"model.{name}": each for name, each in state_dict_of(weights).items()}

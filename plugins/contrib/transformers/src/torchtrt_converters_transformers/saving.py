@@ -97,6 +97,19 @@ def check_saved_whole(others: Mapping[str, Any]) -> None:
         raise InputError(f"save_pretrained takes a folder here, and not {', '.join(others)}.")
 
 
+def check_has_weights(*engines: Any) -> None:
+    """Checks that no engine is without its weights, which the loading class would have to be given.
+
+    Raises:
+        InputError: One was compiled with ``strip_engine_weights``.
+    """
+    if any(each is not None and each.settings.strip_engine_weights for each in engines):
+        raise InputError(
+            "save_pretrained of this class writes engines with their weights, and these were compiled with "
+            "strip_engine_weights=True. Compile the model without it to save it."
+        )
+
+
 def class_of(model: object) -> str:
     """Returns the name of the class of transformers that a compiled model has, by which it is found again.
 
@@ -167,14 +180,19 @@ def empty_model(folder: str | os.PathLike[str], description: Mapping[str, Any]) 
 
 
 def load_engines(
-    folder: str | os.PathLike[str], description: Mapping[str, Any]
+    folder: str | os.PathLike[str],
+    description: Mapping[str, Any],
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> Callable[[str], Any]:
     """Returns a function of a name that returns an engine, or None where there is none.
 
     Raises:
-        UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
+        UnreadableFileError, EngineMismatchError, RefitError: As of ``torchtrt.load``.
     """
-    engines = {name: torchtrt.load(Path(folder) / f"{name}.pt2") for name in description["engines"]}
+    engines = {
+        name: torchtrt.load(Path(folder) / f"{name}.pt2", weights=weights)
+        for name in description["engines"]
+    }
     return engines.get
 
 

@@ -20,6 +20,7 @@ from torchtrt_converters_transformers.cache import EngineCache
 from torchtrt_converters_transformers.compiled_class import CompiledClass, hollow_copy
 from torchtrt_converters_transformers.generation import CompiledForCausalLM
 from torchtrt_converters_transformers.saving import (
+    check_has_weights,
     check_saved_whole,
     class_of,
     empty_model,
@@ -195,10 +196,12 @@ class CompiledVisionLanguage(CompiledClass):
         """Saves engines, configurations and what PyTorch runs; ``CompiledVisionLanguage.from_pretrained`` reads it.
 
         Raises:
-            InputError: Other options are given, or the model's class is none of transformers.
+            InputError: Other options are given, the model's class is none of transformers, or its engines have no
+                weights.
         """
         check_saved_whole(others)
         name = class_of(self)
+        check_has_weights(self.vision, self.language.step, self.language.prefill)
         inside = {
             id(each) for part in (self.language, self.vision) for each in _tensors(part).values()
         }

@@ -89,7 +89,10 @@ class Builder(Implementation):
     ) -> Any:
         """Returns the plan; None, with the reason logged, if the network breaks a rule."""
         description = self._description(network, config)
-        return None if description is None else encode(description, self._trt.IHostMemory)
+        if description is None:
+            return None
+        is_stripped = config._has_flag("STRIP_PLAN")
+        return encode(description, self._trt.IHostMemory, is_stripped=is_stripped)
 
     def build_serialized_network_to_stream(
         self, network: NetworkDefinition, config: BuilderConfig, writer: Any
@@ -166,6 +169,7 @@ def _build(
             "has_lean_runtime": config._has_flag("VERSION_COMPATIBLE")
             and not config._has_flag("EXCLUDE_LEAN_RUNTIME"),
             "weight_streaming": config._has_flag("WEIGHT_STREAMING"),
+            "stripped": config._has_flag("STRIP_PLAN"),
         },
     )
 
@@ -173,7 +177,8 @@ def _build(
 def _refittable(config: BuilderConfig) -> Refittable:
     if config._has_flag("REFIT_INDIVIDUAL"):
         return "marked"
-    return "all" if config._has_flag("REFIT") or config._has_flag("REFIT_IDENTICAL") else "none"
+    flags = ("REFIT", "REFIT_IDENTICAL", "STRIP_PLAN")  # stripped weights are identical ones
+    return "all" if any(map(config._has_flag, flags)) else "none"
 
 
 def _infer_profiles(

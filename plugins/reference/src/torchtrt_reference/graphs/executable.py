@@ -320,5 +320,8 @@ def _free_after_last_use(steps: list[Step], keep: set[int]) -> None:
 
 
 def move_constants(graph: Graph, device: torch.device) -> dict[int, torch.Tensor]:
-    """Returns the graph's constants on a device; on the CPU they stay where they are."""
-    return {slot: constant.to(device) for slot, constant in graph.constants.items()}
+    """Returns the graph's constants on a device; on the CPU they stay where they are, and so do stripped ones."""
+    return {
+        slot: constant if constant.is_meta else constant.to(device)
+        for slot, constant in graph.constants.items()
+    }

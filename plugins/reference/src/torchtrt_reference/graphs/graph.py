@@ -69,7 +69,7 @@ class Graph:
         inputs: What must be given, in the network's order.
         outputs: What comes out, in the order of marking.
         nodes: In an order in which every slot is written before it is read.
-        constants: Slots whose value is known, on the CPU.
+        constants: Slots whose value is known, on the CPU. A stripped one is on the device ``meta``, without values.
         constant_types: The names of the constants' types.
         weights_names: The refit names of constants.
         weights_roles: The layers and roles by which constants can be refitted.
@@ -101,6 +101,10 @@ class Graph:
     def refittable(self) -> set[int]:
         """Returns the constants that may be given other values."""
         return self.weights_names.keys() | self.weights_roles.keys()
+
+    def stripped(self) -> set[int]:
+        """Returns the constants that have no values until a refit gives them some."""
+        return {slot for slot, value in self.constants.items() if value.is_meta}
 
     def consumers(self) -> dict[int, list[Node]]:
         """Returns the nodes that read each slot."""

@@ -12,7 +12,7 @@ import json
 import math
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,18 +63,26 @@ class EngineDescription:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def encode(description: EngineDescription, allocate: Callable[[int], Any] = bytearray) -> Any:
+def encode(
+    description: EngineDescription,
+    allocate: Callable[[int], Any] = bytearray,
+    *,
+    is_stripped: bool = False,
+) -> Any:
     """Returns the plan of an engine.
 
     Args:
         description: The engine.
         allocate: Returns writable memory of a number of bytes; the plan is written into it and is not copied.
+        is_stripped: Whether the plan leaves out the weights that can be replaced.
     """
     blobs = _Blobs()
     header = {
         "version": description.version,
         "name": description.name,
-        "graph": _graph_to_json(description.graph, blobs),
+        "graph": _graph_to_json(
+            description.graph, blobs, description.graph.refittable() if is_stripped else set()
+        ),
         "profiles": description.profiles,
         "value_profiles": description.value_profiles,
         "has_profile": description.has_profile,
@@ -238,7 +246,9 @@ def _view(view: Any, offset: int, dtype: str, shape: Sequence[int]) -> torch.Ten
     return dtypes.tensor_at(view.ctypes.data + offset, kind, tuple(shape), torch.device("cpu"))
 
 
-def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
+def _graph_to_json(graph: Graph, blobs: _Blobs, left_out: Set[int] = frozenset()) -> dict[str, Any]:
+    """Returns a graph as data: a constant without values has a shape in the place of its number."""
+    left_out = graph.stripped() | left_out
     return {
         "inputs": [_port_to_json(port) for port in graph.inputs],
         "outputs": [_port_to_json(port) for port in graph.outputs],
@@ -257,7 +267,9 @@ def _graph_to_json(graph: Graph, blobs: _Blobs) -> dict[str, Any]:
         "constants": [
             [
                 slot,
-                blobs.add(tensor, graph.constant_types[slot]),
+                list(tensor.shape)
+                if slot in left_out
+                else blobs.add(tensor, graph.constant_types[slot]),
                 graph.constant_types[slot],
                 graph.weights_names.get(slot),
                 graph.weights_roles.get(slot),
@@ -292,7 +304,12 @@ def _graph_from_json(data: Mapping[str, Any], constants: Sequence[torch.Tensor])
         [_port_from_json(port) for port in data["inputs"]],
         [_port_from_json(port) for port in data["outputs"]],
         nodes,
-        {slot: constants[index] for slot, index, *_ in data["constants"]},
+        {
+            slot: torch.empty(place, dtype=dtypes.TORCH[dtype], device="meta")
+            if isinstance(place, list)
+            else constants[place]
+            for slot, place, dtype, *_ in data["constants"]
+        },
         {slot: dtype for slot, _, dtype, *_ in data["constants"]},
         {slot: name for slot, _, _, name, _ in data["constants"] if name is not None},
         {slot: (role[0], role[1]) for slot, *_, role in data["constants"] if role is not None},

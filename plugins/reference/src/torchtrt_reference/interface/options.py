@@ -31,8 +31,8 @@ class SerializationConfig(Implementation):
     _implements = ("ISerializationConfig",)
     _stored: ClassVar[Mapping[str, Any]] = {"flags": 0}
 
-    def _initialize(self) -> None:
-        self._values: dict[str, Any] = {"flags": 0}
+    def _initialize(self, flags: int = 0) -> None:
+        self._values: dict[str, Any] = {"flags": flags}
 
     def set_flag(self, flag: Any) -> bool:
         """Sets a flag."""

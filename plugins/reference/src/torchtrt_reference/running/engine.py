@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -216,6 +216,11 @@ class Engine(Implementation):
 
     def _new_context(self, is_lent_memory: bool) -> Any:
         """Returns a context, with memory of its own or the caller's."""
+        if names := self._stripped_names():
+            self._error(
+                f"The engine has no values for the weights {', '.join(names)}: its plan was stripped. Refit it first."
+            )
+            return None
         depends_on_data = any(-1 in port.shape for port in self._outputs.values()) and not any(
             -1 in port.shape for port in self._inputs.values()
         )
@@ -240,20 +245,25 @@ class Engine(Implementation):
         return self._trt.IRuntimeConfig._made()
 
     def create_serialization_config(self) -> Any:
-        """Returns the options of serialization."""
-        return self._trt.ISerializationConfig._made()
+        """Returns the options of serialization: without weights, if the plan had none."""
+        flags = 0
+        if self._description.settings.get("stripped"):
+            flags |= 1 << int(self._trt.SerializationFlag.EXCLUDE_WEIGHTS)
+        return self._trt.ISerializationConfig._made(flags)
 
     def create_engine_inspector(self) -> Any:
         """Returns an object that describes the engine's layers."""
         return self._trt.EngineInspector._made(self)
 
     def serialize(self) -> Any:
-        """Returns the plan, with refitted weights."""
-        return encode(self._description, self._trt.IHostMemory)
+        """Returns the plan, with refitted weights; one that was stripped is stripped again."""
+        is_stripped = bool(self._description.settings.get("stripped"))
+        return encode(self._description, self._trt.IHostMemory, is_stripped=is_stripped)
 
-    def serialize_with_config(self, config: Any) -> Any:  # noqa: ARG002
-        """Returns the plan; the reference always includes the weights."""
-        return self.serialize()
+    def serialize_with_config(self, config: Any) -> Any:
+        """Returns the plan, without the weights that can be replaced if a flag says so."""
+        is_stripped = config.get_flag(self._trt.SerializationFlag.EXCLUDE_WEIGHTS)
+        return encode(self._description, self._trt.IHostMemory, is_stripped=is_stripped)
 
     @property
     def name(self) -> str:
@@ -372,13 +382,25 @@ class Engine(Implementation):
 
     def get_engine_stat(self, stat: Any = None) -> int:
         """Returns a figure about the engine, in bytes."""
+        constants = self._description.graph.constants
+        stripped = self._description.graph.stripped()
         if stat is not None and stat.name == "STRIPPED_WEIGHTS_SIZE":
-            return 0
+            return _bytes_of(constants[slot] for slot in stripped)
         return self._weights_size()
 
     def _streamable(self) -> int:
         return self._weights_size() if self._description.settings.get("weight_streaming") else 0
 
     def _weights_size(self) -> int:
-        constants = self._description.graph.constants.values()
-        return sum(constant.numel() * constant.element_size() for constant in constants)
+        return _bytes_of(self._description.graph.constants.values())
+
+    def _stripped_names(self) -> list[str]:
+        """Returns what names the weights without values: their names, or their layers and roles."""
+        graph = self._description.graph
+        names = {slot: " of ".join(role[::-1]) for slot, role in graph.weights_roles.items()}
+        names |= graph.weights_names
+        return sorted({names[slot] for slot in graph.stripped()})
+
+
+def _bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

@@ -95,8 +95,19 @@ class Refitter(Implementation):
         dtype = self._trt.DataType.__members__[self._graph.constant_types[slots[0]]]
         return self._trt.Weights(dtype, 0, self._graph.constants[slots[0]].numel())  # type: ignore[no-any-return]
 
+    def _missing(self) -> set[int]:
+        """Returns the stripped weights that nobody has given."""
+        return self._graph.stripped() - self._pending.keys()
+
     def refit_cuda_engine(self) -> bool:
-        """Applies the values that were given; returns whether that succeeded."""
+        """Applies the values that were given; returns whether that succeeded: all stripped weights must be there."""
+        if self._missing():
+            wanted = [
+                *self.get_missing_weights(),
+                *(" ".join(each) for each in self._missing_places()),
+            ]
+            report(self._logger, f"Stripped weights are missing: {', '.join(wanted)}.", self)
+            return False
         for slot, weights in self._pending.items():
             shape = self._graph.constants[slot].shape
             self._engine._replace_constant(slot, weights._tensor().clone().view(shape))
@@ -116,8 +127,9 @@ class Refitter(Implementation):
         return sorted(set(self._graph.weights_names.values()))
 
     def get_missing_weights(self) -> list[str]:
-        """Returns the names that must be given before a refit; each weight stands alone in the reference."""
-        return []
+        """Returns the names that must be given before a refit: those of stripped weights."""
+        names = self._graph.weights_names
+        return sorted({names[slot] for slot in self._missing() if slot in names})
 
     def get_all(self) -> tuple[list[str], list[Any]]:
         """Returns the layers and the roles of all refittable weights, side by side."""
@@ -126,8 +138,14 @@ class Refitter(Implementation):
         return [layer for layer, _ in places], [roles[role] for _, role in places]
 
     def get_missing(self) -> tuple[list[str], list[Any]]:
-        """Returns layers and roles that must be given before a refit; none."""
-        return [], []
+        """Returns the layers and the roles that must be given before a refit: those of stripped weights."""
+        places = self._missing_places()
+        roles = self._trt.WeightsRole.__members__
+        return [layer for layer, _ in places], [roles[role] for _, role in places]
+
+    def _missing_places(self) -> list[tuple[str, str]]:
+        roles = self._graph.weights_roles
+        return sorted({roles[slot] for slot in self._missing() if slot in roles})
 
     def get_dynamic_range(self, tensor_name: str) -> tuple[float, float] | None:  # noqa: ARG002
         """Returns the range of implicit quantization, which the reference does not do."""

@@ -24,7 +24,8 @@ from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.input_checks import TensorCheck
 from torchtrt_runtime.plans.whole_engine import WholeEngine
 from torchtrt_runtime.serialization import sympy_json as expressions
-from torchtrt_runtime.serialization.engine_metadata import buffer_of, dtype_to_json
+from torchtrt_runtime.serialization.dtype_names import dtype_to_json
+from torchtrt_runtime.serialization.engine_metadata import buffer_of
 
 FORMAT = "torchtrt.plan"
 VERSION = 1

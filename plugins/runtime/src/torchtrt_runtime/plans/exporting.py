@@ -86,6 +86,8 @@ def check_exportable(compiled: CompiledModule) -> None:
 def _obstacles(compiled: CompiledModule) -> Iterator[str]:
     """Yields the reasons why a compiled model is no plan, each a sentence without a period."""
     yield from obstacles(compiled.graph_module, compiled.settings.dryrun)
+    if compiled.settings.strip_engine_weights:
+        yield "Its engine has no weights (strip_engine_weights), and other tools have none to give to it"
     if exchanges := collectives_in(compiled.graph_module):
         ops = ", ".join(sorted({each.op for each in exchanges}))
         yield f"It exchanges tensors with other processes ({ops}), whose places a plan does not hold"

@@ -33,7 +33,8 @@ from torchtrt_runtime.plans.description import (
 from torchtrt_runtime.plans.plan_tensors import PlanTensors, read_tensors
 from torchtrt_runtime.report import BlockReport, CompilationReport
 from torchtrt_runtime.serialization import sympy_json as expressions
-from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, tensorrt_for
+from torchtrt_runtime.serialization.dtype_names import dtype_from_json
+from torchtrt_runtime.serialization.engine_metadata import tensorrt_for
 
 
 def engine_module(
@@ -65,8 +66,9 @@ def engine_module(
     file = Path(path)
     try:
         plan = np.fromfile(file, np.uint8)
-    except OSError as error:
-        raise UnreadableFileError(f"{file} cannot be read: {error.strerror or error}.") from error
+    except (OSError, ValueError) as error:  # a NUL character is no OSError
+        reason = getattr(error, "strerror", None) or error
+        raise UnreadableFileError(f"{file} cannot be read: {reason}.") from error
     described: dict[str, Any] | None = None
     module = selection.current()
     compatible: tuple[str, ...] = ("version",) if version_compatible else ()

@@ -33,7 +33,7 @@ from torchtrt_runtime.report import (
     VerifiedOutput,
 )
 from torchtrt_runtime.serialization import sympy_json as expressions
-from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, dtype_to_json
+from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
 from torchtrt_runtime.serialization.pytree_json import tree_from_json, tree_to_json, unnamed
 from torchtrt_runtime.usage_checks import UsageChecks
 

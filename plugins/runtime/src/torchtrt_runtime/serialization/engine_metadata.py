@@ -19,6 +19,9 @@ from torchtrt.tensorrt.plugins import provide
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.process_groups import Collective
 from torchtrt_runtime.serialization import sympy_json as expressions
+from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
+from torchtrt_runtime.weights.recipe import digest
+from torchtrt_runtime.weights.refitter import Stripped
 
 _FIELDS = {
     "name": str,
@@ -72,9 +75,21 @@ def describe_engine(
         "compute_capabilities": engine.compute_capabilities,
         "collectives": engine.collectives,
         "plugins": keys_to_json(engine.plugins),
+        "stripped": _stripped_to_json(engine),
         "plan_bytes": plan.size,
         "plan_crc32": zlib.crc32(plan),
     }
+
+
+def _stripped_to_json(engine: EngineModule) -> dict[str, Any] | None:
+    """Returns what an engine without weights needs: the attributes must have the values that they have now."""
+    stripped = engine.stripped
+    if stripped is None:
+        return None
+    digests = dict(stripped.digests)
+    if engine.attributes is not None and not stripped.takes_others:
+        digests = {name: digest(value) for name, value in engine.attributes.items()}
+    return {"takes_others": stripped.takes_others, "digests": digests}
 
 
 def _input_to_json(profile: InputProfile) -> dict[str, Any]:
@@ -179,6 +194,8 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             for op, group, words in description.get("collectives", ())
         ]
         plugins = keys_from_json(description.get("plugins", []))
+        left_out = description.get("stripped")
+        stripped = left_out and Stripped(left_out["takes_others"], dict(left_out["digests"]))
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableFileError(
             f"The description of {what.lower()} is unreadable. {_AGAIN}"
@@ -199,6 +216,7 @@ def load_engine(description: dict[str, Any], plan: Any) -> EngineModule:
             tuple(description.get("compute_capabilities", ())),
             collectives,
             plugins,
+            stripped,
         )
         provide(plugins, what)
     engine.tensorrt = built_by  # which a later version may run
@@ -266,23 +284,6 @@ def check_gpu(what: str, gpu: str, is_compatible: bool = False) -> None:
             f"{what} was built for an {gpu}, and this is an {torch.cuda.get_device_name()} ({major}.{minor}). {rule}: "
             "compile and save the model here."
         )
-
-
-def dtype_to_json(dtype: torch.dtype) -> str:
-    """Returns ``"float32"`` for ``torch.float32``."""
-    return str(dtype).removeprefix("torch.")
-
-
-def dtype_from_json(name: Any) -> torch.dtype:
-    """Returns ``torch.float32`` for ``"float32"``.
-
-    Raises:
-        UnreadableFileError: PyTorch has no such dtype.
-    """
-    dtype = getattr(torch, name, None) if isinstance(name, str) else None
-    if not isinstance(dtype, torch.dtype):
-        raise UnreadableFileError(f"This PyTorch has no dtype {name!r}.")
-    return dtype
 
 
 _REAL = "TensorRT "

@@ -14,11 +14,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torchtrt.errors import EngineError
 from torchtrt_runtime.engine_module import EngineModule
 from torchtrt_runtime.serialization import sympy_json as expressions
-from torchtrt_runtime.serialization.engine_metadata import (
-    dtype_from_json,
-    load_engine,
-    parse_description,
-)
+from torchtrt_runtime.serialization.dtype_names import dtype_from_json
+from torchtrt_runtime.serialization.engine_metadata import load_engine, parse_description
 
 _loaded: Any = (
     WeakIdKeyDictionary()

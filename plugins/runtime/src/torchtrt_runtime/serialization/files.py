@@ -31,12 +31,24 @@ def complete_file(path: Path) -> Iterator[Path]:
         ) from error
 
 
+def check_path(path: Path) -> None:
+    """Checks that a file system can have a path.
+
+    Raises:
+        UnwritableFileError: It cannot.
+    """
+    if "\0" in str(path):
+        message = f"{str(path)!r} is no path: it has a NUL character. Name another."
+        raise UnwritableFileError(message)
+
+
 def check_place(path: Path) -> None:
     """Checks that there can be a file at a path.
 
     Raises:
-        UnwritableFileError: It is a folder, or in one that is not there.
+        UnwritableFileError: It is no path, or a folder, or in one that is not there.
     """
+    check_path(path)
     if path.is_dir():
         example = path / f"model{path.suffix or '.pt2'}"
         raise UnwritableFileError(f"{path} is a folder. Name a file in it: {example}.")

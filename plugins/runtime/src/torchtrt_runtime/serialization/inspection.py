@@ -22,7 +22,8 @@ def inspect_file(file: File) -> dict[str, Any]:
         - ``ranges``: the minimum, optimum and maximum of each size that varies.
         - ``profiles``: the same for the sizes that go together in each optimization profile.
         - ``engines``: their nodes, layers, bytes, inputs, outputs and GPUs, the nodes that each pack converts,
-          and where else they run: ``"version"`` for later TensorRTs, ``"hardware"`` for other GPUs.
+          where else they run (``"version"`` for later TensorRTs, ``"hardware"`` for other GPUs), and whether their
+          weights are in the file.
         - ``converted``: the converter and the dtypes of each op.
         - ``in_torch``: the ops that PyTorch runs.
         - ``tried``: the measurements of ``tune=True``.
@@ -59,6 +60,7 @@ def _engine(engine: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
         "nodes": block.get("nodes"),
         "layers": block.get("layers"),
         "plan_bytes": engine["plan_bytes"],
+        "has_weights": not engine.get("stripped"),
         "inputs": engine["inputs"],
         "outputs": [{"name": each["name"], "dtype": each["dtype"]} for each in engine["outputs"]],
         "compatible": engine.get("compatible", []),

@@ -31,6 +31,7 @@ from torchtrt_runtime.serialization.call_interface import (
     trees_of,
 )
 from torchtrt_runtime.serialization.exported_program import from_program, to_program
+from torchtrt_runtime.weights.supplying import Weights, supply
 
 FORMAT = 1
 """The form of the metadata. A reader takes its own only."""
@@ -84,14 +85,20 @@ def _foreign_operators(program: ExportedProgram) -> Iterable[str]:
                 yield qualified_name(node.target)
 
 
-def load(file: File) -> CompiledModule:
+def load(file: File, *, weights: Weights | None = None) -> CompiledModule:
     """Returns the compiled model in a file that ``save`` wrote. Nothing in the file is executed.
 
     Args:
         file: A path, or something to read bytes from that can seek.
+        weights: The weights of a model that was compiled with ``strip_engine_weights``. They come as a state dict, a
+            model of the same class, its exported program, or the path of a safetensors file. An index,
+            ``.safetensors.index.json``, stands for the files that it names.
+            The model keeps the tensors, so do not change them.
 
     Raises:
-        UnreadableFileError: The file is no saved model, or is damaged.
+        UnreadableFileError: The file is no saved model, or is damaged, or there are no weights at their path.
+        RefitError: The file has no weights, and those that are given do not fit, or none are given.
+        InputError: Weights are given, and the file has its own.
         EngineMismatchError: Its engines are for another TensorRT, or for another GPU.
         MissingOperatorError: A library has to be imported first, for an operator that the model calls.
         ProcessGroupError: It is the part of another rank, or of another number of processes.
@@ -102,7 +109,9 @@ def load(file: File) -> CompiledModule:
         processes.check()
     with reading(archive, metadata) as program:
         graph_module = from_program(program, archive.tensors(program), archive.plans())
-        return compiled_from(metadata, graph_module)
+        compiled = compiled_from(metadata, graph_module)
+    supply(compiled, weights)
+    return compiled
 
 
 @contextmanager

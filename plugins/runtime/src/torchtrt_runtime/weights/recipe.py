@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 
 from torchtrt.errors import RefitError, UnreadableFileError
 from torchtrt.targets import qualified_name
-from torchtrt_runtime.serialization.engine_metadata import dtype_from_json, dtype_to_json
+from torchtrt_runtime.serialization.dtype_names import dtype_from_json, dtype_to_json
 
 SAME = "same"
 """The step that computes nothing: a tensor's values had an effect that is compiled in, and must not change."""
@@ -115,6 +115,29 @@ class Recipe:
             number: each for number, each in self.constants.items() if int(number) in needed
         }
         return Recipe(sources, constants, steps[::-1], results)
+
+    def add_constant(self, name: str, data: Mapping[str, Any]) -> None:
+        """Adds a result that never changes.
+
+        Args:
+            name: The name of the result.
+            data: What ``encode_tensor`` made of its value.
+        """
+        used = [*map(int, self.sources), *map(int, self.constants), *self.results.values()]
+        used += (number for *_, outputs in self.steps for number in outputs if number is not None)
+        number = max(used, default=-1) + 1
+        self.constants[str(number)] = data
+        self.results[name] = number
+
+    def must_stay(self, name: str, value: torch.Tensor) -> None:
+        """Makes a result one that must have the same value with all sources.
+
+        Args:
+            name: The name of the result.
+            value: Its value.
+        """
+        number = self.results.pop(name)
+        self.steps.append([SAME, [{"tensor": number}, digest(value)], {"dict": {}}, []])
 
     def to_json(self) -> dict[str, Any]:
         """Returns the recipe as data."""

@@ -1,0 +1,132 @@
+"""Moves a model's weights from the GPU to the CPU while TensorRT builds, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from torchtrt.settings import CompilationSettings
+from torchtrt_compiler.refit.recorders import ProgramWatcher
+from torchtrt_runtime.weights.given import inner_tensors
+
+OFFLOADED = frozenset({"cuda"})
+"""The types of the devices whose memory is freed."""
+
+
+@contextmanager
+def offloaded(
+    settings: CompilationSettings,
+    owners: Iterable[torch.nn.Module | ExportedProgram],
+    watcher: ProgramWatcher,
+) -> Iterator[None]:
+    """Has the weights of a model in the memory of the CPU inside a ``with`` block, if the settings say so.
+
+    Each storage is moved as a whole, and comes back as the same storage. So tied weights stay tied, and views that
+    nobody here knows are views again.
+
+    Args:
+        settings: The settings of the compilation.
+        owners: What has the weights: the model, its program, and the lowered graph.
+        watcher: What watches the compilation: weights in the memory of the CPU follow from the same ones.
+    """
+    moves = _moves(_tensors(*owners)) if settings.offload_module_to_cpu else {}
+    with ExitStack() as stack:
+        for move in moves.values():
+            stack.callback(move.back)
+            move.away()
+        if moves and torch.cuda.is_initialized():
+            torch.cuda.empty_cache()  # TensorRT allocates without PyTorch
+        stack.enter_context(
+            watcher.moved({memory: each.anywhere() for memory, each in moves.items()})
+        )
+        yield
+
+
+def has_weights_to_offload(exported: ExportedProgram) -> bool:
+    """Returns whether a program has weights that are not on the CPU."""
+    return bool(_moves(_tensors(exported)))
+
+
+@dataclass
+class _Move:
+    """A storage on its way to the CPU and back.
+
+    Attributes:
+        storage: The storage.
+        members: The tensors in it whose memory is replaced, each with what it was.
+        host: Its contents meanwhile.
+    """
+
+    storage: torch.UntypedStorage
+    members: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    host: torch.Tensor | None = None
+
+    def away(self) -> None:
+        """Moves the contents to the CPU, and frees the memory."""
+        self.host = torch.empty(self.storage.nbytes(), dtype=torch.uint8)
+        self.host.copy_(self._contents())
+        for tensor, before in self.members:
+            there = torch.empty(0, dtype=tensor.dtype)
+            geometry = before.storage_offset(), before.shape, before.stride()
+            tensor.data = there.set_(self.host.untyped_storage(), *geometry)
+        self.storage.resize_(0)
+
+    def back(self) -> None:
+        """Moves the contents back."""
+        if self.host is None:
+            return
+        self.storage.resize_(self.host.numel())
+        self._contents().copy_(self.host)
+        for tensor, before in self.members:
+            tensor.data = before
+        self.host = None
+
+    def anywhere(self) -> torch.Tensor:
+        """Returns a tensor over the memory in which the contents are now."""
+        return self._contents() if self.host is None else self.host
+
+    def _contents(self) -> torch.Tensor:
+        flat: Any = torch.empty(0, dtype=torch.uint8, device=self.storage.device)
+        made: torch.Tensor = flat.set_(self.storage, 0, (self.storage.nbytes(),), (1,))
+        return made
+
+
+def _tensors(*owners: Any) -> Iterator[torch.Tensor]:
+    """Yields the tensors of modules and programs, and of wrappers those inside."""
+    for owner in owners:
+        if isinstance(owner, ExportedProgram):
+            found: list[Any] = [*owner.state_dict.values(), *owner.constants.values()]
+        else:
+            found = [
+                value
+                for module in owner.modules()
+                for each in (module._parameters, module._buffers, vars(module))
+                for value in each.values()
+            ]
+        tensors = {str(place): each for place, each in enumerate(found)}
+        plain = {name: each for name, each in tensors.items() if isinstance(each, torch.Tensor)}
+        yield from inner_tensors(plain).values()
+
+
+def _moves(tensors: Iterable[torch.Tensor]) -> Mapping[int, _Move]:
+    """Returns the storages of some tensors that can be moved, by what identifies them."""
+    moves: dict[int, _Move] = {}
+    fixed: set[int] = set()
+    seen: set[int] = set()
+    for tensor in tensors:
+        if tensor.device.type not in OFFLOADED or id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            continue
+        storage = tensor.untyped_storage()
+        memory = int(storage._cdata)
+        moves.setdefault(memory, _Move(storage)).members.append((tensor, tensor.data))
+        if not storage.resizable() or tensor.is_conj() or tensor.is_neg():
+            fixed.add(memory)
+    return {memory: each for memory, each in moves.items() if memory not in fixed}

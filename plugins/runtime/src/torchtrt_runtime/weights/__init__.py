@@ -1,0 +1,1 @@
+"""Weights for engines: how they follow from the model's, and engines whose plans have none."""
