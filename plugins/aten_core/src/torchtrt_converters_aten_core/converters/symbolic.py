@@ -15,6 +15,7 @@ from torch.fx import Node
 
 from torchtrt.conversion import ConversionContext, NetworkTensor, Size, is_network_tensor, value_of
 from torchtrt_converters_aten_core.impl import elementwise, shape, sizes, types, unary
+from torchtrt_converters_aten_core.impl.checks import COMPUTE_DTYPES
 from torchtrt_converters_aten_core.registration import converts_elementwise
 
 aten = torch.ops.aten
@@ -29,13 +30,17 @@ def _not_numbers(node: Node) -> str | None:
     return "the operands are not sizes"
 
 
-@converts_elementwise(aten.sym_size.int, reads_runtime_shape=True)
+_SIZED_DTYPES = COMPUTE_DTYPES | {torch.float8_e4m3fn}
+"""The dtypes of tensors whose sizes TensorRT tells."""
+
+
+@converts_elementwise(aten.sym_size.int, reads_runtime_shape=True, dtypes=_SIZED_DTYPES)
 def size(ctx: ConversionContext, self: NetworkTensor, dim: int) -> Size:
     """Returns one size of a tensor: a number where it is fixed."""
     return sizes.size_of(ctx, self, dim)
 
 
-@converts_elementwise(aten.sym_numel.default, reads_runtime_shape=True)
+@converts_elementwise(aten.sym_numel.default, reads_runtime_shape=True, dtypes=_SIZED_DTYPES)
 def numel(ctx: ConversionContext, self: NetworkTensor) -> Size:
     """Returns how many elements a tensor has."""
     return shape.numel(ctx, self)

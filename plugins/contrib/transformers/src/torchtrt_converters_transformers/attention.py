@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers import AttentionInterface, Cache
 
 from torchtrt.errors import UnsupportedProgramError
+from torchtrt_converters_transformers.cache_formats import read, rounded
 from torchtrt_converters_transformers.decompositions import (
     attention as attention,  # whose op is called here
 )
@@ -86,6 +87,7 @@ class StepCache(Cache):
         past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
         start: How many places of the cache are in use, ``(1,)``.
         max_length: The most tokens of a sequence: windows of as many are none.
+        dtype: The dtype of the cache, to which new keys and values are rounded; None for the model's.
         whole: Give layers the places in use, and keys and values of the whole cache: they compute positions or biases
             from their number, or keys from what they cached. Otherwise layers see new tokens alone.
 
@@ -103,11 +105,12 @@ class StepCache(Cache):
         start: Tensor | None = None,
         max_length: int | None = None,
         *,
+        dtype: torch.dtype | None = None,
         whole: bool = False,
     ) -> None:
         super().__init__(layers=[])
         self.mask, self.past, self.past_mask, self.start_place = mask, past, past_mask, start
-        self._max_length, self.whole = max_length, whole
+        self._max_length, self._dtype, self.whole = max_length, dtype, whole
         self.states: list[Tensor] = []
         self.windows: list[int | None] = []
         self.expands = False
@@ -126,16 +129,23 @@ class StepCache(Cache):
             raise UnsupportedProgramError("its layers do not fill the cache in turn, each once")
         if key_states.shape[:3] != value_states.shape[:3]:
             raise UnsupportedProgramError("its keys and values have different heads")
+        key_states, value_states = (
+            rounded(each, self._dtype) for each in (key_states, value_states)
+        )
         self.states += [key_states, value_states]
         self._layer = layer_idx
         self._given = (key_states, value_states)
         if self.whole and self.past:
-            past = self.past[2 * layer_idx : 2 * layer_idx + 2]
+            past = self._past_of(layer_idx, key_states.dtype)
             for each in past:  # they differ for PyTorch until somebody says this
                 torch._check(each.shape[2] == self.past_places())
             key, value = (torch.cat(pair, 2) for pair in zip(past, self._given, strict=True))
             self._given = (key, value)
         return self._given
+
+    def _past_of(self, layer: int, dtype: torch.dtype) -> list[Tensor]:
+        """Returns the keys and values of a layer that are cached, if there are any, in a dtype."""
+        return [read(each, dtype) for each in self.past[2 * layer : 2 * layer + 2]]
 
     def past_places(self) -> int:
         """Returns the places of the cache, used or not."""
@@ -157,7 +167,7 @@ class StepCache(Cache):
         if self._layer is None or self._given is None:
             raise UnsupportedProgramError("a layer reads what another one has cached")
         layer, given, self._layer = self._layer, self._given, None
-        past = self.past[2 * layer : 2 * layer + 2] or (None, None)
+        past = self._past_of(layer, key.dtype) or (None, None)
         if given[0] is key and given[1] is value:
             return (self.states[2 * layer], self.states[2 * layer + 1], past[0], past[1])
         self.expands = True
@@ -259,8 +269,8 @@ def _attention(
         raise UnsupportedProgramError(f"The attention {ATTENTION!r} is for compiled generation.")
     if _quantizes_states(module):
         raise UnsupportedProgramError(
-            "its attention quantizes keys and values, and the engines' cache holds them in the model's dtype; "
-            "disable these quantizers, such as ModelOpt's `*_bmm_quantizer`"
+            "its attention quantizes keys and values with scales, which the engines' cache has none of; disable these "
+            "quantizers, such as ModelOpt's `*_bmm_quantizer`, and pass cache_dtype=torch.float8_e4m3fn if you like"
         )
     unknown = [name for name in _UNKNOWN if others.get(name) is not None]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

@@ -25,11 +25,13 @@ class CacheLayout:
         shapes: The heads and the width of keys and values in turn, layer by layer.
         max_batch_size: The most sequences.
         max_length: The most tokens of a sequence.
+        dtype: The dtype of keys and values; None for the model's.
     """
 
     shapes: tuple[tuple[int, int], ...]
     max_batch_size: int
     max_length: int
+    dtype: torch.dtype | None = None
 
     @property
     def layers(self) -> int:
@@ -52,6 +54,11 @@ def equal_shapes(shapes: Sequence[tuple[int, ...]]) -> list[list[int]]:
     for number, shape in enumerate(shapes):
         groups.setdefault(shape, []).append(number)
     return list(groups.values())
+
+
+def _bytes_of(states: Tensor) -> Tensor:
+    """Returns the bytes of keys and values of 8 bits, for which PyTorch has no ``index_select``; others as they are."""
+    return states.view(torch.uint8) if states.element_size() == 1 else states
 
 
 class EngineCache(Cache):
@@ -200,7 +207,7 @@ class EngineCache(Cache):
         """Puts the sequences in another order, one of them at several places perhaps: ``(batch,)`` integers."""
         self._owned()
         for states in self._states:
-            written = states[:, :, :, : self._length]
+            written = _bytes_of(states)[:, :, :, : self._length]
             written.copy_(written.index_select(1, beam_idx.to(written.device)))
         for each in self.source:
             each.copy_(each.index_select(0, beam_idx.to(each.device)))

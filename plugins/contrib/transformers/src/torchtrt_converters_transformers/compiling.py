@@ -15,6 +15,7 @@ import torchtrt
 from torchtrt.errors import InputError, UnsupportedProgramError
 from torchtrt_converters_transformers.attention import NOT_THROUGH_THE_INTERFACE, StepCache
 from torchtrt_converters_transformers.cache import CacheLayout
+from torchtrt_converters_transformers.cache_formats import check_cache_dtype
 from torchtrt_converters_transformers.compiled_class import hollow_copy
 from torchtrt_converters_transformers.encoder_decoder import (
     DecoderStep,
@@ -43,6 +44,7 @@ def compile_for_generation(
     opt_length: int | None = None,
     max_source_length: int | None = None,
     prefill_engine: bool = True,
+    cache_dtype: torch.dtype | None = None,
     **settings: Any,
 ) -> Any:
     """Compiles a model of transformers for ``generate``: a causal language model, or an encoder with a decoder.
@@ -58,6 +60,8 @@ def compile_for_generation(
             that the model requires.
         prefill_engine: Build a second engine, for prompts. Without it one engine does both, and weights are held once.
             The prompts of decoders behind an encoder are short, and have none.
+        cache_dtype: The dtype of the cache: ``torch.float8_e4m3fn``, or None for the model's. Keys and values are
+            rounded to it before attention reads them, those of the prompt too.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
@@ -70,6 +74,7 @@ def compile_for_generation(
         TorchTRTError: As of ``torchtrt.compile``.
     """
     _check(model, max_batch_size, max_length)
+    check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
@@ -97,7 +102,8 @@ def compile_for_generation(
             model, "not all of its layers say to their attention which window they read"
         )
     windowed = any(window is not None and window < max_length for window in windows)
-    layout = CacheLayout(shapes, max_batch_size, max_length)
+    layout = CacheLayout(shapes, max_batch_size, max_length, cache_dtype)
+    step.cache_dtype = cache_dtype
     batch = (1, max_batch_size, max_batch_size)
     length = (1, opt_length, max_length)
 
@@ -106,7 +112,10 @@ def compile_for_generation(
         return torchtrt.compile(step, [*step.inputs(batch, new), counted, *past], **settings)
 
     past: list[Any] = [
-        [varying_input((batch, heads, length, width), dtype) for heads, width in shapes],
+        [
+            varying_input((batch, heads, length, width), cache_dtype or dtype)
+            for heads, width in shapes
+        ],
         varying_input((batch, length), torch.bool),
     ]
     if windowed:

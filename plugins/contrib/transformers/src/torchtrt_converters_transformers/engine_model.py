@@ -99,7 +99,8 @@ class EngineModel:
 
     def _allocate(self) -> Tensor:
         elements = self.layout.elements()
-        return torch.zeros(elements, dtype=self._engine_dtype, device=self._engine_device)
+        dtype = self.layout.dtype or self._engine_dtype
+        return torch.zeros(elements, dtype=dtype, device=self._engine_device)
 
     def _apply(self, *_: Any, **__: Any) -> NoReturn:
         raise EngineError(

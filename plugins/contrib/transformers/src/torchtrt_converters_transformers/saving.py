@@ -30,8 +30,8 @@ def describe_layout(
 ) -> dict[str, Any]:
     """Returns data on a cache, and on the dtype and the device of its model."""
     return {
-        "layout": dataclasses.asdict(layout),
-        "dtype": str(dtype).removeprefix("torch."),
+        "layout": {**dataclasses.asdict(layout), "dtype": _name_of(layout.dtype)},
+        "dtype": _name_of(dtype),
         "device": str(device),
     }
 
@@ -41,11 +41,17 @@ def read_layout(
 ) -> tuple[CacheLayout, torch.dtype, torch.device]:
     """Returns what ``describe_layout`` described."""
     layout = description["layout"]
+    shapes, held = tuple(map(tuple, layout["shapes"])), layout["dtype"]
+    held = None if held is None else getattr(torch, held)
     return (
-        CacheLayout(**{**layout, "shapes": tuple(map(tuple, layout["shapes"]))}),
+        CacheLayout(**{**layout, "shapes": shapes, "dtype": held}),
         getattr(torch, description["dtype"]),
         torch.device(description["device"]),
     )
+
+
+def _name_of(dtype: torch.dtype | None) -> str | None:
+    return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def write_folder(

@@ -59,11 +59,13 @@ class Step(torch.nn.Module):
 
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
+        cache_dtype: The dtype of the cache; None for the model's.
     """
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:
         super().__init__()
         self.max_length, self.whole = max_length, False
+        self.cache_dtype: torch.dtype | None = None
         self.model = sharing_copy(model)
         self.model.set_attn_implementation(ATTENTION)
         takes = inspect.signature(model.forward).parameters
@@ -90,9 +92,21 @@ class Step(torch.nn.Module):
             past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
             start: How many places of the cache are in use, ``(1,)``; only windows need it.
         """
-        cache = StepCache(mask, past, past_mask, start, self.max_length, whole=self.whole)
+        cache = self.cache_of(mask, past, past_mask, start)
         logits = self.read(input_ids, position_ids, cache)
         return logits, stacked(cache.states)
+
+    def cache_of(
+        self,
+        mask: Tensor,
+        past: Sequence[Tensor],
+        past_mask: Tensor | None,
+        start: Tensor | None,
+    ) -> StepCache:
+        """Returns the cache of a call with these arguments."""
+        return StepCache(
+            mask, past, past_mask, start, self.max_length, dtype=self.cache_dtype, whole=self.whole
+        )
 
     def read(self, input_ids: Tensor, position_ids: Tensor, cache: StepCache) -> Tensor:
         """Returns the logits behind the last token; the cache then has the new keys and values."""

@@ -40,10 +40,14 @@ def lacks_format(node: Node) -> str | None:
 
 
 def no_weight(node: Node) -> str | None:
-    """Rejects values that are not known: what the network computes goes through a Quantize layer."""
-    if constant_of(arguments_of(node).data) is None:
-        return "TensorRT dequantizes weights, and what its layers have quantized"
-    return None
+    """Rejects values that are neither known nor an input: what the network computes goes through a Quantize layer."""
+    op = arguments_of(node)
+    if constant_of(op.data) is not None:
+        return None
+    is_input = isinstance(op.data, Node) and op.data.op == "placeholder"
+    if is_input and op.data.meta["val"].dtype is FORMAT_OF[node.target].dtype:
+        return None if value_of(op.scale).numel() == 1 else "an input has one scale"
+    return "TensorRT dequantizes weights, inputs in the format, and what its layers have quantized"
 
 
 def no_int4(node: Node) -> str | None:
@@ -100,12 +104,15 @@ def _axis(scale: Sequence[int], shape: Sequence[int]) -> int | None:
 )
 def dequantize_weight(
     ctx: ConversionContext,
-    data: torch.Tensor,
+    data: NetworkTensor | torch.Tensor,
     scale: NetworkTensor | torch.Tensor,
     dtype: torch.dtype,
 ) -> NetworkTensor:
-    """Converts it to a Constant, packed, and a Dequantize layer."""
+    """Converts it to a Constant, packed, or the input, and a Dequantize layer."""
     node = _node(ctx)
+    if is_network_tensor(data):
+        one = scale if is_network_tensor(scale) else scale.to(torch.float32).reshape(())
+        return add_dequantize(ctx, data, ctx.tensor(one), None, dtype)
     kind: Format = FORMAT_OF[node.target]
     shape = tuple(node.meta["val"].shape)
     values = data.contiguous()
