@@ -161,7 +161,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         shards: dict[str, list[str]] = {}
         for name, shard in json.loads(file.read_text())["weight_map"].items():
             shards.setdefault(str(shard), []).append(name)
-        found = {}
+        found: dict[str, torch.Tensor] = {}
         for shard, names in sorted(shards.items()):  # a shard may have more, which are no weights
             held = load_file(file.with_name(shard))
             found |= {name: held[name] for name in names if name in held}
