@@ -125,6 +125,29 @@ def test_weights_come_back_when_a_build_fails(while_building):
     assert storage.nbytes() == 16 * 16 * 4
 
 
+@pytest.mark.parametrize(
+    "error", [RuntimeError("out of memory"), KeyboardInterrupt()], ids=["memory", "interrupt"]
+)
+def test_weights_are_the_same_if_a_copy_to_the_cpu_fails(while_building, monkeypatch, error):
+    """What comes back is never memory that the copy has not filled."""
+    model = Model().eval()
+    values = {name: each.clone() for name, each in model.state_dict().items()}
+    contents, calls = offloading._Move._contents, []
+
+    def failing(self):
+        calls.append(self)
+        if len(calls) == 3:
+            raise error
+        return contents(self)
+
+    monkeypatch.setattr(offloading._Move, "_contents", failing)
+    with pytest.raises(type(error)):
+        compiled_of(model)
+    assert len(calls) > 3  # the others came back
+    for name, each in model.state_dict().items():
+        torch.testing.assert_close(each, values[name], rtol=0, atol=0)
+
+
 def test_weights_whose_memory_is_not_pytorchs_stay(while_building):
     """Such as those of a mapped file."""
     model = torch.nn.Linear(16, 16).eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 
 import pytest
@@ -160,6 +161,18 @@ def test_an_index_names_the_files_of_a_checkpoint(saved, tmp_path):
     assert_like(torchtrt.load(path, weights=index), model)
 
 
+def test_a_weight_is_read_from_the_file_that_the_index_names(saved, tmp_path):
+    """Another file may have an earlier one of the same name."""
+    model, path, _ = saved(immutable_weights=False)
+    weights = {name: each.clone() for name, each in model.state_dict().items()}
+    save_file(weights, tmp_path / "1.safetensors")
+    save_file({"second.weight": torch.zeros(64, 64)}, tmp_path / "2.safetensors")
+    index = tmp_path / "model.safetensors.index.json"
+    named = {**dict.fromkeys(weights, "1.safetensors"), "other": "2.safetensors"}
+    index.write_text(json.dumps({"weight_map": named}))
+    assert_like(torchtrt.load(path, weights=index), model)
+
+
 def test_engines_that_take_other_weights_load_with_them(saved):
     """PyTorch's part of the model gets them too, and a later refit as well."""
     _, path, _ = saved(immutable_weights=False)
@@ -188,6 +201,18 @@ def test_weights_that_change_before_the_engine_reads_them_are_an_error(saved, gi
             EngineError, match=r"'second.weight' has changed since the engine got it"
         ):
             compiled(X)
+
+
+def test_writes_in_inference_mode_are_noticed(saved):
+    """PyTorch has no version of such tensors."""
+    model, path, _ = saved(immutable_weights=False)
+    with torch.inference_mode():
+        weights = {name: each.clone() for name, each in model.state_dict().items()}
+        changed, same = (torchtrt.load(path, weights=weights) for _ in range(2))
+        assert_like(same, model)
+        weights["second.weight"].add_(1)
+        with pytest.raises(EngineError, match=r"'second.weight' has changed"):
+            changed(X)
 
 
 def without(model, name):

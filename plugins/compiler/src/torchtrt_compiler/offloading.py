@@ -68,8 +68,11 @@ class _Move:
 
     def away(self) -> None:
         """Moves the contents to the CPU, and frees the memory."""
-        self.host = torch.empty(self.storage.nbytes(), dtype=torch.uint8)
-        self.host.copy_(self._contents())
+        host = torch.empty(self.storage.nbytes(), dtype=torch.uint8)
+        host.copy_(self._contents())
+        self.host = (
+            host  # not before it has the contents: a copy may fail, and ``back`` trusts them
+        )
         for tensor, before in self.members:
             there = torch.empty(0, dtype=tensor.dtype)
             geometry = before.storage_offset(), before.shape, before.stride()

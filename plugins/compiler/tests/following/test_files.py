@@ -11,7 +11,7 @@ from torch import nn
 
 import torchtrt
 from tests.support.compiled import exports_of_followed
-from torchtrt.errors import FollowWarning, InputError, UnreadableFileError
+from torchtrt.errors import FollowWarning, InputError, UnreadableFileError, UnwritableFileError
 
 X = torch.rand(3, 4)
 
@@ -28,6 +28,19 @@ class Block(nn.Module):
         """Returns as many rows."""
         y = self.second(self.first(x).relu()) * self.gain + torch.tensor([1.0, 2.0, 3.0, 4.0])
         return y if mask is None else y * mask
+
+
+class Counter(Block):
+    """Writes to a buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        """Counts its calls."""
+        self.calls.add_(1)
+        return super().forward(x)
 
 
 def followed(seed=0, immutable=False, stripped=False, **options):
@@ -174,24 +187,15 @@ def test_what_has_no_programs_is_not_saved(tmp_path):
         followed().torchtrt.load(tmp_path)
 
 
-def test_a_program_that_writes_to_weights_is_not_saved(tmp_path):
-    """The buffer is the model's own, and a file has none of it."""
-
-    class Counter(Block):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("calls", torch.zeros(1))
-
-        def forward(self, x):
-            """Counts its calls."""
-            self.calls.add_(1)
-            return super().forward(x)
-
+def test_a_program_that_writes_to_weights_is_not_saved(folder):
+    """The buffer is the model's own, and a file has none of it. What the folder had stays."""
+    before = {each.name: each.read_bytes() for each in folder.iterdir()}
     model = torchtrt.follow(Counter().eval(), min_block_size=1)
     with torch.no_grad():
         model(X)
     with pytest.raises(InputError, match=r"writes to its weights \(calls\)"):
-        model.torchtrt.save(tmp_path)
+        model.torchtrt.save(folder)
+    assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -204,3 +208,45 @@ def test_a_folder_of_another_form_is_an_error(folder, text, message):
     file.write_text(text)
     with pytest.raises(UnreadableFileError, match=message):
         followed().torchtrt.load(folder)
+
+
+@pytest.mark.parametrize("name", ["program-0.pt2", "constants-1.pt"])
+def test_a_file_that_was_not_saved_with_the_others_is_refused(folder, name):
+    """Engines of other weights would compute with these, and the description says that they are the model's."""
+    part = folder / name
+    whole = part.read_bytes()
+    for content in ((folder / "program-1.pt2").read_bytes(), whole[:-20], None):
+        part.unlink()
+        if content is not None:
+            part.write_bytes(content)
+        message = (
+            rf"{name}.* (not the file that was saved with|cannot be read).* Copy the whole folder"
+        )
+        with pytest.raises(UnreadableFileError, match=message):
+            followed().torchtrt.load(folder)
+
+
+@pytest.mark.parametrize("key", ["model", "weights", "programs", "files"])
+def test_a_description_that_was_changed_is_refused(folder, key):
+    file = folder / "followed.json"
+    content = json.loads(file.read_text())
+    for changed in ({**content, key: []}, {n: each for n, each in content.items() if n != key}):
+        file.write_text(json.dumps(changed))
+        with pytest.raises(UnreadableFileError, match="its checksum is another"):
+            followed().torchtrt.load(folder)
+
+
+@pytest.mark.parametrize("place", [None, 5, b"folder"])
+def test_a_folder_is_a_path(saved, place):
+    for method in (followed().torchtrt.save, followed().torchtrt.load):
+        with pytest.raises(InputError, match="The folder comes as a path"):
+            method(place)
+
+
+def test_a_folder_that_cannot_be_made_is_an_error(folder, tmp_path):
+    model = followed()
+    model.torchtrt.load(folder)
+    agree(model, X)
+    (tmp_path / "file").touch()
+    with pytest.raises(UnwritableFileError, match="There can be no folder"):
+        model.torchtrt.save(tmp_path / "file")

@@ -8,7 +8,7 @@ import torch
 
 import torchtrt
 import torchtrt_rtx
-from torchtrt.errors import UnsupportedProgramError
+from torchtrt.errors import InputError, UnsupportedProgramError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -247,6 +247,63 @@ def test_what_tensorrt_has_no_layers_for_is_refused(scheme, reason):
     """With the name of the layer."""
     with pytest.raises(UnsupportedProgramError, match=rf"'0' has {re.escape(reason)}"):
         layer_of(scheme)
+
+
+WRONG = {
+    "no scale": ({"weight_scale": None}, "KeyError"),
+    "rows of the scale": ({"weight_scale": torch.ones(15, 1)}, "the scale is"),
+    "one dimension": ({"weight_scale": torch.ones(16)}, "the scale is"),
+    "groups that do not divide": ({"weight_scale": torch.ones(16, 5)}, "the scale is"),
+    "an integer scale": ({"weight_scale": torch.ones(16, 1, dtype=torch.int32)}, "the scale is"),
+    "FP8 as INT8": ({"weight": torch.ones(16, 64).to(torch.float8_e4m3fn)}, "the weight of INT8"),
+    "words of fewer columns": (
+        {
+            "weight_packed": torch.ones(16, 6, dtype=torch.int32),
+            "weight_shape": torch.tensor([16, 64]),
+        },
+        "words for",
+    ),
+    "a short bias": ({"bias": torch.ones(15)}, "the bias is"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_tensors_that_contradict_the_scheme_are_refused(case):
+    """A damaged checkpoint, or one whose configuration is of another: the engine would have other values."""
+    tensors, reason = WRONG[case]
+    layer = torch.nn.Linear(64, 16, bias=False)
+    layer.quantization_scheme = preset_name_to_scheme("W8A16", ["Linear"])
+    del layer.weight, layer.bias
+    weight = torch.ones(16, 64, dtype=torch.int8)
+    known = {"weight": weight, "weight_scale": torch.ones(16, 1), "bias": None, **tensors}
+    for name, value in known.items():
+        layer.register_buffer(name, value)
+    model = torch.nn.Sequential(layer)
+
+    message = rf"'0' has tensors that do not belong to its scheme \(.*{reason}"
+    with pytest.raises(UnsupportedProgramError, match=message):
+        packed(model)
+    assert model[0] is layer
+
+
+def test_packed_takes_models_and_layers():
+    """A layer alone is returned, and one that a model has twice is replaced twice."""
+    with pytest.raises(InputError, match=r"packed\(\) takes a model, and not a NoneType"):
+        packed(None)
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(256, 256).eval().requires_grad_(False)
+    model, x = torch.nn.Sequential(layer, layer), torch.randn(3, 256)
+    quantize(model, "W8A16")
+    expected = model(x)
+    ModelCompressor.from_pretrained_model(model).compress_model(model)
+
+    alone = packed(model[0])
+    assert packed(model)[0] is model[1]
+
+    assert isinstance(alone, torch.nn.Module)
+    assert alone is not layer
+    torch.testing.assert_close(alone(alone(x)), expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_a_quantized_cache_is_refused():

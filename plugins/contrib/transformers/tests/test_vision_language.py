@@ -179,7 +179,7 @@ def test_a_saved_model_generates_the_same(name, request, tmp_path):
     assert any("embed_tokens" in key for key in kept)
     assert (name == "qwen") == any("visual" in key for key in kept)
     (tmp_path / "torchtrt_generation.json").write_text("{}")
-    with pytest.raises(UnreadableFileError, match="another format than 1"):
+    with pytest.raises(UnreadableFileError, match="another format than 2"):
         CompiledVisionLanguage.from_pretrained(tmp_path)
 
 

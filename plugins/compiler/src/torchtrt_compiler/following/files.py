@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,16 +10,22 @@ from typing import Any
 
 import torch
 
-from torchtrt.errors import FollowWarning, InputError, UnreadableFileError
+from torchtrt.errors import FollowWarning, InputError
 from torchtrt_compiler.following.adapters import as_tensor
 from torchtrt_compiler.following.description import describe, differences
 from torchtrt_compiler.following.fingerprint import Fingerprint
 from torchtrt_compiler.following.programs import Binding, Program, Watch
 from torchtrt_compiler.following.state import ModelState
 from torchtrt_runtime import load, save
+from torchtrt_runtime.serialization.files import complete_file
+from torchtrt_runtime.serialization.folders import (
+    make_folder,
+    read_description,
+    write_description,
+)
 from torchtrt_runtime.weights.recipe import digest
 
-FORMAT = 1
+FORMAT = 2
 """The form of the folder. A reader takes its own only."""
 _FILE = "followed.json"
 _CONSTANTS = "constants"
@@ -90,7 +95,7 @@ def save_programs(
         bindings: The programs for each kind of calls, with the model's weights.
 
     Raises:
-        InputError: There is no program, or one writes to weights.
+        InputError: There is no program, or one writes to weights. The folder is as it was.
         UnsupportedProgramError, UnwritableFileError: As of ``torchtrt.save``.
     """
     entries = [
@@ -103,21 +108,28 @@ def save_programs(
         raise InputError(
             f"{type(model).__name__} has no engines to save: none of its calls has been compiled."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in (*folder.glob("program-*.pt2"), *folder.glob(f"{_CONSTANTS}-*.pt")):
-        old.unlink()
-    rows, digests = [], {}
-    known = _known(Watch(model, state), state)
-    for number, (key, binding) in enumerate(entries):
+    for _, binding in entries:
         if binding.written:
             raise InputError(
                 f"A program of {type(model).__name__} writes to its weights "
                 f"({', '.join(sorted(binding.written))}), whose memory is the model's own, so it cannot be saved."
             )
+    make_folder(folder)
+    for old in (
+        folder / _FILE,  # first, so that no description is of other files
+        *folder.glob("program-*.pt2"),
+        *folder.glob(f"{_CONSTANTS}-*.pt"),
+    ):
+        old.unlink(missing_ok=True)
+    rows, digests, parts = [], {}, []
+    known = _known(Watch(model, state), state)
+    for number, (key, binding) in enumerate(entries):
         program = binding.program
         assert program.compiled is not None
-        save(program.compiled, folder / f"program-{number}.pt2")
-        torch.save(dict(binding.constants), folder / f"{_CONSTANTS}-{number}.pt")
+        parts += [folder / f"program-{number}.pt2", folder / f"{_CONSTANTS}-{number}.pt"]
+        save(program.compiled, parts[-2])
+        with complete_file(parts[-1]) as path:
+            torch.save(dict(binding.constants), path)
         used = [name for name in binding.names.values() if name in known]
         digests.update({name: digest(known[name]) for name in used if name not in digests})
         rows.append(
@@ -129,13 +141,8 @@ def save_programs(
                 "fingerprint": _portable(program.print),
             }
         )
-    content = {
-        "format": FORMAT,
-        "model": describe(model, state),
-        "weights": digests,
-        "programs": rows,
-    }
-    (folder / _FILE).write_text(json.dumps(content), encoding="utf-8")
+    content = {"model": describe(model, state), "weights": digests, "programs": rows}
+    write_description(folder / _FILE, content, FORMAT, parts)
 
 
 def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
@@ -148,7 +155,9 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
             engines take none.
         UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
     """
-    content = _read(folder)
+    if not (folder / _FILE).is_file():
+        raise InputError(f"{folder} has no {_FILE}, which saving a followed model writes.")
+    content = read_description(folder / _FILE, FORMAT, "Save the model again")
     state = ModelState(model)
     certain, possible = differences(content["model"], describe(model, state))
     if certain:
@@ -196,26 +205,6 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
         program.held = {own: mark for own, mark in marks.items() if saved.names[own] not in other}
         programs.append(saved)
     return SavedPrograms(content["model"], programs)
-
-
-def _read(folder: Path) -> Any:
-    """Returns what the folder says of its programs.
-
-    Raises:
-        InputError: It has none.
-        UnreadableFileError: Another version of torchtrt wrote it, or it is damaged.
-    """
-    if not (folder / _FILE).is_file():
-        raise InputError(f"{folder} has no {_FILE}, which saving a followed model writes.")
-    try:
-        content = json.loads((folder / _FILE).read_text("utf-8"))
-    except ValueError as error:
-        raise UnreadableFileError(f"{folder / _FILE} is damaged: {error}.") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UnreadableFileError(
-            f"{folder / _FILE} has another format than {FORMAT}, which this torchtrt reads. Save the model again."
-        )
-    return content
 
 
 def _known(watched: Watch, state: ModelState) -> dict[str, torch.Tensor]:

@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -46,6 +45,7 @@ from torchtrt_compiler.following.tracing import (
     traced_copy,
 )
 from torchtrt_runtime.compiled_module import CompiledModule
+from torchtrt_runtime.serialization.folders import folder_of
 
 _STRUCTURES = 8
 """The structures of a model whose programs are kept."""
@@ -194,12 +194,13 @@ class Follower(NoState):
             InputError: No call has been compiled, or a program writes to weights.
             UnsupportedProgramError: A program holds something that has no form in a file.
         """
+        path = folder_of(folder)
         with self._is_stable:
             structure = self._current_structure()
             for binding in structure.all_bindings():
                 if not binding.is_current():
                     binding.refit(self.model, structure.state)
-            save_programs(Path(folder), self.model, structure.state, structure.bindings)
+            save_programs(path, self.model, structure.state, structure.bindings)
 
     def load(self, folder: str | os.PathLike[str]) -> None:
         """Takes the programs in a folder for those of the model. Nothing is exported or built.
@@ -211,7 +212,7 @@ class Follower(NoState):
             InputError: The folder has no programs, they are for another model, or they take no other weights.
             UnreadableFileError, EngineMismatchError: As of ``torchtrt.load``.
         """
-        saved = load_programs(Path(folder), self.model)
+        saved = load_programs(folder_of(folder), self.model)
         with self._is_stable:
             self._saved, self._structures = saved, []
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchtrt.errors import InputError, UnreadableFileError
+from torchtrt.errors import InputError
 from torchtrt_converters_diffusers.sizes import PipelineSizes, Range
+from torchtrt_runtime.serialization.folders import (
+    folder_of,
+    make_folder,
+    read_description,
+    write_description,
+)
 
-FORMAT = 1
+FORMAT = 2
 """The form of the folder. A reader takes its own only."""
 _FOLDER = "torchtrt"
 """The folder inside of the user's, which may have the weights as well."""
@@ -47,12 +52,14 @@ def write_pipeline(saved: SavedPipeline, modules: Mapping[str, Any]) -> None:
         InputError, UnsupportedProgramError, UnwritableFileError: As of the ``save`` of a followed module.
     """
     folder = saved.folder / _FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
+    (folder / _FILE).unlink(missing_ok=True)  # first, so that no description is of other files
     for path in saved.parts:
         modules[path].torchtrt.save(folder / path)
-    content = {**dataclasses.asdict(saved), "format": FORMAT}
+    content = dataclasses.asdict(saved)
     del content["folder"]
-    (folder / _FILE).write_text(json.dumps(content, indent=2), encoding="utf-8")
+    parts = [folder / path / "followed.json" for path in saved.parts]
+    write_description(folder / _FILE, content, FORMAT, parts)
 
 
 def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
@@ -62,19 +69,12 @@ def read_pipeline(folder: str | os.PathLike[str]) -> SavedPipeline:
         InputError: The folder has no engines of a pipeline.
         UnreadableFileError: Another version of torchtrt wrote it, or it is damaged.
     """
-    file = Path(folder) / _FOLDER / _FILE
+    file = folder_of(folder) / _FOLDER / _FILE
     if not file.is_file():
         raise InputError(
             f"{folder} has no {_FOLDER}/{_FILE}, which compiled.torchtrt.save(folder) of a compiled pipeline writes."
         )
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        raise UnreadableFileError(f"{file} is damaged: {error}.") from error
-    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-        raise UnreadableFileError(
-            f"{file} has another format than {FORMAT}, which this torchtrt reads. Compile and save the pipeline again."
-        )
+    content = read_description(file, FORMAT, "Compile and save the pipeline again")
     sizes: dict[str, Any] = {
         name: Range(*each) if isinstance(each, list) else each
         for name, each in content.pop("sizes").items()

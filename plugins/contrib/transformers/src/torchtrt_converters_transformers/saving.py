@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,8 +17,10 @@ import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.engine_model import EngineModel
+from torchtrt_runtime.serialization.folders import folder_of, make_folder, write_description
+from torchtrt_runtime.serialization.folders import read_description as read_folder
 
-FORMAT = 1
+FORMAT = 2
 """The form of the folder. A reader takes its own only."""
 DESCRIPTION = "torchtrt_generation.json"
 _TENSORS = "torchtrt_tensors.safetensors"
@@ -75,22 +76,24 @@ def write_folder(
     Raises:
         UnwritableFileError, UnsupportedProgramError: As of ``torchtrt.save``.
     """
-    path = Path(folder)
-    path.mkdir(parents=True, exist_ok=True)
+    path = folder_of(folder)
+    make_folder(path)
+    (path / DESCRIPTION).unlink(missing_ok=True)  # first, so that no description is of other files
+    parts = [path / f"{file}.pt2" for file in engines]
     for file, module in engines.items():
         torchtrt.save(module, path / f"{file}.pt2")
     model.config.save_pretrained(path)
     model.generation_config.save_pretrained(path)
     if tensors:
         save_file({key: each.contiguous().cpu() for key, each in tensors.items()}, path / _TENSORS)
+        parts.append(path / _TENSORS)
     content = {
-        "format": FORMAT,
         "kind": kind,
         "engines": list(engines),
         **describe_layout(model.layout, model.dtype, model.device),
         **description,
     }
-    (path / DESCRIPTION).write_text(json.dumps(content, indent=2), encoding="utf-8")
+    write_description(path / DESCRIPTION, content, FORMAT, parts)
 
 
 def check_saved_whole(others: Mapping[str, Any]) -> None:
@@ -147,19 +150,12 @@ def read_description(folder: str | os.PathLike[str], kind: str, others: Mapping[
         InputError: The folder has no compiled model, or one of another class; or there are options.
         UnreadableFileError: Another version of torchtrt wrote it, or it is damaged.
     """
-    file = Path(folder) / DESCRIPTION
+    file = folder_of(folder) / DESCRIPTION
     if others or not file.is_file():
         raise InputError(
             f"from_pretrained takes a folder with {DESCRIPTION}, and no options; got {folder}."
         )
-    try:
-        content = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
-        raise UnreadableFileError(f"{file} is damaged: {error}.") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UnreadableFileError(
-            f"{file} has another format than {FORMAT}, which this torchtrt reads. Compile and save the model again."
-        )
+    content = read_folder(file, FORMAT, "Compile and save the model again")
     if content["kind"] != kind:
         raise InputError(
             f"{folder} has a model for {content['kind']}.from_pretrained, and not for {kind}."

@@ -12,7 +12,7 @@ from torchtrt.errors import ConversionError, EngineError, RefitError, Unsupporte
 from torchtrt.tensorrt import trt
 from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.shims import weights_of
-from torchtrt_runtime.weights.recipe import Recipe
+from torchtrt_runtime.weights.recipe import Recipe, digest
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,9 @@ class KeptAttributes(Mapping[str, torch.Tensor]):
         return KeptAttributes, (dict(self),)  # versions are of this process
 
 
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else int(tensor._version)
+def _version(tensor: torch.Tensor) -> int | str:
+    """Returns what changes with a tensor: PyTorch counts no writes to one of inference mode, so that is its digest."""
+    return digest(tensor) if tensor.is_inference() else int(tensor._version)
 
 
 def restore(

@@ -156,12 +156,16 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         ) from error
     file = Path(path)
     try:
-        if file.suffix == ".json":
-            shards = sorted(set(json.loads(file.read_text())["weight_map"].values()))
-            files = [file.with_name(str(shard)) for shard in shards]
-        else:
-            files = [file]
-        return {name: each for part in files for name, each in load_file(part).items()}
+        if file.suffix != ".json":
+            return dict(load_file(file))
+        shards: dict[str, list[str]] = {}
+        for name, shard in json.loads(file.read_text())["weight_map"].items():
+            shards.setdefault(str(shard), []).append(name)
+        found: dict[str, torch.Tensor] = {}
+        for shard, names in sorted(shards.items()):  # a shard may have more, which are no weights
+            held = load_file(file.with_name(shard))
+            found |= {name: held[name] for name in names if name in held}
+        return found
     except OSError as error:
         reason = error.strerror or error
         raise UnreadableFileError(f"The weights {file} cannot be read: {reason}.") from error

@@ -71,6 +71,9 @@ def _weight(path: str, given: dict[str, Tensor], spec: Any) -> PackedLinear:
     if kind == "int" and "weight_packed" in given:
         shape = [int(size) for size in given["weight_shape"]]
         values = unpacked(given["weight_packed"], bits, shape[1])
+        if list(values.shape) != shape:
+            message = f"words for {list(values.shape)} weights, and not for {shape}"
+            raise ValueError(message)
         data = (values - 2 ** (bits - 1)).to(torch.int8)
         if zero is not None and zero.dtype is torch.int32:
             packed_zero = zero.t().contiguous()

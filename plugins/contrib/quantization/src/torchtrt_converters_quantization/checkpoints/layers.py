@@ -200,6 +200,10 @@ def block_scales(scale: Tensor, block: tuple[int, int], shape: tuple[int, int]) 
         block: The rows and columns of a block; the last ones may be smaller.
         shape: ``(out, in)``.
     """
+    count = tuple(-(-size // part) for size, part in zip(shape, block, strict=True))
+    if tuple(scale.shape) != count:
+        message = f"{tuple(scale.shape)} scales for {count} blocks"
+        raise ValueError(message)
     rows = scale.repeat_interleave(block[0], 0)[: shape[0]]
     part = shape[1] if block[1] >= shape[1] else math.gcd(block[1], shape[1])
     return rows.repeat_interleave(max(1, block[1] // part), 1)[:, : shape[1] // part].contiguous()
