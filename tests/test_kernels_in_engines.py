@@ -19,6 +19,7 @@ from tests.support.modules import Function
 from tests.support.processes import run_python
 from torchtrt.errors import BuildError, EngineError, EngineMismatchError, UnreadableFileError
 from torchtrt.packs import ConverterPack, PackInfo, state
+from torchtrt.packs.problem import Problem
 from torchtrt.packs.state import add_pack
 from torchtrt.plugins.operators import PluginKey, PluginOp
 from torchtrt.tensorrt.plugins import provide, take_kernel_error
@@ -350,6 +351,13 @@ def test_a_saved_model_without_the_pack_names_the_distribution(
         torchtrt.load(path)
     key = PluginKey("kernels", "engine_kernels::windows", "1")  # of an earlier torchtrt
     with pytest.raises(EngineMismatchError, match="Install the distribution of this pack"):
+        provide([key], "The engine")
+    broken = Problem("ImportError: libfoo.so.2", "Repair their-kernels.", pack="kernels")
+    monkeypatch.setattr(state._state, "problems", [broken])
+    with pytest.raises(
+        EngineMismatchError,
+        match=r"not in use here: ImportError: libfoo\.so\.2\. Repair their-kernels\.$",
+    ):
         provide([key], "The engine")
 
 

@@ -19,7 +19,7 @@ import torch
 from torchtrt.capability import Capability
 from torchtrt.errors import ConversionError, EngineMismatchError
 from torchtrt.packs.info import LOCAL, PackInfo
-from torchtrt.packs.state import current_packs
+from torchtrt.packs.state import current_packs, problems
 from torchtrt.plugins.calls import FIELDS, PluginCall
 from torchtrt.plugins.operators import PluginKey, PluginOp
 from torchtrt.plugins.sizes import Size
@@ -128,6 +128,10 @@ def _wrong_version(key: PluginKey, info: PackInfo, others: Sequence[str]) -> str
 
 
 def _missing_pack(key: PluginKey) -> str:
+    """Returns why a pack is not in use, and what to do: its own problem, if it has one."""
+    for problem in problems():
+        if problem.pack == key.pack:
+            return f"which is not in use here: {problem.what.rstrip('.')}. {problem.hint}".rstrip()
     install = (
         f"Run `pip install {key.distribution}`"
         if key.distribution

@@ -131,7 +131,49 @@ def test_the_weights_of_the_last_call_are_saved_again(folder, tmp_path, exported
     again.torchtrt.load(tmp_path / "again")
     agree(again, X)
     assert [] == exported
-    assert 1 == len(again.torchtrt.programs)
+
+
+@pytest.mark.parametrize("calls", [0, 1])
+def test_programs_that_no_call_has_used_are_saved_again(folder, tmp_path, exported, calls):
+    """A loaded model has them all, with its own weights, however many kinds of calls it has had."""
+    model = followed(seed=1)
+    model.torchtrt.load(folder)
+    for _ in range(calls):
+        agree(model, X)
+    model.torchtrt.save(tmp_path / "again")
+
+    again = followed(seed=1)
+    again.torchtrt.load(tmp_path / "again")
+    assert 2 == len(again.torchtrt.programs)
+    for each in (model, again):
+        agree(each, X)
+        agree(each, X, torch.rand(3, 1))
+    assert [] == exported
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_registry_of_hooks_is_state_once_it_has_one(tmp_path, exported):
+    """Models of diffusers make an empty one in their first call."""
+    hooks = pytest.importorskip("diffusers.hooks.hooks")
+    model = followed()
+    registry = hooks.HookRegistry.check_if_exists_or_initialize(model.torchtrt.model)
+    registry._child_registries_cache = []
+    agree(model, X)
+    model.torchtrt.save(tmp_path)
+    exported.clear()
+
+    other = followed()
+    other.torchtrt.load(tmp_path)
+    agree(other, X)
+    assert [] == exported
+
+    other = followed()
+    inner = hooks.HookRegistry.check_if_exists_or_initialize(other.torchtrt.model.first)
+    inner.register_hook(hooks.ModelHook(), "none")
+    with pytest.warns(FollowWarning, match="may be another"):
+        other.torchtrt.load(tmp_path)
+    with pytest.warns(FollowWarning, match="'first' has a forward that was put over"):
+        agree(other, X)
 
 
 def test_other_calls_are_compiled_when_they_come(folder, exported):

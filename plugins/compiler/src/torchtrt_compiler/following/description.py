@@ -21,6 +21,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _COLLECTS = "transformers.utils.output_capturing"
 """The module whose hooks only collect what modules return; models install them in their first call."""
 _OF_COLLECTING = "_output_capturing_hooks_installed"
+_REGISTRY = "diffusers.hooks.hooks", "HookRegistry"
+"""The class of the object to which models of diffusers add their hooks; they make it in their first call."""
 
 
 def describe(model: torch.nn.Module, state: ModelState) -> list[str]:
@@ -35,8 +37,12 @@ def describe(model: torch.nn.Module, state: ModelState) -> list[str]:
     lines = {
         f"modules of {path or 'the model'}: {' '.join(names)}" for path, names in _order(state)
     }
+    idle: list[str] = []  # the places of registries without hooks, before what is in them
     for path, keys, values, is_fixed in state.containers():
         owner, _, kind = path.rpartition(".")
+        idle += _idle(path, keys, values)
+        if any(f"{path}.".startswith(f"{place}.") for place in idle):
+            continue
         if kind in _HOOKS:
             hooks = [text_of(each) for each in values if _module_of(each) != _COLLECTS]
             lines |= {f"{path}: {each}" for each in hooks if owner}
@@ -49,6 +55,21 @@ def describe(model: torch.nn.Module, state: ModelState) -> list[str]:
     lines |= {f"tensors in containers: {unnamed}", f"arrays: {memory}"}
     lines |= {f"devices: {', '.join(sorted(devices))}", *_code(model, state)}
     return sorted(lines)
+
+
+def _idle(path: str, keys: Sequence[Any] | None, values: Sequence[Any]) -> list[str]:
+    """Returns the places of a container's registries that have no hooks, neither for their module nor inside of it."""
+    return [
+        f"{path}.{key}".lstrip(".")
+        for key, value in zip(keys or (), values, strict=False)
+        if _is_idle(value)
+    ]
+
+
+def _is_idle(value: Any) -> bool:
+    if (type(value).__module__, type(value).__qualname__) != _REGISTRY:
+        return False
+    return not value.hooks and not getattr(value, "_child_registries_cache", None)
 
 
 def _order(state: ModelState) -> Iterator[tuple[str, list[str]]]:
@@ -67,7 +88,7 @@ def _entries(
     return {
         f"{path}.{name if isinstance(name, str) else text_of(name)} = {text_of(value) if is_fixed else ''}"
         for name, value in zip(names, values, strict=True)
-        if name != _OF_COLLECTING
+        if name != _OF_COLLECTING and not _is_idle(value)
     }
 
 

@@ -68,11 +68,15 @@ class SavedPrograms:
 
     def bindings(self, key: Any) -> list[Binding]:
         """Returns new bindings of the programs for a kind of calls."""
-        return [
-            Binding(each.program, each.names, each.constants, each.ends)
-            for each in self._programs
-            if each.key == repr(key)
-        ]
+        return self.all_bindings().get(repr(key), [])
+
+    def all_bindings(self) -> dict[str, list[Binding]]:
+        """Returns new bindings of all programs, by the kind of calls as text."""
+        found: dict[str, list[Binding]] = {}
+        for each in self._programs:
+            binding = Binding(each.program, each.names, each.constants, each.ends)
+            found.setdefault(each.key, []).append(binding)
+        return found
 
     def fit(self, model: torch.nn.Module, state: ModelState) -> bool:
         """Returns whether they compute what a model in this state does, but for its weights."""
@@ -84,7 +88,7 @@ class SavedPrograms:
 
 
 def save_programs(
-    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Mapping[Any, list[Binding]]
+    folder: Path, model: torch.nn.Module, state: ModelState, bindings: Mapping[str, list[Binding]]
 ) -> None:
     """Writes the programs for one state of a model to a folder.
 
@@ -92,7 +96,7 @@ def save_programs(
         folder: The folder; it is made if there is none.
         model: The model.
         state: Its state.
-        bindings: The programs for each kind of calls, with the model's weights.
+        bindings: The programs for each kind of calls, as text, with the model's weights.
 
     Raises:
         InputError: There is no program, or one writes to weights. The folder is as it was.
@@ -134,7 +138,7 @@ def save_programs(
         digests.update({name: digest(known[name]) for name in used if name not in digests})
         rows.append(
             {
-                "key": repr(key),
+                "key": key,
                 "names": dict(binding.names),
                 "ends": binding.ends,
                 "stripped": program.compiled.settings.strip_engine_weights,

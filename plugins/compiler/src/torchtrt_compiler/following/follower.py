@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -84,6 +85,11 @@ class _Structure:
         """Takes the programs of the folder for a kind of calls that is new."""
         if self.saved is not None and key not in self.bindings:
             self.bindings[key] = self.saved.bindings(key)
+
+    def to_save(self) -> dict[str, list[Binding]]:
+        """Returns the programs for each kind of calls as text, with those of the folder that no call has used."""
+        saved = {} if self.saved is None else self.saved.all_bindings()
+        return {**saved, **{repr(key): held for key, held in self.bindings.items()}}
 
     def drop(self, key: Any, binding: Binding) -> None:
         """Forgets a program."""
@@ -197,10 +203,11 @@ class Follower(NoState):
         path = folder_of(folder)
         with self._is_stable:
             structure = self._current_structure()
-            for binding in structure.all_bindings():
+            bindings = structure.to_save()
+            for binding in chain.from_iterable(bindings.values()):
                 if not binding.is_current():
                     binding.refit(self.model, structure.state)
-            save_programs(path, self.model, structure.state, structure.bindings)
+            save_programs(path, self.model, structure.state, bindings)
 
     def load(self, folder: str | os.PathLike[str]) -> None:
         """Takes the programs in a folder for those of the model. Nothing is exported or built.
