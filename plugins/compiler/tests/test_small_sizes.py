@@ -237,3 +237,25 @@ def test_a_size_that_the_model_refuses_prints_no_traceback(caplog):
         torchtrt.compile(Function(product).eval(), [rows(1)], min_block_size=1)
 
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("how", ["input", "program", "derived"])
+def test_one_row_or_two_are_two_sizes(how):
+    """PyTorch takes the size of such a program for 2 and no other; a decomposition would return as many rows."""
+    model = Function(lambda x: torch.eye(x.shape[0]) + x.sum()).eval()
+    sizes = torch.export.Dim("n", min=1, max=2)
+    example, step = torch.rand(2), 1
+    if how == "input":
+        rows = torchtrt.Input(min_shape=(1,), opt_shape=(1,), max_shape=(2,))
+        compiled = torchtrt.compile(model, [rows], min_block_size=1)
+    elif how == "program":
+        program = torch.export.export(model, (example,), dynamic_shapes=(({0: sizes},),))
+        compiled = torchtrt.compile(program, min_block_size=1)
+    else:
+        step = 2
+        shapes = (({0: 2 * sizes},),)
+        compiled = torchtrt.compile(model, [torch.rand(4)], dynamic_shapes=shapes, min_block_size=1)
+
+    for count in (1, 2):
+        x = torch.rand(count * step)
+        torch.testing.assert_close(compiled(x), model(x))
