@@ -19,7 +19,7 @@ from torchtrt.errors import InputError, UnreadableFileError
 from torchtrt_converters_transformers.cache import CacheLayout
 from torchtrt_converters_transformers.engine_model import EngineModel
 
-FORMAT = 1
+FORMAT = 2
 """The form of the folder. A reader takes its own only."""
 DESCRIPTION = "torchtrt_generation.json"
 _TENSORS = "torchtrt_tensors.safetensors"
