@@ -320,7 +320,7 @@ def test_more_than_there_is_room_for_is_an_error_before_anything_is_generated(pa
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prompt_lookup_num_tokens": 2}, "prompt lookup"),
+        ({"prompt_lookup_num_tokens": 2}, "max_candidate_tokens=20"),
         ({"cache_implementation": "static"}, "a cache of their own"),
         ({"use_cache": False}, "engines read the cache"),
         ({"prefill_chunk_size": 4}, "read at once"),
@@ -364,7 +364,7 @@ def test_an_assistant_and_continuous_batches_are_refused(pair):
     """They need the logits behind several tokens, and another cache."""
     with pytest.raises(InputError, match="generate_batch is not possible"):
         pair.compiled.generate_batch([[5, 6]])
-    with pytest.raises(InputError, match="assisted generation"):
+    with pytest.raises(InputError, match="max_candidate_tokens=20"):
         pair.compiled.generate(prompts(1, 5)[0], max_new_tokens=4, assistant_model=pair.model)
 
 

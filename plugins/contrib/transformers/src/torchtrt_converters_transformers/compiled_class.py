@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from torchtrt_converters_transformers.engine_model import EngineModel, check_options
+from torchtrt_converters_transformers.engine_model import EngineModel
 
 
 class CompiledClass(EngineModel):
@@ -22,7 +22,7 @@ class CompiledClass(EngineModel):
         Raises:
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
-        check_options(options, options.get("generation_config"))
+        self.check_options(options, options.get("generation_config"))
         return super().generate(*arguments, **options)  # type: ignore[misc]
 
     def _prepare_cache_for_generation(

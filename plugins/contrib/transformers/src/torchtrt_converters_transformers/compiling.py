@@ -45,6 +45,7 @@ def compile_for_generation(
     max_source_length: int | None = None,
     prefill_engine: bool = True,
     cache_dtype: torch.dtype | None = None,
+    max_candidate_tokens: int = 0,
     **settings: Any,
 ) -> Any:
     """Compiles a model of transformers for ``generate``: a causal language model, or an encoder with a decoder.
@@ -62,6 +63,8 @@ def compile_for_generation(
             The prompts of decoders behind an encoder are short, and have none.
         cache_dtype: The dtype of the cache: ``torch.float8_e4m3fn``, or None for the model's. Keys and values are
             rounded to it before attention reads them, those of the prompt too.
+        max_candidate_tokens: The most candidates of assisted generation that a step verifies at once; 0 for models that
+            do not generate in this way. Steps are optimized for as many and one more.
         **settings: Settings of ``torchtrt.compile``.
 
     Returns:
@@ -75,12 +78,13 @@ def compile_for_generation(
     """
     _check(model, max_batch_size, max_length)
     check_cache_dtype(cache_dtype, has_encoder=model.config.is_encoder_decoder)
+    _check_candidates(model, max_candidate_tokens, max_length)
     opt_length = max(1, max_length // 2) if opt_length is None else opt_length
     if not 1 <= opt_length <= max_length:
         raise InputError(f"opt_length={opt_length} is not from 1 to max_length={max_length}.")
     if model.config.is_encoder_decoder:
         source_length = max_length if max_source_length is None else max_source_length
-        sizes = Sizes(max_batch_size, max_length, opt_length, source_length)
+        sizes = Sizes(max_batch_size, max_length, opt_length, source_length, max_candidate_tokens)
         return _compile_encoder_decoder(model, sizes, settings)
     if max_source_length is not None:
         raise InputError(f"max_source_length={max_source_length}, but the model has no encoder.")
@@ -94,22 +98,18 @@ def compile_for_generation(
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     dtype = states[0].dtype
     config = model.config.get_text_config()
-    if windows != _windows(config, len(windows)) and any(
-        window is not None and window < max_length
-        for window in (*windows, *_windows(config, len(windows)))
-    ):
-        raise _unsupported(
-            model, "not all of its layers say to their attention which window they read"
-        )
-    windowed = any(window is not None and window < max_length for window in windows)
+    windowed = _has_windows(model, windows, max_length)
     layout = CacheLayout(shapes, max_batch_size, max_length, cache_dtype)
     step.cache_dtype = cache_dtype
     batch = (1, max_batch_size, max_batch_size)
     length = (1, opt_length, max_length)
 
+    keep = _kept_input(max_candidate_tokens)
+
     def compiled(new: tuple[int, int, int], *past: Any) -> torch.nn.Module:
         counted = varying_input((batch, new), torch.bool)
-        return torchtrt.compile(step, [*step.inputs(batch, new), counted, *past], **settings)
+        inputs = [*step.inputs(batch, new), counted, *past]
+        return torchtrt.compile(step, inputs, kwarg_inputs=keep, **settings)
 
     past: list[Any] = [
         [
@@ -124,10 +124,11 @@ def compile_for_generation(
         config,
         model.generation_config,
         layout,
-        compiled((1, 1, max_length), *past),
+        compiled((1, 1 + max_candidate_tokens, max_length), *past),
         compiled(length) if prefill_engine else None,
         windowed=windowed,
         embeds=sees,
+        max_candidate_tokens=max_candidate_tokens,
         dtype=dtype,
         device=states[0].device,
     )
@@ -140,6 +141,22 @@ def compile_for_generation(
     return with_engines(model, step, language, vision)
 
 
+def _has_windows(model: PreTrainedModel, windows: list[int | None], max_length: int) -> bool:
+    """Returns whether layers read a window of the last tokens that sequences can outgrow.
+
+    Raises:
+        UnsupportedProgramError: The model's configuration names other windows than its layers do.
+    """
+    declared = _windows(model.config.get_text_config(), len(windows))
+    if windows != declared and any(
+        window is not None and window < max_length for window in (*windows, *declared)
+    ):
+        raise _unsupported(
+            model, "not all of its layers say to their attention which window they read"
+        )
+    return any(window is not None and window < max_length for window in windows)
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The greatest sizes of sequences and sources, and what engines are optimized for."""
@@ -148,6 +165,7 @@ class Sizes:
     max_length: int
     opt_length: int
     max_source_length: int
+    max_candidate_tokens: int
 
 
 def _compile_encoder_decoder(
@@ -169,7 +187,7 @@ def _compile_encoder_decoder(
     source_size = places if fixed else source_places
     shapes = tuple((each.shape[1], each.shape[3]) for each in states)
     cached_places = (1, sizes.opt_length, sizes.max_length)
-    new = (1, 1, sizes.max_length)
+    new = (1, 1 + sizes.max_candidate_tokens, sizes.max_length)
     dtype = states[0].dtype
     inputs = [
         varying_input((batch, new), torch.int64),
@@ -186,9 +204,12 @@ def _compile_encoder_decoder(
     compiled.attach(
         CacheLayout(shapes, sizes.max_batch_size, sizes.max_length),
         torchtrt.compile(encoder, given, **settings),
-        torchtrt.compile(step, inputs, **settings),
+        torchtrt.compile(
+            step, inputs, kwarg_inputs=_kept_input(sizes.max_candidate_tokens), **settings
+        ),
         takes_positions=step.takes_positions,
         source_places=example.shape[-1] if fixed else sizes.max_source_length,
+        max_candidate_tokens=sizes.max_candidate_tokens,
         dtype=dtype,
         device=states[0].device,
     )
@@ -241,6 +262,29 @@ def _check(model: Any, max_batch_size: int, max_length: int) -> None:
         )
     if "position_ids" not in inspect.signature(model.forward).parameters:
         raise _unsupported(model, "its forward takes no position_ids, which padding in front needs")
+
+
+def _check_candidates(model: Any, max_candidate_tokens: int, max_length: int) -> None:
+    """Raises an ``InputError`` where as many candidates cannot be verified."""
+    number = max_candidate_tokens
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < max_length:
+        raise InputError(
+            f"max_candidate_tokens={number!r} is not an integer from 0 to {max_length - 1}: a step reads them and one "
+            f"more token, of max_length={max_length}."
+        )
+    if number and not model.config.is_encoder_decoder and _other_modalities(model):
+        raise InputError(
+            f"max_candidate_tokens={number}, but the engines of models with images return the last logits. Leave it "
+            "out."
+        )
+
+
+def _kept_input(max_candidate_tokens: int) -> dict[str, torchtrt.Input] | None:
+    """Returns the input of the places behind which a step returns logits; None where it is always the last."""
+    if not max_candidate_tokens:
+        return None
+    most = max_candidate_tokens + 1
+    return {"keep": varying_input([(1, most, most)], torch.int64)}
 
 
 def _other_modalities(model: Any) -> list[str]:
@@ -297,7 +341,7 @@ def _try(model: PreTrainedModel, step: Step) -> tuple[list[Tensor], list[int | N
                 position_ids=positions[:, part],
                 past_key_values=theirs,
                 use_cache=True,
-            ).logits[:, -1]
+            ).logits[:, -1:]
             check_logits(logits, wanted, states[0].dtype)
     return states, cache.windows
 

@@ -20,7 +20,7 @@ from torchtrt_converters_transformers.attention import (
     StepCache,
     reading,
 )
-from torchtrt_converters_transformers.step import check_logits, sharing_copy, stacked
+from torchtrt_converters_transformers.step import check_logits, selected, sharing_copy, stacked
 
 
 class EncoderStep(torch.nn.Module):
@@ -82,8 +82,9 @@ class DecoderStep(torch.nn.Module):
         past_mask: Tensor,
         start: Tensor,
         position_ids: Tensor | None = None,
+        keep: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Returns the logits behind the last token, ``(batch, vocabulary)``, and the new keys and values.
+        """Returns logits, ``(batch, kept, vocabulary)``, and the new keys and values.
 
         Args:
             decoder_input_ids: ``(batch, new)`` integers.
@@ -94,6 +95,8 @@ class DecoderStep(torch.nn.Module):
             past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
             start: How many places of the cache are in use, ``(1,)``.
             position_ids: The positions of the new tokens, ``(batch, new)``; None for models that count themselves.
+            keep: The new tokens behind which logits are returned: their places, ``(kept,)`` integers; None for the
+                last.
         """
         cache = StepCache(mask, past, past_mask, start, self.max_length, whole=True)
         # No layer looks at the encoder's state where its keys and values are there.
@@ -106,7 +109,7 @@ class DecoderStep(torch.nn.Module):
             SourceCache(source_mask, source),
             position_ids,
         )
-        return logits, stacked(cache.states)
+        return selected(logits, keep), stacked(cache.states)
 
 
 def _decode(
@@ -117,6 +120,7 @@ def _decode(
     source: SourceCache,
     position_ids: Tensor | None = None,
 ) -> Tensor:
+    """Returns the logits behind each token."""
     cache.source = source
     options = {} if position_ids is None else {"decoder_position_ids": position_ids}
     with reading(cache):
@@ -129,7 +133,7 @@ def _decode(
             return_dict=True,
             **options,
         )
-    logits: Tensor = output.logits[:, -1]
+    logits: Tensor = output.logits
     return logits
 
 
@@ -209,7 +213,7 @@ def try_encoder_decoder(
                 use_cache=True,
                 **options,
             )
-            past, wanted = output.past_key_values, output.logits[:, -1]
+            past, wanted = output.past_key_values, output.logits
             check_logits(result, wanted, state.dtype)
     return states, cached
 

@@ -132,11 +132,12 @@ class CompiledEncoderDecoder(CompiledClass):
         step: torch.nn.Module,
         takes_positions: bool,
         source_places: int,
+        max_candidate_tokens: int,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
         """Gives the model its engines."""
-        self.attach_cache(layout, dtype, device)
+        self.attach_cache(layout, dtype, device, max_candidate_tokens)
         self.takes_positions = takes_positions
         self.compiled_encoder = CompiledEncoder(
             encoder, self.main_input_name, dtype, layout.max_batch_size, source_places
@@ -162,6 +163,7 @@ class CompiledEncoderDecoder(CompiledClass):
                 "class": name,
                 "takes_positions": self.takes_positions,
                 "source_places": self.compiled_encoder.places,
+                "max_candidate_tokens": self.max_candidate_tokens,
             },
         )
 
@@ -183,6 +185,7 @@ class CompiledEncoderDecoder(CompiledClass):
             engine("step"),
             takes_positions=description["takes_positions"],
             source_places=description["source_places"],
+            max_candidate_tokens=description["max_candidate_tokens"],
             dtype=dtype,
             device=device,
         )
@@ -200,12 +203,13 @@ class CompiledEncoderDecoder(CompiledClass):
         encoder_outputs: EncodedOutput | None = None,
         past_key_values: EngineCache | None = None,
         decoder_position_ids: Tensor | None = None,
+        logits_to_keep: int = 1,
         **others: Any,
     ) -> Seq2SeqLMOutput:
         """Reads tokens of the decoder, behind those that are cached.
 
-        With a cache, the logits are those behind the last token, ``(batch, 1, vocabulary)``. Without one, they are
-        those behind each token, which are read one by one.
+        With a cache, the logits are those behind the last tokens, ``(batch, kept, vocabulary)``. Without one, they are
+        those behind each token, which are read in groups of ``max_candidate_tokens + 1``.
 
         Args:
             attention_mask: ``(batch, source)``, zero where the source is padding.
@@ -214,6 +218,8 @@ class CompiledEncoderDecoder(CompiledClass):
             encoder_outputs: What the encoder returned; it is computed if omitted.
             past_key_values: A cache of this model; an empty one if omitted.
             decoder_position_ids: ``(batch, new)``, for classes that take them.
+            logits_to_keep: Behind how many of the new tokens the logits are returned, the last ones; 0 for all. 1 if
+                the model was compiled without ``max_candidate_tokens``.
             **others: The encoder's input, if it is to be computed. ``use_cache`` has no influence.
 
         Raises:
@@ -240,20 +246,10 @@ class CompiledEncoderDecoder(CompiledClass):
                 cache.start(batch)
                 cache.source = _source(encoder_outputs, attention_mask, self.main_input_name)
             cache.check_room(batch, new)
-            mask, positions = decoder_attention_mask, decoder_position_ids
-            if past_key_values is None and new > 1:
-                read = [
-                    self._read(
-                        decoder_input_ids[:, place : place + 1],
-                        None if mask is None else mask[:, : place + 1],
-                        None if positions is None else positions[:, place : place + 1],
-                        cache,
-                    )
-                    for place in range(new)
-                ]
-                logits = torch.stack(read, 1)
-            else:
-                logits = self._read(decoder_input_ids, mask, positions, cache)[:, None]
+            kept = new if past_key_values is None else self.count_kept(logits_to_keep, new)
+            logits = self._read(
+                decoder_input_ids, decoder_attention_mask, decoder_position_ids, cache, kept
+            )
         return Seq2SeqLMOutput(
             logits=logits,
             past_key_values=cache,  # type: ignore[arg-type]
@@ -261,23 +257,32 @@ class CompiledEncoderDecoder(CompiledClass):
         )
 
     def _read(
-        self, tokens: Tensor, mask: Tensor | None, positions: Tensor | None, cache: EngineCache
+        self,
+        tokens: Tensor,
+        mask: Tensor | None,
+        positions: Tensor | None,
+        cache: EngineCache,
+        kept: int,
     ) -> Tensor:
         """Returns the logits behind the last of some tokens; the cache then has them."""
-        start, (batch, new) = cache.get_seq_length(), tokens.shape
-        logits, states = self.step(
-            tokens,
-            mask_of_new_tokens(mask, tokens, start, "The decoder's attention mask"),
-            cache.source[:-1],
-            cache.source[-1],
-            cache.tensors,
-            cache.mask(mask),
-            self._places[start : start + 1],
-            *self._positions(positions, batch, start, new),
-        )
-        cache.append(states)
-        result: Tensor = logits
-        return result
+        read = []
+        for part, keep in self.calls(tokens.shape[1], kept):
+            start, given = cache.get_seq_length(), tokens[:, part]
+            until = None if mask is None else mask[:, : start + given.shape[1]]
+            logits, states = self.step(
+                given,
+                mask_of_new_tokens(until, given, start, "The decoder's attention mask"),
+                cache.source[:-1],
+                cache.source[-1],
+                cache.tensors,
+                cache.mask(mask),
+                self._places[start : start + 1],
+                *self._positions(positions, part, start, given),
+                **keep,
+            )
+            cache.append(states)
+            read.append(logits)
+        return torch.cat(read, 1) if len(read) > 1 else read[0]
 
     def _postprocess_outputs(self, seek_outputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Divides the result of Whisper's ``generate`` by its sources, without the cache, whose layers engines hold."""
@@ -286,10 +291,14 @@ class CompiledEncoderDecoder(CompiledClass):
             seek_outputs = type(seek_outputs)(**kept)
         return super()._postprocess_outputs(seek_outputs, *args, **kwargs)  # type: ignore[misc]
 
-    def _positions(self, given: Tensor | None, batch: int, start: int, new: int) -> list[Tensor]:
+    def _positions(
+        self, given: Tensor | None, part: slice, start: int, tokens: Tensor
+    ) -> list[Tensor]:
+        """Returns the positions of some of the tokens that a call reads, for models that take them."""
         if not self.takes_positions:
             return []
-        positions = self._places[None, start : start + new] if given is None else given
+        batch, new = tokens.shape
+        positions = self._places[None, start : start + new] if given is None else given[:, part]
         return [positions.expand(batch, -1)]
 
 

@@ -13,14 +13,22 @@ from torchtrt.errors import EngineError, InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 
 REFUSED_OPTIONS = {
-    "assistant_model": "assisted generation reads several tokens at once and needs the logits behind each",
-    "prompt_lookup_num_tokens": "prompt lookup reads several tokens at once and needs the logits behind each",
     "cache_implementation": "the engines have a cache of their own",
     "prefill_chunk_size": "the prompt is read at once",
     "return_token_timestamps": "times of tokens follow from attention, which the engines do not return",
+    "assistant_early_exit": "engines run all layers",
+    "use_mtp": "candidates follow from hidden states, which the engines do not return",
+    "speculation_type": "candidates follow from hidden states, which the engines do not return",
     "custom_generate": "other loops are not known to keep to the cache of the engines",
 }
 """Options of ``generate`` that cannot work, and why."""
+
+_COMPILE_FOR_CANDIDATES = (
+    "the logits behind several tokens are needed, and the engines return the last. Give compile_for_generation the "
+    "most candidates of a step: max_candidate_tokens=20"
+)
+_ASSISTED = dict.fromkeys(("assistant_model", "prompt_lookup_num_tokens"), _COMPILE_FOR_CANDIDATES)
+"""Options of assisted generation."""
 
 
 class EngineModel:
@@ -28,9 +36,11 @@ class EngineModel:
 
     Attributes:
         layout: What the cache has room for.
+        max_candidate_tokens: The most candidates of assisted generation that engines verify at once; 0 for none.
     """
 
     layout: CacheLayout
+    max_candidate_tokens = 0
     _engine_device: torch.device
     _engine_dtype: torch.dtype
     _cache_advice = "Leave it out."
@@ -45,9 +55,15 @@ class EngineModel:
         """The model's dtype."""
         return self._engine_dtype
 
-    def attach_cache(self, layout: CacheLayout, dtype: torch.dtype, device: torch.device) -> None:
+    def attach_cache(
+        self,
+        layout: CacheLayout,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_candidate_tokens: int,
+    ) -> None:
         """Allocates the memory of the cache that calls are lent."""
-        self.layout = layout
+        self.layout, self.max_candidate_tokens = layout, max_candidate_tokens
         self._engine_dtype, self._engine_device = dtype, device
         self._memory = self._allocate()
         self._places = torch.arange(layout.max_length, device=device)
@@ -86,6 +102,51 @@ class EngineModel:
             )
         return given
 
+    def check_options(self, options: Mapping[str, Any], config: Any) -> None:
+        """Raises an ``InputError`` for an option of ``generate`` that cannot work, given or in a configuration."""
+        for name, reason in self.refused_options().items():
+            if set_options({"option": options.get(name), "default": getattr(config, name, None)}):
+                raise InputError(f"generate({name}=...) is not possible here: {reason}.")
+
+    def refused_options(self) -> Mapping[str, str]:
+        """Returns the options of ``generate`` that cannot work with these engines, and why."""
+        return REFUSED_OPTIONS if self.max_candidate_tokens else {**_ASSISTED, **REFUSED_OPTIONS}
+
+    def count_kept(self, logits_to_keep: Any, new: int) -> int:
+        """Returns behind how many of the new tokens the logits are asked for.
+
+        Raises:
+            InputError: Engines do not return as many.
+        """
+        if logits_to_keep == 1:
+            return 1
+        if not isinstance(logits_to_keep, int) or not 0 <= logits_to_keep <= new:
+            raise InputError(
+                f"logits_to_keep={logits_to_keep!r} is not an integer from 0 to {new}, the new tokens."
+            )
+        if not self.max_candidate_tokens:
+            raise InputError(f"logits_to_keep={logits_to_keep}: {_COMPILE_FOR_CANDIDATES}.")
+        return logits_to_keep or new
+
+    def calls(self, new: int, kept: int) -> list[tuple[slice, dict[str, Tensor]]]:
+        """Returns in which calls an engine reads new tokens, for the logits behind the last of them.
+
+        Args:
+            new: How many tokens are read.
+            kept: Behind how many of them logits are asked for.
+
+        Returns:
+            For each call its tokens, and its arguments by name.
+        """
+        most = self.max_candidate_tokens + 1
+        ends = [*range(new - kept + min(kept, most), new, most), new]
+        result = []
+        for start, end in zip([0, *ends], ends, strict=False):
+            first = max(new - kept, start)
+            keep = {"keep": self._places[first - start : end - start]}
+            result.append((slice(start, end), keep if self.max_candidate_tokens else {}))
+        return result
+
     def check_total(self, tokens: int) -> None:
         """Raises an ``InputError`` where more tokens are asked for than there is room for."""
         if tokens > self.layout.max_length:
@@ -107,13 +168,6 @@ class EngineModel:
             f"Device and dtype of a compiled model are compiled in ({self.device}, {self.dtype}). Move the model, and "
             "compile it again."
         )
-
-
-def check_options(options: Mapping[str, Any], config: Any) -> None:
-    """Raises an ``InputError`` for an option of ``generate`` that cannot work, given itself or in a configuration."""
-    for name, reason in REFUSED_OPTIONS.items():
-        if set_options({"option": options.get(name), "default": getattr(config, name, None)}):
-            raise InputError(f"generate({name}=...) is not possible here: {reason}.")
 
 
 def set_options(options: Mapping[str, Any]) -> list[str]:

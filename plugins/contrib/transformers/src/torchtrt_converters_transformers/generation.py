@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -15,9 +15,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from torchtrt.errors import InputError
 from torchtrt_converters_transformers.cache import CacheLayout, EngineCache
 from torchtrt_converters_transformers.engine_model import (
-    REFUSED_OPTIONS,
     EngineModel,
-    check_options,
     mask_of_new_tokens,
     set_options,
 )
@@ -63,6 +61,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         *,
         windowed: bool,
         embeds: bool = False,
+        max_candidate_tokens: int = 0,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
@@ -71,13 +70,13 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
         config._attn_implementation = config._experts_implementation = "eager"
         super().__init__(config)
         self.generation_config = copy.deepcopy(generation_config)
-        # What a checkpoint's defaults say of other caches is not what somebody asked for here.
-        self.generation_config.update(
-            use_cache=True, cache_config=None, **dict.fromkeys(REFUSED_OPTIONS)
-        )
         self.windowed, self.embeds = windowed, embeds
         self.step, self.prefill = step, prefill
-        self.attach_cache(layout, dtype, device)
+        self.attach_cache(layout, dtype, device, max_candidate_tokens)
+        # What a checkpoint's defaults say of other caches is not what somebody asked for here.
+        self.generation_config.update(
+            use_cache=True, cache_config=None, **dict.fromkeys(self.refused_options())
+        )
         self.eval()  # type: ignore[no-untyped-call]
 
     def generate(  # type: ignore[override]  # the options are what this class takes
@@ -101,7 +100,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             InputError: An option cannot work with engines, or there is no room for so many sequences or tokens.
         """
         prompt = options.get("input_ids") if inputs is None else inputs
-        check_options(options, generation_config)
+        self.check_options(options, generation_config)
         if (
             options.get("use_cache") is False
             or getattr(generation_config, "use_cache", None) is False
@@ -144,12 +143,13 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             past_key_values: A cache of this model; an empty one if omitted.
             use_cache: Not False.
             inputs_embeds: ``(batch, new, width)``, in place of ``input_ids``, where engines read embeddings.
-            logits_to_keep: 1.
+            logits_to_keep: Behind how many of the new tokens the logits are returned, the last ones; 0 for all. 1 if
+                the model was compiled without ``max_candidate_tokens``.
             return_dict: Not False.
             **others: None, each; but for ``cache_position``, which the cache knows.
 
         Returns:
-            The cache, and the logits behind the last token: ``(batch, 1, vocabulary)``.
+            The cache, and the logits: ``(batch, kept, vocabulary)``.
 
         Raises:
             InputError: The arguments do not fit the engines, a sequence becomes too long, or ends with padding.
@@ -167,12 +167,9 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             raise InputError(
                 f"The engines take token ids and return logits, and were called with {what}."
             )
-        if logits_to_keep != 1:
-            raise InputError(
-                f"logits_to_keep={logits_to_keep}: the engines return the last logits."
-            )
         cache = self.cache_for(past_key_values)
         batch, new = given.shape[:2]
+        kept = self.count_kept(logits_to_keep, new)
         start = cache.get_seq_length()
         if not start:
             cache.start(batch)
@@ -182,15 +179,31 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             position_ids = self._places[None, start : start + new]
         position_ids = position_ids.expand(*position_ids.shape[:-2], batch, -1)
         with torch.no_grad():
-            if self.prefill is not None and not start:
-                logits, states = self.prefill(given, position_ids, mask)
-            else:
-                past = [cache.tensors, cache.mask(attention_mask)]
-                if self.windowed:
-                    past.append(self._places[start : start + 1])
-                logits, states = self.step(given, position_ids, mask, *past)
-            cache.append(states)
-        return CausalLMOutputWithPast(logits=logits[:, None], past_key_values=cache)
+            read = []
+            for part, keep in self.calls(new, kept):
+                tokens = (given[:, part], position_ids[..., part], mask[:, part])
+                read.append(self._read(tokens, attention_mask, cache, keep))
+        logits = read[0] if len(read) == 1 else torch.cat(read, 1)
+        return CausalLMOutputWithPast(logits=logits, past_key_values=cache)
+
+    def _read(
+        self,
+        tokens: Sequence[Tensor],
+        attention_mask: Tensor | None,
+        cache: EngineCache,
+        keep: Mapping[str, Tensor],
+    ) -> Tensor:
+        """Returns the logits of one call of an engine; the cache then has its tokens."""
+        start, past = cache.get_seq_length(), []
+        engine = self.step if start or self.prefill is None else self.prefill
+        if engine is self.step:
+            past = [cache.tensors, cache.mask(attention_mask)]
+            if self.windowed:
+                past.append(self._places[start : start + 1])
+        logits, states = engine(*tokens, *past, **keep)
+        cache.append(states)
+        result: Tensor = logits
+        return result
 
     def save_pretrained(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], **others: Any
@@ -207,7 +220,11 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             self,
             "CompiledForCausalLM",
             {name: each for name, each in engines.items() if each is not None},
-            {"windowed": self.windowed, "embeds": self.embeds},
+            {
+                "windowed": self.windowed,
+                "embeds": self.embeds,
+                "max_candidate_tokens": self.max_candidate_tokens,
+            },
         )
 
     @classmethod
@@ -238,6 +255,7 @@ class CompiledForCausalLM(EngineModel, PreTrainedModel, GenerationMixin):
             engine("prefill"),
             windowed=description["windowed"],
             embeds=description["embeds"],
+            max_candidate_tokens=description["max_candidate_tokens"],
             dtype=dtype,
             device=device,
         )

@@ -31,6 +31,11 @@ def stacked(states: Sequence[Tensor]) -> list[Tensor]:
     return [torch.stack([states[number] for number in group]) for group in groups]
 
 
+def selected(states: Tensor, keep: Tensor | None) -> Tensor:
+    """Returns what is at some places of ``(batch, new, width)``: at the last one for None."""
+    return states[:, -1:] if keep is None else states[:, keep]
+
+
 _TOLERANCE = {torch.float32: 1e-3}
 """How far our attention may be from the model's own, of the largest logit; 5 % in lower precisions."""
 
@@ -60,6 +65,7 @@ class Step(torch.nn.Module):
     Attributes:
         whole: Whether layers need what is cached as well, as a ``StepCache`` says.
         cache_dtype: The dtype of the cache; None for the model's.
+        selects: Whether the model computes the logits behind some tokens only.
     """
 
     def __init__(self, model: PreTrainedModel, max_length: int) -> None:
@@ -68,8 +74,7 @@ class Step(torch.nn.Module):
         self.cache_dtype: torch.dtype | None = None
         self.model = sharing_copy(model)
         self.model.set_attn_implementation(ATTENTION)
-        takes = inspect.signature(model.forward).parameters
-        self.options = {"logits_to_keep": 1} if "logits_to_keep" in takes else {}
+        self.selects = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def forward(
         self,
@@ -79,8 +84,9 @@ class Step(torch.nn.Module):
         past: Sequence[Tensor] = (),
         past_mask: Tensor | None = None,
         start: Tensor | None = None,
+        keep: Tensor | None = None,
     ) -> tuple[Tensor, list[Tensor]]:
-        """Returns the logits behind the last token, ``(batch, vocabulary)``, and the new keys and values.
+        """Returns logits, ``(batch, kept, vocabulary)``, and the new keys and values.
 
         Those of a shape are one tensor, ``(tensors, batch, heads, new, width)``: of most models all of them.
 
@@ -91,28 +97,27 @@ class Step(torch.nn.Module):
             past: Keys and values in turn, layer by layer, each ``(batch, heads, cached, width)``; none at first.
             past_mask: Booleans ``(batch, cached)``: which places of the cache may be read.
             start: How many places of the cache are in use, ``(1,)``; only windows need it.
+            keep: The new tokens behind which logits are returned: their places, ``(kept,)`` integers; None for the
+                last.
         """
-        cache = self.cache_of(mask, past, past_mask, start)
-        logits = self.read(input_ids, position_ids, cache)
-        return logits, stacked(cache.states)
-
-    def cache_of(
-        self,
-        mask: Tensor,
-        past: Sequence[Tensor],
-        past_mask: Tensor | None,
-        start: Tensor | None,
-    ) -> StepCache:
-        """Returns the cache of a call with these arguments."""
-        return StepCache(
+        cache = StepCache(
             mask, past, past_mask, start, self.max_length, dtype=self.cache_dtype, whole=self.whole
         )
+        logits = self.read(input_ids, position_ids, cache, keep)
+        return logits, stacked(cache.states)
 
-    def read(self, input_ids: Tensor, position_ids: Tensor, cache: StepCache) -> Tensor:
-        """Returns the logits behind the last token; the cache then has the new keys and values."""
-        output = self.run(cache, input_ids=input_ids, position_ids=position_ids, **self.options)
-        logits: Tensor = output.logits[:, -1]
-        return logits
+    def read(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        cache: StepCache,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the logits behind some tokens; the cache then has the new keys and values."""
+        options = {"logits_to_keep": 1 if keep is None else keep} if self.selects else {}
+        output = self.run(cache, input_ids=input_ids, position_ids=position_ids, **options)
+        logits: Tensor = output.logits
+        return logits if self.selects else selected(logits, keep)
 
     def run(self, cache: StepCache, **given: Any) -> Any:
         """Returns what the model returns for these arguments, over a cache."""

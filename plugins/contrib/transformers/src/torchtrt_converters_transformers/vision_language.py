@@ -29,7 +29,7 @@ from torchtrt_converters_transformers.saving import (
     read_description,
     write_folder,
 )
-from torchtrt_converters_transformers.step import Step, sharing_copy, varying_input
+from torchtrt_converters_transformers.step import Step, selected, sharing_copy, varying_input
 
 
 def why_not(model: PreTrainedModel) -> str | None:
@@ -63,12 +63,18 @@ class EmbeddingStep(Step):
         rope = getattr(self.model.config, "rope_parameters", None) or {}
         self.position_axes = 3 if "mrope_section" in rope else 1
 
-    def read(self, input_ids: Tensor, position_ids: Tensor, cache: StepCache) -> Tensor:
-        """Returns the logits behind the last token, of token ids or of embeddings ``(batch, new, width)``."""
+    def read(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        cache: StepCache,
+        keep: Tensor | None = None,
+    ) -> Tensor:
+        """Returns the logits behind some tokens, of token ids or of embeddings ``(batch, new, width)``."""
         if not input_ids.is_floating_point():
             input_ids = self.model.get_input_embeddings()(input_ids)
         output = self.run(cache, inputs_embeds=input_ids, position_ids=position_ids)
-        logits: Tensor = self.head(output.last_hidden_state[:, -1])
+        logits: Tensor = self.head(selected(output.last_hidden_state, keep))
         return logits
 
     def inputs(self, batch: tuple[int, ...], new: tuple[int, ...]) -> list[torchtrt.Input]:
