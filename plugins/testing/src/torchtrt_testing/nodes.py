@@ -56,7 +56,8 @@ def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node |
         return node
 
     def argument(kind: str) -> Any:
-        if kind == "Tensor":
+        # Also what may be None: PyTorch reads the mean of a batch normalization without asking whether there is one.
+        if kind in ("Tensor", "Optional[Tensor]"):
             return tensor()
         if kind.startswith("List[") and "Tensor" in kind:
             return [tensor(), tensor()]
