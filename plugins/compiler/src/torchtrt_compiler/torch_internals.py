@@ -56,6 +56,7 @@ __all__ = [
     "op_calls",
     "reads_base",
     "replace_graph",
+    "sizes_of_two_unknown",
     "sympy_functions",
     "without_size_guards",
     "wrap_with_autocast",
@@ -104,6 +105,28 @@ def export_after_dispatch(
         model, args, kwargs, dynamic_shapes, strict=False, pre_dispatch=False
     )
     return program
+
+
+@contextlib.contextmanager
+def sizes_of_two_unknown(environment: Any) -> Iterator[None]:
+    """Lets sizes that are 2 and no other be 3 as well inside a ``with`` block.
+
+    PyTorch takes no symbol for 1, so that a size of 1 or 2 is 2 to it, and a number as soon as somebody asks.
+
+    Args:
+        environment: The ``ShapeEnv`` of the sizes, or ``None``.
+    """
+    ranges = {} if environment is None else environment.var_to_range
+    twos = {symbol: each for symbol, each in ranges.items() if each.lower == each.upper == 2}
+    try:
+        for symbol in twos:
+            ranges[symbol] = ValueRanges(2, 3)
+            environment._update_version_counter()
+        yield
+    finally:
+        for symbol, each in twos.items():
+            ranges[symbol] = each
+            environment._update_version_counter()
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from torchtrt_compiler.lowering.functionalization import functionalize
 from torchtrt_compiler.lowering.guards import guards_of, traced_guards
 from torchtrt_compiler.lowering.known_sizes import known_sizes, settle_sizes
 from torchtrt_compiler.lowering.regions import check_casts
-from torchtrt_compiler.torch_internals import ValueRanges, int_oo
+from torchtrt_compiler.torch_internals import int_oo
 
 _WEIGHTS = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WEIGHT_MUTATIONS = (
@@ -172,20 +172,11 @@ def _assume_as_exported(graph: torch.fx.Graph) -> None:
     """Lets sizes of inputs be taken for 2 or more where the graph is read, as ``torch.export`` takes them.
 
     A program from a file has forgotten it, and what broadcasts would ask whether such a size is 1.
-
-    A size of 1 or 2 would then be 2 and no other, and a decomposition would return tensors of the size 2. So it may be
-    3 as well.
     """
     for node in graph.find_nodes(op="placeholder"):
         for size in getattr(node.meta.get("val"), "shape", ()):
-            if not isinstance(size, torch.SymInt):
-                continue
-            environment, expression = size.node.shape_env, size.node.expr
-            for symbol in expression.free_symbols:
-                if environment.var_to_range[symbol].upper == 2:
-                    environment.var_to_range[symbol] = ValueRanges(2, 3)
-            if expression.is_Symbol and size.node.hint != 1:
-                environment.constrain_symbol_range(expression, 2, int_oo)
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.hint != 1:
+                size.node.shape_env.constrain_symbol_range(size.node.expr, 2, int_oo)
 
 
 def _weight(exported: ExportedProgram, name: str) -> torch.Tensor:

@@ -159,7 +159,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> dict[str, torch.Tensor]:
         if file.suffix != ".json":
             return dict(load_file(file))
         shards: dict[str, list[str]] = {}
-        for name, shard in json.loads(file.read_text())["weight_map"].items():
+        for name, shard in json.loads(file.read_text("utf-8"))["weight_map"].items():
             shards.setdefault(str(shard), []).append(name)
         found: dict[str, torch.Tensor] = {}
         for shard, names in sorted(shards.items()):  # a shard may have more, which are no weights
