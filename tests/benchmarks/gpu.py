@@ -1,7 +1,7 @@
 """Published models on a GPU: eager PyTorch, ``torch.compile``, TensorRT's own ONNX parser and torchtrt, in one run.
 
-``python -m tests.benchmarks.gpu FOLDER`` needs a GPU, the real TensorRT, ``torchvision``, ``transformers`` and, for the
-column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of seven models at a time ready
+``python -m tests.benchmarks.gpu FOLDER`` needs a GPU, the real TensorRT, ``torchvision``, ``transformers``, ``diffusers`` and,
+for the column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of seven models at a time ready
 in processes of their own, measures them one after the other, alone, and prints the table. Where TensorRT is installed
 for another Python than PyTorch, ``--tensorrt-python`` names that.
 
