@@ -1,9 +1,9 @@
 """Published models on a GPU: eager PyTorch, ``torch.compile``, TensorRT's own ONNX parser and torchtrt, in one run.
 
-``python -m tests.benchmarks.gpu FOLDER`` needs a GPU, the real TensorRT, ``torchvision``, ``transformers``, ``diffusers`` and,
-for the column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of seven models at a time ready
-in processes of their own, measures them one after the other, alone, and prints the table. Where TensorRT is installed
-for another Python than PyTorch, ``--tensorrt-python`` names that.
+``python -m tests.benchmarks.gpu FOLDER`` needs a GPU, the real TensorRT, ``torchvision``, ``transformers``,
+``diffusers`` and, for the column of ONNX, ``onnx``. It exports each model once into the folder, gets all columns of
+seven models at a time ready in processes of their own, measures them one after the other, alone, and prints the table.
+Where TensorRT is installed for another Python than PyTorch, ``--tensorrt-python`` names that.
 
 A time is that of a call, from one call to the next, measured by CUDA events around as many as take 50 ms; the median of
 eleven such rounds. TensorRT chooses kernels by timing them: the fewer ``--jobs`` build at a time, the better it does.
