@@ -113,20 +113,24 @@ def stable_diffusion_xl():
     )
 
 
+STABLE_DIFFUSION_3 = {
+    "sample_size": 16,
+    "patch_size": 2,
+    "in_channels": 4,
+    "out_channels": 4,
+    "num_layers": 1,
+    "attention_head_dim": 8,
+    "num_attention_heads": 2,
+    "joint_attention_dim": 16,
+    "caption_projection_dim": 16,
+    "pooled_projection_dim": 16,
+    "pos_embed_max_size": 16,
+}
+"""The sizes of its denoiser, and of a ControlNet for it."""
+
+
 def stable_diffusion_3():
-    denoiser = diffusers.SD3Transformer2DModel(
-        sample_size=16,
-        patch_size=2,
-        in_channels=4,
-        out_channels=4,
-        num_layers=1,
-        attention_head_dim=8,
-        num_attention_heads=2,
-        joint_attention_dim=16,
-        caption_projection_dim=16,
-        pooled_projection_dim=16,
-        pos_embed_max_size=16,
-    ).eval()
+    denoiser = diffusers.SD3Transformer2DModel(**STABLE_DIFFUSION_3).eval()
     return diffusers.StableDiffusion3Pipeline(
         transformer=denoiser,
         scheduler=diffusers.FlowMatchEulerDiscreteScheduler(),

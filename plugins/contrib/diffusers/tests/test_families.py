@@ -141,19 +141,7 @@ def flux_control():
 
 
 def sd3_control():
-    return diffusers.SD3ControlNetModel(
-        sample_size=16,
-        patch_size=2,
-        in_channels=4,
-        out_channels=4,
-        num_layers=1,
-        attention_head_dim=8,
-        num_attention_heads=2,
-        joint_attention_dim=16,
-        caption_projection_dim=16,
-        pooled_projection_dim=16,
-        pos_embed_max_size=16,
-    )
+    return diffusers.SD3ControlNetModel(**models.STABLE_DIFFUSION_3)
 
 
 KINDS = {

@@ -22,6 +22,18 @@ VISION = {
 }
 
 
+QWEN_VISION = {
+    "depth": 1,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_heads": 2,
+    "patch_size": 4,
+    "out_hidden_size": 32,
+}
+ROPE = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
+"""Positions with three axes."""
+
+
 def llava():
     """Images of one size, each of four tokens."""
     vision = transformers.CLIPVisionConfig(**VISION, projection_dim=16)
@@ -33,19 +45,13 @@ def llava():
 
 def qwen():
     """Images of any size, and positions with three axes."""
-    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
     vision = {
-        "depth": 1,
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_heads": 2,
-        "patch_size": 4,
-        "out_hidden_size": 32,
+        **QWEN_VISION,
         "window_size": 16,
         "fullatt_block_indexes": [0],
     }
     config = transformers.Qwen2_5_VLConfig(
-        text_config={**ONE, "rope_parameters": rope, "layer_types": ["full_attention"]},
+        text_config={**ONE, "rope_parameters": ROPE, "layer_types": ["full_attention"]},
         vision_config=vision,
         image_token_id=IMAGE,
         video_token_id=94,
@@ -208,20 +214,14 @@ def paligemma():
 
 def qwen3():
     """Layers of the language model add features of images."""
-    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 2]}
     vision = {
-        "depth": 1,
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_heads": 2,
-        "patch_size": 4,
-        "out_hidden_size": 32,
+        **QWEN_VISION,
         "deepstack_visual_indexes": [0],
         "num_position_embeddings": 16,
     }
     return transformers.Qwen3VLForConditionalGeneration(
         transformers.Qwen3VLConfig(
-            text_config={**ONE, "head_dim": 8, "rope_parameters": rope},
+            text_config={**ONE, "head_dim": 8, "rope_parameters": ROPE},
             vision_config=vision,
             image_token_id=IMAGE,
             video_token_id=94,
