@@ -70,9 +70,8 @@ class _Move:
         """Moves the contents to the CPU, and frees the memory."""
         host = torch.empty(self.storage.nbytes(), dtype=torch.uint8)
         host.copy_(self._contents())
-        self.host = (
-            host  # not before it has the contents: a copy may fail, and ``back`` trusts them
-        )
+        # Not before it has the contents: a copy may fail, and ``back`` trusts them.
+        self.host = host
         for tensor, before in self.members:
             there = torch.empty(0, dtype=tensor.dtype)
             geometry = before.storage_offset(), before.shape, before.stride()

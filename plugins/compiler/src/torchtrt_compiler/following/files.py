@@ -202,9 +202,8 @@ def load_programs(folder: Path, model: torch.nn.Module) -> SavedPrograms:
         )
         ends = [[tuple(shape) for shape in end] for end in row["ends"]]
         saved = _SavedProgram(program, row["key"], row["names"], constants, ends)
-        program.loaded = Binding(
-            program, saved.names, constants, ends
-        )  # of the model that was saved
+        # Of the model that was saved.
+        program.loaded = Binding(program, saved.names, constants, ends)
         marks = program.loaded.marks(watched)
         program.held = {own: mark for own, mark in marks.items() if saved.names[own] not in other}
         programs.append(saved)
