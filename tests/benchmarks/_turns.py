@@ -55,7 +55,8 @@ def in_turns(
         jobs: How many of each kind get ready at a time.
         seconds: How long all together may take to get ready. Who is not ready then fails.
         note: Called with a name and its answer, as they come.
-        after: A file that must exist before the first is measured.
+        after: A file that must exist before the first is measured. Once all are ready, a file of the same name with
+            the suffix ``.waiting`` says so.
     """
     places = {kind: threading.Semaphore(count) for kind, count in jobs.items()}
     end = time.monotonic() + seconds
@@ -86,8 +87,10 @@ def in_turns(
         thread.start()
     for thread in threads:
         thread.join()
-    while after is not None and not after.exists():
-        time.sleep(1)
+    if after is not None:
+        after.with_suffix(".waiting").touch()
+        while not after.exists():
+            time.sleep(1)
     for name, process in sorted(waiting.items()):
         assert process.stdin is not None
         process.stdin.write("go\n")

@@ -96,8 +96,6 @@ def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForC
 
 def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
     compiled = _compiled(model, options)
-    if options.build:
-        return
     batch, prompt, new = options.batch, options.prompt, options.new
     ids = torch.randint(5, model.config.vocab_size, (batch, prompt), device=model.device)
     ways: dict[str, Callable[[int], Any]] = {
@@ -111,10 +109,12 @@ def _rows(title: str, model: Any, options: argparse.Namespace) -> Iterator[Row]:
     )
     for way, call in list(ways.items()):
         try:
-            call(new)
+            call(new)  # where engines are only built, Inductor keeps its kernels as well
         except Exception as error:  # as torch.compile without Triton: the others are still measured
             del ways[way]
             yield Row(f"{title}: {way}", f"failed: {type(error).__name__}: {str(error)[:200]}")
+    if options.build:
+        return
     calls = {
         (way, count): functools.partial(call, count)
         for way, call in ways.items()

@@ -13,6 +13,8 @@ from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_ge
 
 VERSIONS = ("real",) if is_real() else ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 DEVICE = "cuda" if is_real() else "cpu"
+REAL = {"disable_tf32": True, "tactic_sources": 0, "optimization_level": 1} if is_real() else {}
+"""What the real TensorRT is told in addition: to compute as PyTorch does, and to build fast."""
 SIZES = {
     "vocab_size": 96,
     "hidden_size": 32,
@@ -93,7 +95,7 @@ def compiled_pair():
                 "max_batch_size": 6,
                 "max_length": 100,
                 "require_full_compilation": True,
-                "disable_tf32": True,
+                **REAL,
             }
             with torchtrt.use_tensorrt(version):
                 known[key] = Pair(model, compile_for_generation(model, **{**sizes, **options}))

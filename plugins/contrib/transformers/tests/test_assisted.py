@@ -14,7 +14,7 @@ from torchtrt_converters_transformers import (
     compile_for_generation,
 )
 
-from .conftest import CONFIGS, DEVICE, ONE, SIZES, VERSIONS, Pair, model_of, prompts
+from .conftest import CONFIGS, DEVICE, ONE, REAL, SIZES, VERSIONS, Pair, model_of, prompts
 from .test_encoder_decoder import MODELS, sources
 
 CANDIDATES = 3
@@ -41,7 +41,7 @@ def verifying(model, version, **options):
             max_length=40,
             max_candidate_tokens=CANDIDATES,
             require_full_compilation=True,
-            disable_tf32=True,
+            **REAL,
             **options,
         )
     return Pair(model, compiled)

@@ -15,7 +15,7 @@ from torchtrt_converters_transformers import (
 )
 from torchtrt_converters_transformers.compiled_class import hollow_copy
 
-from .conftest import DEVICE, VERSIONS, Pair, prompts
+from .conftest import DEVICE, REAL, VERSIONS, Pair, prompts
 
 TOKENS = {
     "vocab_size": 96,
@@ -70,7 +70,7 @@ def compiled_pair(name, version):
             max_length=30,
             max_source_length=None if name == "whisper" else 40,
             require_full_compilation=True,
-            disable_tf32=True,
+            **REAL,
         )
     return Pair(model, compiled)
 
@@ -120,7 +120,7 @@ def test_half_precision_models_keep_their_dtype(name, dtype):
     model = MODELS[name]().eval().to(DEVICE, dtype)
     with torchtrt.use_tensorrt(VERSIONS[-1]):
         compiled = compile_for_generation(
-            model, max_length=30, max_source_length=None if name == "whisper" else 40
+            model, max_length=30, max_source_length=None if name == "whisper" else 40, **REAL
         )
     source, _ = sources(name)[1]
     source = source.to(dtype) if source.is_floating_point() else source
@@ -283,7 +283,7 @@ def recordings():
             parameter.copy_(torch.randn_like(parameter) * 0.3)
     vars(model.generation_config).update(RECORDING)
     with torchtrt.use_tensorrt(VERSIONS[-1]):
-        return Pair(model, compile_for_generation(model, max_batch_size=4, max_length=50))
+        return Pair(model, compile_for_generation(model, max_batch_size=4, max_length=50, **REAL))
 
 
 TIMES = {"return_timestamps": True, "max_new_tokens": 15, "repetition_penalty": 1.8}

@@ -9,7 +9,7 @@ from torchtrt.errors import UnsupportedProgramError
 from torchtrt.tensorrt import is_real
 from torchtrt_converters_transformers import compile_for_generation
 
-from .conftest import GROUPED, ONE, VERSIONS, Pair, model_of, prompts
+from .conftest import GROUPED, ONE, REAL, VERSIONS, Pair, model_of, prompts
 
 EXPERTS = {"num_experts_per_tok": 1, "moe_intermediate_size": 16}
 FAMILIES = {
@@ -48,7 +48,12 @@ def assert_texts_are_eagers(model, version, **settings):
     """Padded prompts that outgrow the window: greedy, with beams and sampled."""
     with torchtrt.use_tensorrt(version):
         compiled = compile_for_generation(
-            model, max_batch_size=6, max_length=40, require_full_compilation=True, **settings
+            model,
+            max_batch_size=6,
+            max_length=40,
+            require_full_compilation=True,
+            **REAL,
+            **settings,
         )
     pair = Pair(model, compiled)
     ids, mask = prompts(2, 9, padding=(3,))
@@ -74,7 +79,7 @@ def test_sinks_windows_and_experts():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_texts_of_families_are_eagers(name, version):
     """Both engines, on every TensorRT."""
-    compiled = assert_texts_are_eagers(model_of(FAMILIES[name]()), version, disable_tf32=True)
+    compiled = assert_texts_are_eagers(model_of(FAMILIES[name]()), version)
 
     if name == "deepseek-v3":  # what is cached is the latent, and its positions
         assert ((1, 8), (1, 4), (1, 8), (1, 4)) == compiled.layout.shapes

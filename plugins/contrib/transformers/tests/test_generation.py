@@ -21,7 +21,7 @@ from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_ge
 from torchtrt_converters_transformers.attention import StepCache
 from torchtrt_converters_transformers.step import Step
 
-from .conftest import CONFIGS, DEVICE, GROUPED, ONE, SIZES, VERSIONS, Pair, model_of, prompts
+from .conftest import CONFIGS, DEVICE, GROUPED, ONE, REAL, SIZES, VERSIONS, Pair, model_of, prompts
 
 BOTH = pytest.mark.parametrize("name", ["llama", "gpt2"])
 
@@ -73,7 +73,7 @@ def test_a_mixture_of_experts_is_eagers():
     model = model_of(config)
     with torchtrt.use_tensorrt(VERSIONS[-1]):
         compiled = compile_for_generation(
-            model, max_batch_size=2, max_length=24, prefill_engine=False
+            model, max_batch_size=2, max_length=24, prefill_engine=False, **REAL
         )
 
     assert not compiled.step.report.in_torch
@@ -195,7 +195,7 @@ def test_half_precision_models_keep_their_dtype(dtype, compiled_pair):
     exact, model = model_of(config), model_of(config).to(dtype)
     with torchtrt.use_tensorrt(VERSIONS[-1]):
         compiled = compile_for_generation(
-            model, max_length=40, prefill_engine=False, require_full_compilation=True
+            model, max_length=40, prefill_engine=False, require_full_compilation=True, **REAL
         )
     ids, _ = prompts(1, 8)
     options = {"do_sample": False, "return_dict_in_generate": True, "output_logits": True}
@@ -404,7 +404,7 @@ def test_the_model_is_left_as_it_was():
     config, identities = model.config.to_json_string(), [id(each) for each in model.modules()]
 
     with torchtrt.use_tensorrt(VERSIONS[-1]):
-        compiled = compile_for_generation(model, max_length=20, prefill_engine=False)
+        compiled = compile_for_generation(model, max_length=20, prefill_engine=False, **REAL)
 
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert config == model.config.to_json_string()
@@ -418,7 +418,7 @@ def test_a_changed_weight_is_noticed():
     """Engines hold the old values."""
     model = model_of(transformers.GPT2Config(**{**SIZES, "num_hidden_layers": 1}))
     with torchtrt.use_tensorrt(VERSIONS[-1]):
-        compiled = compile_for_generation(model, max_length=20, prefill_engine=False)
+        compiled = compile_for_generation(model, max_length=20, prefill_engine=False, **REAL)
     with torch.no_grad():
         model.transformer.wpe.weight.mul_(2)
 
@@ -451,7 +451,7 @@ def test_a_model_without_weights_generates_with_those_of_its_checkpoint(tmp_path
     model = model_of(transformers.GPT2Config(**{**SIZES, "num_hidden_layers": 1}))
     with torchtrt.use_tensorrt(VERSIONS[-1]):
         compiled = compile_for_generation(
-            model, max_length=20, prefill_engine=False, strip_engine_weights=True
+            model, max_length=20, prefill_engine=False, strip_engine_weights=True, **REAL
         )
     compiled.save_pretrained(tmp_path / "compiled")
     model.save_pretrained(tmp_path / "checkpoint")

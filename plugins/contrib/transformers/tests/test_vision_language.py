@@ -9,7 +9,7 @@ import torchtrt
 from torchtrt.errors import InputError, UnreadableFileError, UnsupportedProgramError
 from torchtrt_converters_transformers import CompiledVisionLanguage, compile_for_generation
 
-from .conftest import DEVICE, GROUPED, ONE, VERSIONS, Pair, prompts
+from .conftest import DEVICE, GROUPED, ONE, REAL, VERSIONS, Pair, prompts
 
 IMAGE = 95
 VISION = {
@@ -71,7 +71,7 @@ def compiled_pair(model, version=VERSIONS[-1]):
     model.eval().to(DEVICE)
     with torchtrt.use_tensorrt(version):
         compiled = compile_for_generation(
-            model, max_batch_size=6, max_length=40, require_full_compilation=True, disable_tf32=True
+            model, max_batch_size=6, max_length=40, require_full_compilation=True, **REAL
         )
     return Pair(model, compiled)
 
