@@ -82,6 +82,7 @@ def _compiled(model: Any, options: argparse.Namespace) -> dict[str, CompiledForC
         "max_length": length,
         "opt_length": options.prompt,
         "tactic_sources": options.tactic_sources,
+        "optimization_level": options.level,
     }
     with tempfile.TemporaryDirectory() as folder:  # engines that kinds share are built once
         return {
@@ -170,6 +171,9 @@ def main() -> None:
     parser.add_argument("--build", action="store_true", help="only build the engines")
     parser.add_argument(
         "--tactic-sources", type=int, help="as the setting: 0 without cuBLAS and cuDNN"
+    )
+    parser.add_argument(
+        "--level", type=int, help="TensorRT's optimization level, as the setting optimization_level"
     )
     options = parser.parse_args()
     logging.getLogger("transformers").setLevel(logging.ERROR)
