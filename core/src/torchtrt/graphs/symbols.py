@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
+import sympy
 import torch
 from torch.fx import Graph
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._sympy.functions import Max, Min
 
 from torchtrt.errors import NewAssumptionError
 
@@ -43,7 +45,9 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
         # PyTorch remembers what it could not tell before exporting knew the ranges.
         shape_env._version_counter += 1
 
-    def refuse(expression: Any, value: Any) -> NoReturn:
+    def refuse(expression: Any, value: Any) -> None:
+        if _is_certain(expression, value):
+            return
         error = NewAssumptionError(
             f"This would assume that {expression} is {value}. Compare symbolic sizes with "
             "torch.fx.experimental.symbolic_shapes.statically_known_true(...)."
@@ -58,6 +62,15 @@ def no_new_assumptions(graph: Graph) -> Iterator[None]:
             yield
     finally:
         del shape_env._check_frozen
+
+
+def _is_certain(expression: sympy.Basic, value: object) -> bool:
+    """Returns whether an expression has a value for all sizes.
+
+    PyTorch's minimum and maximum are quick, and keep what SymPy's own simplify: ``min(8 * s, 32 * s)`` is ``8 * s``.
+    """
+    exact = expression.replace(Min, sympy.Min).replace(Max, sympy.Max)
+    return exact in (sympy.true, sympy.false) and bool(exact) == bool(value)
 
 
 @contextlib.contextmanager

@@ -54,6 +54,16 @@ def test_what_is_known_may_be_asked(graph):
         assert not statically_known_true(size(graph) == 5)
 
 
+def test_what_holds_for_all_sizes_is_no_assumption(graph):
+    """PyTorch does not simplify a minimum of multiples itself."""
+    n = size(graph)
+    with no_new_assumptions(graph):
+        assert torch.sym_min(8 * n, 32 * n) == 8 * n
+        assert torch.sym_max(8 * n, 32 * n) != 8 * n
+        with pytest.raises(NewAssumptionError, match="Min"):
+            bool(torch.sym_min(8 * n, 40) == 8 * n)
+
+
 def test_afterwards_exporting_can_assume_again(graph):
     """The switch is undone, also after an error."""
     with pytest.raises(ZeroDivisionError), no_new_assumptions(graph):

@@ -8,13 +8,23 @@ import torch
 import transformers
 
 import torchtrt
-from torchtrt.tensorrt import is_real
+from torchtrt.tensorrt import Capability, is_real, supports
 from torchtrt_converters_transformers import CompiledForCausalLM, compile_for_generation
 
 VERSIONS = ("real",) if is_real() else ("reference@8.6.0", "reference@10.16.1", "reference@11.4.0")
 DEVICE = "cuda" if is_real() else "cpu"
 REAL = {"disable_tf32": True, "tactic_sources": 0, "optimization_level": 1} if is_real() else {}
 """What the real TensorRT is told in addition: to compute as PyTorch does, and to build fast."""
+
+
+def needs(capability):
+    """Returns a mark of tests that the real TensorRT must have a capability for; the newest reference has all."""
+    is_missing = is_real() and not supports(capability)
+    return pytest.mark.skipif(is_missing, reason=f"the TensorRT in use lacks {capability.name}")
+
+
+HALF = [torch.float16, pytest.param(torch.bfloat16, marks=needs(Capability.BFLOAT16))]
+"""The dtypes of half precision."""
 SIZES = {
     "vocab_size": 96,
     "hidden_size": 32,

@@ -15,7 +15,7 @@ from torchtrt_converters_transformers import (
 )
 from torchtrt_converters_transformers.compiled_class import hollow_copy
 
-from .conftest import DEVICE, REAL, VERSIONS, Pair, prompts
+from .conftest import DEVICE, HALF, REAL, VERSIONS, Pair, prompts
 
 TOKENS = {
     "vocab_size": 96,
@@ -112,7 +112,7 @@ def test_texts_are_eagers(t5):
 
 
 @pytest.mark.slow  # each compiles two engines
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("name", ["t5", "whisper", "bart"])
 def test_half_precision_models_keep_their_dtype(name, dtype):
     """The logits of a text are eager's within the accuracy of the dtype."""

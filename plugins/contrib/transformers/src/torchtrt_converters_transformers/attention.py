@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import AttentionInterface, Cache
+from transformers import AttentionInterface, Cache, PreTrainedModel
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.cache_formats import read, rounded
@@ -324,3 +324,13 @@ def _read_all(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scale: fl
 
 
 AttentionInterface.register(ATTENTION, _attention)
+
+
+def use_cached_attention(model: PreTrainedModel) -> None:
+    """Has every layer of a model call the attention of this module.
+
+    A part such as T5's decoder has a configuration of its own, which the model leaves out up to transformers 5.17.
+    """
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation != ATTENTION:
+            part.set_attn_implementation(ATTENTION)

@@ -14,11 +14,11 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from torchtrt.errors import UnsupportedProgramError
 from torchtrt_converters_transformers.attention import (
-    ATTENTION,
     NOT_THROUGH_THE_INTERFACE,
     SourceCache,
     StepCache,
     reading,
+    use_cached_attention,
 )
 from torchtrt_converters_transformers.step import check_logits, selected, sharing_copy, stacked
 
@@ -139,7 +139,7 @@ def _decode(
 
 def _decoding_copy(model: PreTrainedModel) -> PreTrainedModel:
     copied = sharing_copy(model)
-    copied.set_attn_implementation(ATTENTION)
+    use_cached_attention(copied)
     return copied
 
 

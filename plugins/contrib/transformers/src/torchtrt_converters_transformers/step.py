@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 import torchtrt
 from torchtrt.errors import UnsupportedProgramError
-from torchtrt_converters_transformers.attention import ATTENTION, StepCache, reading
+from torchtrt_converters_transformers.attention import StepCache, reading, use_cached_attention
 from torchtrt_converters_transformers.cache import equal_shapes
 
 
@@ -73,7 +73,7 @@ class Step(torch.nn.Module):
         self.max_length, self.whole = max_length, False
         self.cache_dtype: torch.dtype | None = None
         self.model = sharing_copy(model)
-        self.model.set_attn_implementation(ATTENTION)
+        use_cached_attention(self.model)
         self.selects = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     def forward(
