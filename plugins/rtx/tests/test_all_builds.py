@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(
         not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
     ),
+    pytest.mark.filterwarnings("ignore"),  # of the libraries that the cases import
 ]
 SECONDS = 60
 """The time limit of a build."""
