@@ -126,6 +126,8 @@ def _automatic() -> str:
 
 def _is_for(module: ModuleType | str, device: torch.device) -> bool:
     """Returns whether an implementation is installed whole and declares that it runs engines on a device."""
+    if isinstance(module, str):  # why it cannot be imported
+        return False
     objection = getattr(module, "device_objection", None)
     return objection is not None and bool(module.VERSIONS) and not objection(device)
 

@@ -1,0 +1,53 @@
+"""The steps of docs/rtx-application.md, in the processes that they belong to: the build machine's, and the PC's."""
+
+import re
+
+import pytest
+
+import torchtrt_rtx
+from tests.support.processes import run_python
+from tools.import_graph import ROOT
+
+pytestmark = pytest.mark.skipif(
+    not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
+)
+PAGE = (ROOT / "docs" / "rtx-application.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+"""The program that compiles, the one that saves, and the application."""
+COMMAND = "import sys; from torchtrt_cli import main; main(sys.argv[1:])"
+APPLICATION = """
+import sys
+
+for name in ("torchtrt_compiler", "torchtrt_converters_aten_core", "torchtrt_reference"):
+    sys.modules[name] = None  # step 4 does not install them
+
+import torch
+import torchtrt
+from torchtrt.errors import EngineError
+"""
+CALL = """
+try:
+    loaded(torch.rand(4, 64))
+except EngineError as error:
+    print(error)
+print(loaded.runtime_settings)
+"""
+
+
+def test_an_application_needs_the_saved_file_and_the_runtime_alone(tmp_path):
+    """The same file is inspected on the one machine and loaded on the other one."""
+    build, save, application = BLOCKS
+
+    built = run_python("-c", build + save, cwd=tmp_path)
+    assert 0 == built.returncode, built.stderr
+    (tmp_path / "pc").mkdir()
+    (tmp_path / "model.pt2").rename(tmp_path / "pc" / "model.pt2")
+    inspected = run_python("-c", COMMAND, "inspect", "model.pt2", cwd=tmp_path / "pc")
+    program = APPLICATION + application + CALL
+    ran = run_python("-c", program, cwd=tmp_path / "pc", libraries=())
+
+    assert "GPUs of compute capability 8.0, 8.6, 8.9, 12.0+" in " ".join(inspected.stdout.split())
+    assert 0 == ran.returncode, ran.stderr
+    assert "my_app" in ran.stdout
+    if "cpu" in ran.stdout:
+        assert "RTX GPUs of compute capability 8.0, 8.6, 8.9, and 12.0 or later" in ran.stdout
