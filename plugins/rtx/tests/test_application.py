@@ -7,14 +7,17 @@ import pytest
 import torchtrt_rtx
 from tests.support.processes import run_python
 from tools.import_graph import ROOT
+from torchtrt_cli import main
 
-pytestmark = pytest.mark.skipif(
-    not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
-)
+pytestmark = [
+    pytest.mark.slow,  # tests/test_docs.py runs the page as one program
+    pytest.mark.skipif(
+        not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
+    ),
+]
 PAGE = (ROOT / "docs" / "rtx-application.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 """The program that compiles, the one that saves, and the application."""
-COMMAND = "import sys; from torchtrt_cli import main; main(sys.argv[1:])"
 APPLICATION = """
 import sys
 
@@ -34,19 +37,20 @@ print(loaded.runtime_settings)
 """
 
 
-def test_an_application_needs_the_saved_file_and_the_runtime_alone(tmp_path):
+def test_an_application_needs_the_saved_file_and_the_runtime_alone(tmp_path, monkeypatch, capsys):
     """The same file is inspected on the one machine and loaded on the other one."""
     build, save, application = BLOCKS
+    monkeypatch.chdir(tmp_path)
 
-    built = run_python("-c", build + save, cwd=tmp_path)
-    assert 0 == built.returncode, built.stderr
+    exec(compile(build + save, "rtx-application.md", "exec"), {})
     (tmp_path / "pc").mkdir()
     (tmp_path / "model.pt2").rename(tmp_path / "pc" / "model.pt2")
-    inspected = run_python("-c", COMMAND, "inspect", "model.pt2", cwd=tmp_path / "pc")
+    main(["inspect", str(tmp_path / "pc" / "model.pt2")])
+    inspected = " ".join(capsys.readouterr().out.split())
     program = APPLICATION + application + CALL
     ran = run_python("-c", program, cwd=tmp_path / "pc", libraries=())
 
-    assert "GPUs of compute capability 8.0, 8.6, 8.9, 12.0+" in " ".join(inspected.stdout.split())
+    assert "GPUs of compute capability 8.0, 8.6, 8.9, 12.0+" in inspected
     assert 0 == ran.returncode, ran.stderr
     assert "my_app" in ran.stdout
     if "cpu" in ran.stdout:
