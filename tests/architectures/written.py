@@ -125,7 +125,8 @@ class DiffusionBlock(nn.Module):
         half = self.width // 2
         rates = torch.exp(torch.arange(half) * (-math.log(10000.0) / half)).to(latents.device)
         angles = timesteps[:, None].float() * rates[None]
-        embedded = self.time(torch.cat([angles.sin(), angles.cos()], dim=-1))
+        waves = torch.cat([angles.sin(), angles.cos()], dim=-1)
+        embedded = self.time(waves.to(latents.dtype))
         x = self.enter(latents)
         y = self.conv1(functional.silu(self.norm1(x)))
         y = y + embedded[:, :, None, None]

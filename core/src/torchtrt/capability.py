@@ -183,6 +183,10 @@ class Capability(enum.Enum):
         "building", "collectives without a preview feature", "TensorRT 11.0",
         "The builder takes layers that exchange tensors without a preview feature.",
     )  # fmt: skip
+    SINGLE_ROW_LOOPS = (
+        "building", "loops that multiply one row", "TensorRT 8.6",
+        "A loop whose body multiplies a single row with a matrix builds as fast as one with several rows.",
+    )  # fmt: skip
     BUILDS_WITHOUT_GPU = (
         "building", "a builder that needs no GPU", f"{_RTX} 1.0",
         "Engines build on a machine without a GPU.",

@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(
         not torchtrt_rtx.VERSIONS, reason="the wheels of TensorRT for RTX are not installed"
     ),
+    pytest.mark.filterwarnings("ignore"),  # of the libraries that the cases import
 ]
 SECONDS = 60
 """The time limit of a build."""
@@ -28,6 +29,9 @@ EXPECTED = {
     r"timed out after": "its builder takes longer than the time limit",
 }
 """For a pattern of outcomes in which the two differ: the reason, which docs/rtx.md gives too."""
+
+NOT_EXPORTED = r"float16 varying wav2vec2$"
+"""Architectures that torch.export does not trace: it cannot prove a guard on the length, in half precision alone."""
 
 
 def code():
@@ -57,6 +61,9 @@ def test_everything_builds_as_with_the_reference(part, dtype, size):
     rows = latest(out)
     assert {row["item"] for row in rows} == set(items)
     assert any(row["outcome"] == BUILT for row in rows)
+    if part == "architectures":
+        left = [row for row in rows if row["outcome"] != BUILT]
+        assert [] == [row for row in left if not re.search(NOT_EXPORTED, row["item"])]
     differing = [row for row in rows if disagrees(row)]
     unexpected = [row for row in differing if not re.search("|".join(EXPECTED), row["outcome"])]
     assert [] == [(row["item"], row["outcome"], row["reference"]) for row in unexpected]

@@ -5,9 +5,11 @@
 
 import pytest
 import torch
+from torch import nn
 
 import torchtrt
 import torchtrt_rtx
+from tests.support.modules import Function
 from torchtrt_testing.building import BUILT, build, differences, export_case, in_dtype
 from torchtrt_testing.pack_cases import families_of, first_party_packs
 
@@ -30,8 +32,13 @@ ALWAYS = (
     "aten.scatter_reduce.two-many-amax",
 )
 """What TensorRT for RTX refused once."""
-SLOW = ("factorizations",)
-"""Families whose networks take long to build."""
+ONE_SEQUENCE = {
+    "lstm": (nn.LSTM(4, 6), (5, 1, 4)),
+    "gru-both-ways": (nn.GRU(4, 6, 2, bidirectional=True, batch_first=True), (1, 5, 4)),
+    "lstm-projected": (nn.LSTM(4, 6, proj_size=3), (5, 1, 4)),
+    "rnn-unbatched": (nn.RNN(4, 6), (5, 4)),
+}
+"""Recurrent modules, and the shape of one sequence."""
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -39,9 +46,9 @@ def sample():
     """Returns the first case of each family and one from its middle, and those that were refused once."""
     found = {}
     families = [pair for pack in first_party_packs() for pair in families_of(pack).items()]
-    for name, family in families:
+    for _, family in families:
         cases = [case for case in family if not case.rejected]
-        chosen = [] if name in SLOW else [cases[0], cases[len(cases) // 2]]
+        chosen = [cases[0], cases[len(cases) // 2]]
         chosen += [case for case in cases if case.label in ALWAYS]
         found |= {case.label: case for case in chosen}
     return found
@@ -76,3 +83,40 @@ def test_a_case_builds_and_its_network_is_the_references(case):
 
     assert actual.outcome == expected.outcome == BUILT
     assert [] == list(differences(actual.networks, expected.networks))
+
+
+def built_and_verified(model, inputs):
+    """Returns for each layer of a model's network its kind and outputs; the values are eager's."""
+    with torch.no_grad():
+        exported = torch.export.export(model.eval(), inputs)
+    with torchtrt.use_tensorrt("rtx"):
+        built = build(exported, verify="reference")
+    assert BUILT == built.outcome
+    layers, _ = built.networks[0]  # the other ones are the reference's
+    return layers
+
+
+def rows_multiplied(layers):
+    """Returns how many rows each product of matrices has."""
+    return [tensors[0][1][-2] for kind, tensors in layers if kind == "matrix_multiply"]
+
+
+@pytest.mark.parametrize("name", ONE_SEQUENCE)
+def test_a_loop_over_one_sequence_multiplies_two_rows(name):
+    """With one row, the builder takes up to minutes."""
+    torch.manual_seed(0)
+    model, shape = ONE_SEQUENCE[name]
+
+    layers = built_and_verified(model, (torch.rand(shape),))
+
+    assert {2} == set(rows_multiplied(layers)) - {5}  # the product before the loop has all steps
+
+
+def test_a_system_of_equations_has_no_products_of_one_row():
+    """With a chain of them, the builder takes minutes."""
+    torch.manual_seed(0)
+    inputs = torch.rand(4, 4) + 4 * torch.eye(4), torch.rand(4, 2)
+
+    layers = built_and_verified(Function(torch.linalg.solve), inputs)
+
+    assert 1 not in rows_multiplied(layers)

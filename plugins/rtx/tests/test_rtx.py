@@ -10,11 +10,12 @@ import torch
 import torchtrt
 import torchtrt_rtx
 from tests.support.modules import Function
+from tools import rtx_refusals
+from tools.import_graph import ROOT
 from torchtrt.errors import EngineError, SettingsError, TensorRTUnavailableError
 from torchtrt.packs import ConverterPack, PackInfo, add_pack, state
 from torchtrt.plugins.calls import PluginCall
 from torchtrt.tensorrt import selection
-from torchtrt.tensorrt.logging import ErrorLog, logger
 from torchtrt.tensorrt.plugins import make_plugin
 from torchtrt_cli import main
 
@@ -85,6 +86,10 @@ def test_a_version_that_is_not_installed_is_refused_by_name():
     ("setting", "reason"),
     [
         ({"immutable_weights": False}, "immutable_weights=False needs .* needs a GPU while"),
+        (
+            {"immutable_weights": False, "strip_engine_weights": True},
+            "immutable_weights=False needs .* needs a GPU while",
+        ),
         ({"version_compatible": True}, "version_compatible=True needs .* needs the lean runtime"),
     ],
 )
@@ -173,6 +178,32 @@ def test_a_supported_gpu_runs_engines(monkeypatch, capability):
     assert torchtrt_rtx.device_objection(torch.device("cuda", 0)) == ""
 
 
+@needs_wheels
+@pytest.mark.parametrize(
+    ("capability", "is_installed", "expected"),
+    [
+        (None, False, "reference"),
+        ((9, 0), False, "reference"),
+        ((12, 0), False, "rtx"),
+        ((8, 9), False, "rtx"),
+        ((8, 9), True, "real"),
+    ],
+)
+def test_without_a_choice_an_rtx_gpu_gets_it(monkeypatch, capability, is_installed, expected):
+    """Unless the package ``tensorrt`` is installed; an H100 gets the reference."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA Something")
+    monkeypatch.setattr(
+        selection.importlib.util, "find_spec", lambda name: object() if is_installed else None
+    )
+    monkeypatch.setattr(selection, "_load_real", lambda: "real")
+    monkeypatch.setattr(selection, "_load_installed", lambda name, version: name)
+
+    assert expected == selection.load("auto")
+
+
 @pytest.mark.parametrize("capability", [(7, 5), (9, 0), (10, 0)])
 def test_another_gpu_is_named_with_those_that_run_engines(monkeypatch, capability):
     """The runtime refuses an H200, for example."""
@@ -207,26 +238,12 @@ def test_without_its_wheels_the_error_says_what_to_install(monkeypatch):
 
 
 @needs_wheels
-def test_the_builder_refuses_a_mixture_of_experts(rtx):
-    """A version that builds it can declare the capability."""
-    builder = rtx.Builder(logger())
-    network = builder.create_network(1 << int(rtx.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    hidden = network.add_input("hidden", rtx.float16, (1, 8, 128))
-    experts = network.add_input("experts", rtx.int32, (1, 8, 2))
-    scores = network.add_input("scores", rtx.float16, (1, 8, 2))
-    weights = [
-        network.add_input(f"weight_{place}", rtx.float16, shape)
-        for place, shape in enumerate([(4, 128, 64), (4, 128, 64), (4, 64, 128)])
-    ]
-    layer = network.add_moe(hidden, experts, scores)
-    layer.set_gated_weights(*weights, rtx.MoEActType.SILU)
-    network.mark_output(layer.get_output(0))
+@without_gpu
+def test_the_page_has_what_the_builder_rejects_in_its_own_words():
+    """A version that takes more can declare the capability."""
+    page = (ROOT / "docs" / "rtx.md").read_text(encoding="utf-8")
 
-    with ErrorLog() as log:
-        plan = builder.build_serialized_network(network, builder.create_builder_config())
-
-    assert plan is None
-    assert "Cannot decompose operation" in log.text()
+    assert [] == [line for line in rtx_refusals.table() if line not in page]
 
 
 @torch.library.custom_op("rtx_kernels::double", mutates_args=())

@@ -62,6 +62,7 @@ _PROBES: Mapping[Capability, Probe] = {
     Capability.DISTRIBUTED_COLLECTIVES: _adds("dist_collective"),
     Capability.ALL_TO_ALL: _has("CollectiveOperation.ALL_TO_ALL"),
     Capability.SETTLED_COLLECTIVES: _has("CollectiveOperation.ALL_TO_ALL"),
+    Capability.SINGLE_ROW_LOOPS: _has("ILoop"),
     Capability.SPARSE_WEIGHTS: _has("BuilderFlag.SPARSE_WEIGHTS"),
     Capability.REFIT: _has("BuilderFlag.REFIT"),
     Capability.STRIPPED_PLANS: _has("BuilderFlag.REFIT_IDENTICAL"),

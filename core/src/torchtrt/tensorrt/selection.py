@@ -68,7 +68,8 @@ def use_tensorrt(spec: str) -> Iterator[Any]:
     """Uses another TensorRT inside a ``with`` block, in this thread (or task) only.
 
     Args:
-        spec: ``"auto"``, ``"real"``, or an installed one: ``"reference"``, ``"reference@VERSION"``.
+        spec: ``"auto"``, ``"real"``, or an installed one: ``"reference"``, ``"reference@VERSION"``. ``"auto"`` is the
+            installed ``tensorrt``, TensorRT for RTX or the reference, the first one that suits the machine.
 
     Yields:
         The TensorRT module.
@@ -99,14 +100,36 @@ def load(spec: str) -> Any:
     """Returns the TensorRT that ``spec`` names; see ``use_tensorrt``."""
     name, _, wanted_version = spec.strip().partition("@")
     if name == "auto" and not wanted_version:
-        import torch
-
-        if importlib.util.find_spec("tensorrt") is not None and torch.cuda.is_available():
-            return _load_real()
-        return _load_installed(next(iter(sorted(installed(TENSORRTS))), "reference"), "")
+        name = _automatic()
     if name == "real" and not wanted_version:
         return _load_real()
     return _load_installed(name, wanted_version)
+
+
+def _automatic() -> str:
+    """Returns the name of the TensorRT for this machine.
+
+    With a GPU, that is the installed ``tensorrt``, or else an implementation that declares that it runs engines on this
+    GPU. Otherwise, it is the first implementation by name.
+    """
+    import torch
+
+    known = installed(TENSORRTS)
+    names = sorted(known)
+    if torch.cuda.is_available():
+        if importlib.util.find_spec("tensorrt") is not None:
+            return "real"
+        gpu = torch.device("cuda", torch.cuda.current_device())
+        names.sort(key=lambda name: not _is_for(module_of(known[name]), gpu))
+    return next(iter(names), "reference")
+
+
+def _is_for(module: ModuleType | str, device: torch.device) -> bool:
+    """Returns whether an implementation is installed whole and declares that it runs engines on a device."""
+    if isinstance(module, str):  # why it cannot be imported
+        return False
+    objection = getattr(module, "device_objection", None)
+    return objection is not None and bool(module.VERSIONS) and not objection(device)
 
 
 def _load_installed(name: str, wanted_version: str) -> Any:

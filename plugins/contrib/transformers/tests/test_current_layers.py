@@ -39,6 +39,33 @@ def test_a_language_model_is_one_engine_of_current_layers(name, version):
         )
 
 
+def each_build():
+    """Yields each model in three dtypes; all but one, which has experts, are slow."""
+    for name in LANGUAGE_MODELS:
+        for dtype in ("float32", "float16", "bfloat16"):
+            is_first = (name, dtype) == ("Mixtral", "bfloat16")
+            yield pytest.param(name, dtype, marks=[] if is_first else [pytest.mark.slow])
+
+
+@pytest.mark.parametrize(("name", "dtype"), list(each_build()))
+def test_a_language_model_builds_with_tensorrt_for_rtx(name, dtype):
+    """In one engine, with the same layers as on the reference, whose values are eager's."""
+    torchtrt_rtx = pytest.importorskip("torchtrt_rtx")
+    if not torchtrt_rtx.VERSIONS:
+        pytest.skip("the wheels of TensorRT for RTX are not installed")
+    model = MODELS[name].build().to(getattr(torch, dtype))
+
+    with torchtrt.use_tensorrt("rtx"):
+        compiled = torchtrt.compile(
+            model, prompts(2, 8), require_full_compilation=True, verify="reference"
+        )
+
+    assert 1 == len(compiled.report.blocks)
+    layers = {row.capability: len(row.nodes) for row in compiled.report.layers}
+    assert {"ATTENTION": 2, "ROTARY_EMBEDDING": 4} == layers
+    assert compiled.report.verified
+
+
 class Experts(nn.Module):
     """Products of rows with the matrices of their groups."""
 

@@ -37,6 +37,7 @@ _CAPABILITY_OBJECTIONS = {
     "DATA_DEPENDENT_SIZES": "TensorRT for RTX has no NonZero layer",
     "MIXTURE_OF_EXPERTS": "the builder of TensorRT for RTX cannot decompose the MoE layer",
     "NON_MAXIMUM_SUPPRESSION": "TensorRT for RTX has no NMS layer",
+    "SINGLE_ROW_LOOPS": "the builder of TensorRT for RTX takes up to minutes for such a loop",
     "BFLOAT16_DECONVOLUTION": "TensorRT for RTX has no Deconvolution of bfloat16",
 }
 """For the name of a capability: why TensorRT for RTX 1.7 lacks it, or an empty text if it has it."""

@@ -25,6 +25,7 @@ from torchtrt_converters_aten_core.impl import (
     matmul,
     padding,
     shape,
+    shims,
     sizes,
     slicing,
     types,
@@ -287,10 +288,23 @@ def recurrent(
     given = hx if isinstance(hx, Sequence) else [hx]
     states = [types.operand(ctx, types.upcast(ctx, state, dtype), dtype, 3) for state in given]
     weights = _weights(params, num_layers, bidirectional)
+    is_doubled = sequence.shape[1] == 1 and not shims.loops_over_one_row()
+    if is_doubled:
+        sequence, *states = (
+            slicing.concatenate(ctx, [each, each], 1) for each in (sequence, *states)
+        )
     outputs, last = _run(ctx, cell, sequence, states, weights)
+    if is_doubled:
+        outputs, *last = (_first_of_batch(ctx, each) for each in (outputs, *last))
     if batch_first:
         outputs = shape.swap(ctx, outputs, 0, 1)
     return tuple(types.cast(ctx, tensor, result) for tensor in (outputs, *last))
+
+
+def _first_of_batch(ctx: ConversionContext, tensor: NetworkTensor) -> NetworkTensor:
+    """Returns the first of the sequences that a tensor ``(..., batch, features)`` of rank 3 has, as a batch of one."""
+    length, _, features = sizes.sizes_of(ctx, tensor)
+    return shape.slice_by(ctx, tensor, [0, 0, 0], [length, 1, features], [1] * 3)
 
 
 def _weights(

@@ -112,3 +112,11 @@ def multiplies_one_row_exactly() -> bool:
     Scores that are the transpose of ``k @ q.T`` are right: 0 of 38 such networks on an H200 were wrong, and 34 of 176.
     """
     return supports(Capability.SINGLE_ROW_PRODUCTS)
+
+
+def loops_over_one_row() -> bool:
+    """Returns whether a loop whose body multiplies one row builds in a usual time.
+
+    TensorRT for RTX 1.7 takes 20 s to 255 s for an LSTM or a GRU with a batch of 1, and 1 s with a batch of 2.
+    """
+    return supports(Capability.SINGLE_ROW_LOOPS)
