@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchtrt
-from tools.sweep import sweeping, together
+from tools.sweep import steps, sweeping, together
 from torchtrt_compiler import building
 from torchtrt_testing.op_info import samples_of
 
@@ -256,3 +256,11 @@ def test_the_order_is_the_callers(options, expected, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["sweep", str(tmp_path / "out.jsonl"), *options])
     sweeping.main()
     assert asked == expected
+
+
+@pytest.mark.parametrize("form", sorted(steps.FORMS))
+def test_each_form_of_a_step_is_right(form):
+    """As one engine, for one new token, with heads that share keys."""
+    step = steps.Step(form, rotates=True, groups=2, dtype=torch.float32, varies=False)
+    with torchtrt.use_tensorrt("reference@8.6.0"):
+        step.check({})

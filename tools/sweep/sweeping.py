@@ -113,6 +113,13 @@ def attention() -> dict[str, Callable[[], None]]:
     return {each.label: functools.partial(each.check, REAL) for each in grid.GRID}
 
 
+def steps() -> dict[str, Callable[[], None]]:
+    """Returns a step of a language model in several forms, which should be one engine each."""
+    from tools.sweep import steps as grid
+
+    return {each.label: functools.partial(each.check, REAL) for each in grid.GRID}
+
+
 def architectures() -> dict[str, Callable[[], None]]:
     """Returns every architecture with fixed and with varying sizes."""
     from tests.architectures import test_architectures
@@ -195,6 +202,7 @@ PARTS = {
     "cases": one_by_one(cases),
     "extremes": one_by_one(extremes),
     "attention": one_by_one(attention),
+    "steps": one_by_one(steps),
     "architectures": one_by_one(architectures),
     "samples": Part(samples, check_samples, 8, lambda name: name.split()[-1]),
 }
