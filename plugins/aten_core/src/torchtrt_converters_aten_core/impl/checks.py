@@ -137,7 +137,10 @@ def sizes_known_before_data(node: Node) -> str | None:
     ]
     if not symbolic or tells_sizes_that_depend_on_data():
         return None
-    for size in itertools.chain.from_iterable(each.shape for each in symbolic):
+    sizes: Iterable[int | torch.SymInt] = itertools.chain.from_iterable(
+        each.shape for each in symbolic
+    )
+    for size in sizes:
         if not isinstance(size, int) and not is_backed(size):
             return "this TensorRT does not tell a size that depends on data"
     return None
