@@ -69,12 +69,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item in kept]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Keeps Python from looking for garbage while tests are collected: a quarter of the time."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Keeps Python from looking for garbage among the libraries and the tests, again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(ALLOCATIONS)
+    gc.enable()
 
 
 def _some(items: Sequence[pytest.Item], most: int) -> Sequence[pytest.Item]:
