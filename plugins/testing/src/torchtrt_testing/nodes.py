@@ -46,6 +46,7 @@ def nodes_of(op: OpOverload) -> Iterator[Node]:
 
 
 def _node(op: OpOverload, dtype: torch.dtype, rank: int, varies: bool) -> Node | None:
+    """Returns a node of an op whose tensors are of one kind, or ``None`` if the op itself refuses them."""
     mode = FakeTensorMode(shape_env=ShapeEnv() if varies else None)
     graph = Graph()
     values: dict[Node, Any] = {}

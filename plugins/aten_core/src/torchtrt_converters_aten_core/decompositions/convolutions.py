@@ -101,6 +101,8 @@ def _convolution(count: int) -> Callable[..., Tensor]:
 
 
 def _transposed(count: int) -> Callable[..., Tensor]:
+    """Returns the decomposition of a transposed convolution of integers over some dimensions."""
+
     def transposed(
         input: Tensor,
         weight: Tensor,

@@ -188,6 +188,7 @@ class Signature:
     def _fit(
         form: Sequence[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> dict[str, Any]:
+        """Returns the arguments of a call by the names of a form, converted to its types."""
         if len(args) > len(form):
             message = f"{len(args)} arguments were given."
             raise TypeError(message)

@@ -85,6 +85,7 @@ def _convolve(
     pre_padding: Sequence[int] | None = None,
     post_padding: Sequence[int] | None = None,
 ) -> Tensor:
+    """Returns a convolution with the arguments of Torch-TensorRT's building block."""
     if scale is not None:
         raise NotImplementedError("int8 convolution by a scale: quantize the input instead")
     dims = input.dim() - 2

@@ -126,6 +126,7 @@ def _maximum(
     before: tuple[int, ...],
     after: tuple[int, ...],
 ) -> Function:
+    """Returns maximum pooling with PyTorch's function, padded first where the two round differently."""
     pool = torch.nn.functional.max_pool2d if len(window) == 2 else torch.nn.functional.max_pool3d
     fits = all(
         0 <= pre <= size // 2 and post <= pre
