@@ -75,6 +75,8 @@ def _convolve(
 
 
 def _convolution(count: int) -> Callable[..., Tensor]:
+    """Returns the decomposition of a convolution of integers over some dimensions."""
+
     def convolution(
         input: Tensor,
         weight: Tensor,

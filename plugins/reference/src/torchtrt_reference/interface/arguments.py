@@ -87,6 +87,7 @@ class Types:
         return self._known[name]
 
     def _make(self, name: str) -> Converter:
+        """Returns the function that converts an argument to a type of TensorRT's interface."""
         if name.startswith("List["):
             element = self.converter(name[5:-1])
 

@@ -43,6 +43,7 @@ def _convolution(
     pre_padding: Sequence[int] | None = None,
     post_padding: Sequence[int] | None = None,
 ) -> Tensor:
+    """Returns a convolution with the arguments of Torch-TensorRT's building block."""
     del is_conv1d, zero_point
     return _convolve(
         *(False, input, weight, bias, stride, padding, dilation, groups, output_padding, scale),
@@ -167,6 +168,7 @@ def _batch_norm(
     training: bool = False,
     cudnn_enabled: bool = False,
 ) -> Any:
+    """Returns a batch normalization, and empty statistics where the block returns three results."""
     del cudnn_enabled
     normal = F.batch_norm(
         *(input, running_mean, running_var, weight, bias, training, momentum, eps)

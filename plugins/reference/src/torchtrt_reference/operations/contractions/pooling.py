@@ -161,6 +161,7 @@ def _average(
     excludes_padding: bool,
     shape: tuple[int, ...],
 ) -> Function:
+    """Returns average pooling with PyTorch's function, with the padding counted as TensorRT counts it."""
     pool = torch.nn.functional.avg_pool2d if len(window) == 2 else _average_volumes
     area = math.prod(window)
     if not any(before) and max(needed) <= 0:
